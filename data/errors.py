@@ -1,0 +1,17 @@
+"""The project's family of errors. Each message says what was wrong, what was found and what to do."""
+
+
+class RaisfError(Exception):
+    """Anything the command line reports without a traceback."""
+
+    exit_code = 1
+
+
+class InputError(RaisfError):
+    """The user's mistake: an option, a file, a corpus, an index or an artifact that cannot be used as it is."""
+
+    exit_code = 2
+
+
+class LMError(RaisfError):
+    """A language model that could not answer: an endpoint that is down, too slow, refuses, or sends rubbish."""

@@ -1,0 +1,41 @@
+"""The three judges of RA-ISF (Liu et al. 2024, section 3 and appendix A)."""
+
+from typing import Literal
+
+import dspy
+
+
+class SelfKnowledge(dspy.Signature):
+    """Decide whether you know the answer to the question by heart, without looking anything up."""
+
+    question: str = dspy.InputField()
+    verdict: Literal["know", "unknown"] = dspy.OutputField()
+
+
+class PassageRelevance(dspy.Signature):
+    """Decide whether the passage is relevant and sufficient to answer the question."""
+
+    question: str = dspy.InputField()
+    passage: str = dspy.InputField()
+    verdict: Literal["relevant", "irrelevant"] = dspy.OutputField()
+
+
+class ListwiseRelevance(dspy.Signature):
+    """List the numbers, counted from 1, of the passages that are relevant and sufficient to answer the question.
+
+    Give an empty list if there is none.
+    """
+
+    question: str = dspy.InputField()
+    passages: list[str] = dspy.InputField()
+    relevant_ids: list[int] = dspy.OutputField()
+
+
+class Decomposition(dspy.Signature):
+    """Break the question down into several simpler sub-questions and list them in the order to answer them.
+
+    Write #1 for the answer of the first sub-question, #2 for the second, and so on.
+    """
+
+    question: str = dspy.InputField()
+    sub_questions: list[str] = dspy.OutputField()

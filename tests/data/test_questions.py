@@ -1,0 +1,74 @@
+"""Question files: a wrong line must be named, and HotpotQA's schemas must mean the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from data.questions import hotpot_paragraphs, load_questions
+
+ORIGINAL = {
+    "_id": "a1",
+    "question": "Which river flows through the birthplace of Ada?",
+    "answer": "Elm River",
+    "type": "bridge",
+    "supporting_facts": [["Ada", 0], ["Ada", 1], ["Elmton", 0]],
+    "context": [["Ada", ["Ada was born in Elmton.", " She sang."]], ["Elmton", ["Elmton lies on the Elm River."]]],
+}
+HUB = ORIGINAL | {
+    "id": "a1",
+    "supporting_facts": {"title": ["Ada", "Ada", "Elmton"], "sent_id": [0, 1, 0]},
+    "context": {"title": ["Ada", "Elmton"], "sentences": [sentences for _, sentences in ORIGINAL["context"]]},
+}
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_both_hotpotqa_schemas_give_the_same_example(tmp_path: Path) -> None:
+    original = write(tmp_path / "o.json", json.dumps([ORIGINAL]))
+    hub = write(tmp_path / "h.jsonl", json.dumps({k: v for k, v in HUB.items() if k != "_id"}) + "\n")
+    (one,), (two,) = load_questions(original), load_questions(hub)
+    assert one.toDict() == two.toDict()
+    assert one.gold_titles == ["Ada", "Elmton"]
+    assert list(one.inputs().keys()) == ["question"]
+    assert list(hotpot_paragraphs(original)) == list(hotpot_paragraphs(hub))
+    assert next(hotpot_paragraphs(hub))["text"] == "Ada was born in Elmton. She sang."
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    lines = [json.dumps({"question": "q", "answer": "a", "id": i}) for i in range(370)] + ['{"question": "q", "ans']
+    with pytest.raises(InputError, match="line 371"):
+        load_questions(write(tmp_path / "q.jsonl", "\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no questions"),
+        ('{"question": " ", "answer": "a"}', "question 1: 'question'"),
+        ('{"question": "q"}', "'answer'"),
+        ('{"question": "q", "answer": 5}', "'answer'"),
+        ('["q", "a"]', "line 1: expected an object"),
+        ('{"id": 1, "question": "q", "answer": "a"}\n{"id": 1, "question": "r", "answer": "a"}', "share the id"),
+    ],
+)
+def test_what_cannot_be_a_question_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_questions(write(tmp_path / "q.jsonl", text))
+
+
+def test_a_file_of_another_encoding_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes('{"question": "Où?", "answer": "là"}'.encode("latin-1"))
+    with pytest.raises(InputError, match="line 1: not UTF-8"):
+        load_questions(path)
+
+
+def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + '{"question": "Où?", "answer": "là"}'.encode())
+    assert load_questions(path)[0].question == "Où?"
