@@ -45,10 +45,14 @@ def read_jsonl(path: Path | str) -> Iterator[dict[str, Any]]:
             try:
                 row = ujson.loads(raw.decode("utf-8"))
             except UnicodeDecodeError as error:
-                raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+                raise InputError(
+                    f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
+                ) from error
             except ValueError as error:
                 shown = raw[:60].decode("utf-8", "replace").strip()
-                raise InputError(f"{path}, line {number}: not JSON ({error}): {shown!r}; mend or drop the line") from error
+                raise InputError(
+                    f"{path}, line {number}: not JSON ({error}): {shown!r}; mend or drop the line"
+                ) from error
             if not isinstance(row, dict):
                 raise InputError(f"{path}, line {number}: expected an object {{...}}, found {type(row).__name__}")
             yield row

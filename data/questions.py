@@ -35,7 +35,9 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
         except ValueError as error:
             raise InputError(f"{path}, question {number}: {error}") from error
         if example.id in seen:
-            raise InputError(f"{path}: questions {seen[example.id]} and {number} share the id {example.id!r}; give each its own")
+            raise InputError(
+                f"{path}: questions {seen[example.id]} and {number} share the id {example.id!r}; give each its own"
+            )
         seen[example.id] = number
         examples.append(example)
     if not examples:
@@ -57,7 +59,9 @@ def hotpot_paragraphs(path: Path | str) -> Iterator[dict[str, str]]:
 def _json_rows(path: Path) -> list[dict[str, Any]]:
     rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: expected a list of questions, found {type(rows).__name__}; use .jsonl for one a line")
+        raise InputError(
+            f"{path}: expected a list of questions, found {type(rows).__name__}; use .jsonl for one a line"
+        )
     return rows
 
 

@@ -110,9 +110,7 @@ def regions(seed: int, entities: int) -> Iterator[Region]:
         yield region(seed, number)
 
 
-def _object(
-    target: str, subject: str, made: Region, values: dict[str, tuple[str, ...]], chance: random.Random
-) -> str:
+def _object(target: str, subject: str, made: Region, values: dict[str, tuple[str, ...]], chance: random.Random) -> str:
     if target == "year":
         return str(chance.randint(1700, 1999))
     if target == "number":

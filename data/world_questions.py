@@ -87,7 +87,8 @@ def _with_facts(question: Question, facts: list[Fact]) -> Question:
 def _chained(region: Region, kind: str, hops: int, chance: random.Random) -> Question:
     while True:
         subject = chance.choice(list(region.kinds))
-        facts, phrase, subs = [], subject, []
+        facts: list[Fact] = []
+        phrase, question, subs = subject, "", []
         for step in range(hops):
             last = step == hops - 1
             options = [fact for fact in region.about(subject) if last or fact.relation.noun]
@@ -144,7 +145,10 @@ def questions(region: Region, count: int, chance: random.Random) -> Iterator[Que
 
 
 def write_world(
-    out: Path | str, seed: int = HOME_SEED, entities: int = REGION_SIZE * HOME_REGIONS, counts: dict[str, int] | None = None
+    out: Path | str,
+    seed: int = HOME_SEED,
+    entities: int = REGION_SIZE * HOME_REGIONS,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Writes a world as a folder: corpus.jsonl, facts.jsonl, train.jsonl, dev.jsonl, test.jsonl, world.json.
 
@@ -179,8 +183,12 @@ def write_world(
                     files["facts"].write(dump_line(_fact_row(fact)))
                     written["facts"] += 1
                 split = SPLITS[made.number % len(SPLITS)]
-                done_before = made.number // len(SPLITS) * SPLITS.count(split) + SPLITS[: made.number % len(SPLITS)].count(split)
-                share = counts[split] * (done_before + 1) // shares[split] - counts[split] * done_before // shares[split]
+                done_before = made.number // len(SPLITS) * SPLITS.count(split) + SPLITS[
+                    : made.number % len(SPLITS)
+                ].count(split)
+                share = (
+                    counts[split] * (done_before + 1) // shares[split] - counts[split] * done_before // shares[split]
+                )
                 for question in questions(made, share, random.Random(f"{seed}/questions/{made.number}")):
                     identity = f"w{seed}-{split}-{written[split]}"
                     row = {"id": identity, "answers": [question.answer], **asdict(question)}

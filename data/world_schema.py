@@ -189,7 +189,9 @@ _ENDINGS = {
 # Every syllable opens with a consonant and ends in a vowel or one of n, r, l, s: a run of them can be cut in only one
 # way, so two names made of different syllables are never spelt alike.
 SYLLABLES: tuple[str, ...] = tuple(
-    random.Random(20240).sample([c + v + e for c in "bdfghklmnprstvz" for v in "aeiou" for e in ("", "n", "r", "l", "s")], 150)
+    random.Random(20240).sample(
+        [c + v + e for c in "bdfghklmnprstvz" for v in "aeiou" for e in ("", "n", "r", "l", "s")], 150
+    )
 )
 
 
@@ -214,7 +216,7 @@ class Names:
         return ("The " if kind == "film" else "") + stem + chance.choice(_ENDINGS.get(kind, ("",)))
 
     def _digits(self, kind: str, n: int) -> list[int]:
-        """n as syllable numbers, scrambled by a keyed bijection so that neighbours look unrelated."""
+        """The syllables of the n-th name, scrambled by a keyed bijection so that neighbours look unrelated."""
         base, length = len(SYLLABLES), 2
         while n >= base**length:
             n -= base**length

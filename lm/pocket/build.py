@@ -1,11 +1,10 @@
-"""The pocket Llama before it has read anything: its tokenizer, its shape, and an initialisation that can already copy."""
+"""The pocket Llama before it has read anything: its tokenizer, its shape, and weights that can already copy."""
 
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import torch
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 PAD, BEGIN, END = "<|pad|>", "<|begin|>", "<|end|>"
@@ -63,7 +62,7 @@ def build_model(size: str, seed: int) -> "LlamaForCausalLM":
             tie_word_embeddings=True,
             # The biases carry the positional heads of the initialisation below.
             attention_bias=True,
-            # Slow rotations leave a third of each head's dimensions nearly blind to position: content matching lives there.
+            # Slow rotations leave half of a head's dimensions nearly blind to position: content is matched there.
             rope_parameters={"rope_type": "default", "rope_theta": 1e6},
             pad_token_id=0,
             bos_token_id=1,
@@ -85,54 +84,60 @@ def _initialise(model: "LlamaForCausalLM") -> None:
     import torch
 
     config = model.config
-    width, heads = config.hidden_size, config.num_attention_heads
+    width, heads, layers = config.hidden_size, config.num_attention_heads, config.num_hidden_layers
     dim, half = width // heads, width // heads // 2
-    frequency = config.rope_parameters["rope_theta"] ** (-torch.arange(half) * 2 / dim)
+    weights = dict(model.named_parameters())
+    frequency = 1e6 ** (-torch.arange(half) * 2 / dim)
     slow = [i for i in range(half) if frequency[i] < 0.0025]
     blind = slow + [i + half for i in slow]
 
-    def frame() -> "torch.Tensor":
+    def matrix(layer: int, name: str) -> torch.Tensor:
+        return weights[f"model.layers.{layer}.{name}.weight"]
+
+    def frame() -> torch.Tensor:
         """An orthonormal frame of the head's size: (dim, width)."""
         return torch.linalg.qr(torch.randn(width, dim))[0].T
 
     def rows(head: int) -> slice:
         return slice(head * dim, (head + 1) * dim)
 
-    def look_back(layer: int, head: int, offset: int, gain: float, band: "torch.Tensor") -> None:
+    def look_back(layer: int, head: int, offset: int, gain: float, band: torch.Tensor) -> None:
         """Biases alone make the head attend `offset` tokens back, by the rotations in `band`."""
-        attention = model.model.layers[layer].self_attn
-        attention.q_proj.weight[rows(head)] *= 0.1
-        attention.k_proj.weight[rows(head)] *= 0.1
         key, query = torch.zeros(dim), torch.zeros(dim)
         key[:half][band] = gain
         query[:half][band] = gain * torch.cos(offset * frequency[band])
         query[half:][band] = -gain * torch.sin(offset * frequency[band])
-        attention.k_proj.bias[rows(head)], attention.q_proj.bias[rows(head)] = key, query
+        for name, bias in (("q_proj", query), ("k_proj", key)):
+            matrix(layer, f"self_attn.{name}")[rows(head)] *= 0.1
+            weights[f"model.layers.{layer}.self_attn.{name}.bias"][rows(head)] = bias
 
-    def carry(layer: int, head: int, read: "torch.Tensor", write: "torch.Tensor", gain: float) -> None:
+    def match(layer: int, head: int, gain: float, query: torch.Tensor, key: torch.Tensor) -> None:
+        """The head attends where `key` sees what `query` sees here, on the dimensions blind to position."""
+        place = [head * dim + i for i in blind]
+        matrix(layer, "self_attn.q_proj")[place] += gain * query
+        matrix(layer, "self_attn.k_proj")[place] += gain * key
+
+    def carry(layer: int, head: int, read: torch.Tensor, write: torch.Tensor, gain: float) -> None:
         """The head reads the residual stream through `read` and writes it back along `write`."""
-        attention = model.model.layers[layer].self_attn
-        attention.v_proj.weight[rows(head)] = read
-        attention.o_proj.weight[:, rows(head)] = write.T * gain
+        matrix(layer, "self_attn.v_proj")[rows(head)] = read
+        matrix(layer, "self_attn.o_proj")[:, rows(head)] = write.T * gain
 
     with torch.no_grad():
-        model.model.embed_tokens.weight.normal_(0, width**-0.5)
-        for layer in model.model.layers:
-            attention, mlp = layer.self_attn, layer.mlp
-            for matrix, scale in ((attention.q_proj, 0.5), (attention.k_proj, 0.5), (attention.v_proj, 1.0)):
-                matrix.weight.normal_(0, scale * width**-0.5)
-                matrix.bias.zero_()
-            mlp.gate_proj.weight.normal_(0, width**-0.5)
-            mlp.up_proj.weight.normal_(0, width**-0.5)
-            attention.o_proj.weight.zero_()
-            mlp.down_proj.weight.zero_()
+        weights["model.embed_tokens.weight"].normal_(0, width**-0.5)
+        for layer in range(layers):
+            for name, scale in (("q_proj", 0.5), ("k_proj", 0.5), ("v_proj", 1.0)):
+                matrix(layer, f"self_attn.{name}").normal_(0, scale * width**-0.5)
+                weights[f"model.layers.{layer}.self_attn.{name}.bias"].zero_()
+            for name in ("mlp.gate_proj", "mlp.up_proj"):
+                matrix(layer, name).normal_(0, width**-0.5)
+            for name in ("self_attn.o_proj", "mlp.down_proj"):
+                matrix(layer, name).zero_()
 
-        every = torch.arange(half)
         sharp = (12 * math.sqrt(dim) / 0.7) ** 0.5
         seen, written = frame(), frame()
-        look_back(0, 0, 1, sharp, every)
+        look_back(0, 0, 1, sharp, torch.arange(half))
         carry(0, 0, seen, written, 0.12 * math.sqrt(128 / width) * math.sqrt(32 / dim))
-        look_back(0, 1, 2, sharp, every)
+        look_back(0, 1, 2, sharp, torch.arange(half))
         carry(0, 1, frame(), frame(), 0.08)
 
         # Two heads see a soft window of the last few tokens: the words around a name, in no exact order.
@@ -142,22 +147,17 @@ def _initialise(model: "LlamaForCausalLM") -> None:
             look_back(layer, head, 3, soft, middle)
             carry(layer, head, frame(), frame(), 0.08)
 
-        match = 2.2 * math.sqrt(18 / len(blind))
-        for head in range(max(1, heads // 2)):
-            attention = model.model.layers[1].self_attn
-            place = [head * dim + i for i in blind]
+        gain = 2.2 * math.sqrt(18 / len(blind))
+        for head in range(heads // 2):
+            for name in ("q_proj", "k_proj"):
+                matrix(1, f"self_attn.{name}")[rows(head)] *= 0.1
             part = torch.randperm(dim)[: len(blind)]
-            for matrix, wanted in ((attention.q_proj, seen), (attention.k_proj, written)):
-                matrix.weight[rows(head)] *= 0.1
-                matrix.weight[place] += match * wanted[part]
+            match(1, head, gain, seen[part], written[part])
             copied = frame()
             carry(1, head, copied, copied, 1.0)
-        for index in range(2, config.num_hidden_layers):
-            attention = model.model.layers[index].self_attn
+        for layer in range(2, layers):
             for head in range(heads):
-                place = [head * dim + i for i in blind]
-                same = 0.5 * frame()[: len(blind)]
-                attention.q_proj.weight[place] += same
-                attention.k_proj.weight[place] += same
+                same = frame()[: len(blind)]
+                match(layer, head, 0.5, same, same)
                 copied = frame()
-                carry(index, head, copied, copied, 0.05)
+                carry(layer, head, copied, copied, 0.05)

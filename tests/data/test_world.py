@@ -64,7 +64,9 @@ def test_no_two_entities_share_a_name() -> None:
 
 
 def test_splits_share_no_entity(world: Path) -> None:
-    subjects = {split: {t for row in rows(world, split) for t in row["gold_titles"]} for split in ("train", "dev", "test")}
+    subjects = {
+        split: {t for row in rows(world, split) for t in row["gold_titles"]} for split in ("train", "dev", "test")
+    }
     assert not subjects["train"] & subjects["dev"]
     assert not subjects["train"] & subjects["test"]
     assert not subjects["dev"] & subjects["test"]
