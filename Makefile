@@ -1,0 +1,44 @@
+# Every target first sets up .venv (Python 3.11+), and again when pyproject.toml has changed. `make` lists the targets.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+ROOMS := raisf optimize programs signatures evaluation retrieval lm data
+# Test workers beside each other must not each start a thread a core.
+TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install the project with its tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; give one with: make PYTHON=python3.12 ..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[offline,serve,dev]'
+	@touch $@
+
+demo: $(STAMP) ## the main job, offline: index, compile, compare, show one question's tree (minutes; resumes)
+	$(BIN)/raisf demo
+
+test: $(STAMP) ## the tests, without the slow ones
+	$(TEST) -m 'not slow'
+
+test-all: $(STAMP) ## all tests
+	$(TEST)
+
+lint: $(STAMP) ## ruff, pyright, and the layers between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## the measurements of bench/, one table each
+	@for script in bench/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean: ## remove what tests, tools and the demo have left (not .venv)
+	rm -rf demo-output .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find $(ROOMS) tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
