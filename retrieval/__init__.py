@@ -1,0 +1,1 @@
+"""Retrieval: documents become passages, passages an index, a query the k best passages."""

@@ -1,0 +1,96 @@
+"""A ColBERT checkpoint at work: texts become token vectors."""
+
+import functools
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrieval import colbert_shims
+from retrieval.checkpoint import CheckpointFolder
+
+if TYPE_CHECKING:
+    import torch
+
+QUERY_BATCH = 128
+PASSAGE_BATCH = 32
+"""Texts a forward pass: on a CPU larger batches only pad more."""
+
+
+@functools.lru_cache(maxsize=2)
+def load_encoder(checkpoint: CheckpointFolder) -> "Encoder":
+    """The encoder of a checkpoint, shared by all indexes of the process that use it."""
+    return Encoder(checkpoint.path, checkpoint.augment)
+
+
+class Encoder:
+    """Encodes queries and passages with a ColBERT checkpoint. Safe to call from several threads.
+
+    Attributes:
+        dim: Numbers a token vector.
+
+    Args:
+        path: The absolute folder of the checkpoint.
+        augment: Whether queries are filled up with [MASK] tokens to the checkpoint's query length.
+    """
+
+    def __init__(self, path: Path, augment: bool):
+        colbert_shims.colbert()
+        from colbert.infra import ColBERTConfig
+        from colbert.modeling.checkpoint import Checkpoint
+        from transformers.utils import logging
+
+        config = ColBERTConfig(checkpoint=str(path))
+        config.configure(
+            model_name=None
+        )  # the checkpoint's own names the model it grew from, and that would be fetched
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._checkpoint = colbert_shims.without_amp(Checkpoint(str(path), colbert_config=config, verbose=0))
+        finally:
+            if shown:
+                logging.enable_progress_bar()
+        self.dim: int = self._checkpoint.colbert_config.dim
+        self._augment = augment
+        # Fast tokenizers keep their padding as state and fail when two threads use one.
+        self._lock = threading.Lock()
+
+    def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
+        """Token vectors `(n_tokens, dim)` of unit length for each query, float32 on the CPU; long queries are cut."""
+        import torch
+
+        vectors: list[torch.Tensor] = []
+        with self._lock, torch.inference_mode():
+            for start in range(0, len(queries), QUERY_BATCH):
+                ids, mask = self._checkpoint.query_tokenizer.tensorize(list(queries[start : start + QUERY_BATCH]))
+                lengths = [ids.shape[1]] * len(ids)
+                if not self._augment:
+                    lengths = mask.sum(dim=1).tolist()
+                    ids, mask = ids[:, : max(lengths)], mask[:, : max(lengths)]
+                batch = self._checkpoint.query(ids, mask, to_cpu=True).float()
+                vectors += [query[:length] for query, length in zip(batch, lengths, strict=True)]
+        return vectors
+
+    def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:
+        """Token vectors of all texts, one after the other, and how many each has; punctuation has none.
+
+        Returns:
+            Vectors `(n_vectors, dim)` of unit length, float16 on the CPU, and lengths `(n_texts,)`, int64.
+        """
+        import torch
+
+        # Texts of like length together: a batch is padded to its longest.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        rows: list[torch.Tensor] = [torch.empty(0)] * len(texts)
+        for start in range(0, len(order), PASSAGE_BATCH):
+            batch = order[start : start + PASSAGE_BATCH]
+            with self._lock, torch.inference_mode():
+                ids, mask = self._checkpoint.doc_tokenizer.tensorize([texts[i] for i in batch])
+                vectors, kept = self._checkpoint.doc(ids, mask, keep_dims="return_mask")
+                for i, row, keep in zip(batch, vectors.half().cpu(), kept.squeeze(-1).cpu(), strict=True):
+                    rows[i] = row[keep]
+        return torch.cat(rows), torch.tensor([len(row) for row in rows])

@@ -1,0 +1,71 @@
+"""The token vectors of a corpus on disk: safetensors files of some thousand passages each, written as they come."""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+SHARD = 4096
+"""Passages a file: some 100 MB, small enough to build an index of any size in the memory of a few files."""
+
+
+class Vectors:
+    """Reads what `write_shard` has written.
+
+    Attributes:
+        lengths: Vectors of each passage, `(n_passages,)`, int64.
+    """
+
+    def __init__(self, folder: Path):
+        import torch
+
+        self._files = sorted(folder.glob("*.safetensors"))
+        self._lengths = [self._read(file, "lengths") for file in self._files]
+        self.lengths = torch.cat(self._lengths)
+
+    def all(self) -> "torch.Tensor":
+        """Every vector in the order of the passages, float32 `(n_vectors, dim)`."""
+        import torch
+
+        return torch.cat([vectors.float() for vectors, _ in self])
+
+    def __iter__(self) -> Iterator[tuple["torch.Tensor", "torch.Tensor"]]:
+        """The vectors of one file after the other, float16 `(n_vectors, dim)`, and its part of `lengths`."""
+        for file, lengths in zip(self._files, self._lengths, strict=True):
+            yield self._read(file, "vectors"), lengths
+
+    def sample(self, count: int, seed: int) -> "torch.Tensor":
+        """About `count` vectors drawn at random, from each file its share, float32; all if there are fewer."""
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        share = min(1.0, count / int(self.lengths.sum()))
+        drawn = []
+        for vectors, _ in self:
+            some = torch.randperm(len(vectors), generator=generator)[: math.ceil(len(vectors) * share)]
+            drawn.append(vectors[some].float())
+        return torch.cat(drawn)
+
+    def _read(self, file: Path, name: str) -> "torch.Tensor":
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(file, "pt") as tensors:
+                return tensors.get_tensor(name)
+        except SafetensorError as error:
+            raise InputError(f"{file} is damaged ({error}); make the index again") from error
+
+
+def write_shard(folder: Path, number: int, parts: Iterable[tuple["torch.Tensor", "torch.Tensor"]]) -> None:
+    """Writes the vectors and lengths of the passages of one file, given in parts."""
+    import torch
+    from safetensors.torch import save_file
+
+    vectors, lengths = zip(*parts, strict=True)
+    folder.mkdir(exist_ok=True)
+    save_file({"vectors": torch.cat(vectors), "lengths": torch.cat(lengths)}, folder / f"{number:05d}.safetensors")

@@ -1,0 +1,38 @@
+"""A small corpus of real English, and the checkpoint that every test shares."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from retrieval.passage import Passage
+
+TEXTS = {
+    "Mount Everest": "Mount Everest is the highest mountain above sea level. It lies between Nepal and Tibet.",
+    "Danube": "The Danube is a river in Europe. It rises in the Black Forest and flows into the Black Sea.",
+    "Marie Curie": "Marie Curie was a physicist and chemist born in Warsaw. She discovered polonium and radium.",
+    "Penicillin": "Penicillin is a medicine against bacteria. Alexander Fleming discovered it in London in 1928.",
+    "Hamlet": "Hamlet is a tragedy written by William Shakespeare. Its hero is the Prince of Denmark.",
+    "Great Wall": "The Great Wall of China was built to keep northern nomads out of the empire.",
+    "Photosynthesis": "Plants turn sunlight, water and carbon dioxide into sugar and oxygen.",
+    "Octopus": "An octopus has eight arms, three hearts and blue blood. It lives in the sea.",
+    "Chess": "Chess is a board game for two players. The game ends when a king is checkmated.",
+    "Moon": "The Moon is the only natural satellite of the Earth. Neil Armstrong walked on it in 1969.",
+    "Sourdough": "Sourdough bread is leavened by wild yeast and bacteria, which give it a sour taste.",
+    "Fado": "Fado is a kind of sad song from Lisbon, often about the sea or the life of the poor.",
+}
+
+
+@pytest.fixture(scope="session")
+def passages() -> list[Passage]:
+    return [Passage(f"p{number}", text, title) for number, (title, text) in enumerate(TEXTS.items())]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint is made once for all workers, and not in the home folder."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    os.environ["RAISF_CACHE"] = str(root / "raisf-cache")
+    return root / "raisf-cache"

@@ -1,0 +1,84 @@
+"""A retriever must use the checkpoint that was asked for, whole, offline if it is `minilm`, or say what is wrong."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from data.errors import InputError
+from data.files import read_json, write_json
+from retrieval.checkpoint import find_checkpoint
+from retrieval.encoder import Encoder
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(find_checkpoint("minilm").path, tmp_path / "copy"))
+
+
+def test_minilm_is_the_same_wherever_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = find_checkpoint("minilm")
+    monkeypatch.setenv("RAISF_CACHE", str(tmp_path))
+    again = find_checkpoint("minilm")
+    assert again.path.is_relative_to(tmp_path) and again.path != found.path
+    assert again.sha256 == found.sha256
+    # Indexes that people have made are bound to this: change it only together with the recipe's number.
+    assert found.sha256.startswith("0bbb2c57e42c4eaa")
+
+
+def test_a_folder_is_a_checkpoint_and_any_change_is_noticed(copy: Path):
+    found = find_checkpoint(copy)
+    assert found.sha256 == find_checkpoint("minilm").sha256
+    weights = load_file(copy / "model.safetensors")
+    weights["linear.weight"][0, 0] += 0.5
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    assert find_checkpoint(copy).sha256 != found.sha256
+
+
+def test_a_trained_checkpoint_keeps_its_query_augmentation(copy: Path):
+    settings = read_json(copy / "artifact.metadata")
+    del settings["query_augmentation"]
+    write_json(copy / "artifact.metadata", {**settings, "query_maxlen": 32})
+    found = find_checkpoint(copy)
+    assert [len(q) for q in Encoder(found.path, found.augment).encode_queries(["Who?", "Who was it?"])] == [32, 32]
+
+
+def test_a_checkpoint_in_the_hubs_cache_is_found_by_its_id(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "hub" / "models--someone--colbert"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc123")
+    shutil.move(copy, repository / "snapshots" / "abc123")
+    assert find_checkpoint("someone/colbert").sha256 == find_checkpoint("minilm").sha256
+    with pytest.raises(InputError, match="no folder someone/else here, and the hub did not give it"):
+        find_checkpoint("someone/else")
+
+
+@pytest.mark.parametrize("name", ["nowhere", "./nowhere/at", "a/b/c"])
+def test_a_name_that_is_nothing_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no checkpoint"):
+        find_checkpoint(name)
+
+
+def test_what_is_no_colbert_checkpoint_is_refused(copy: Path):
+    weights = load_file(copy / "model.safetensors")
+    save_file({key: weights[key] for key in weights if key != "linear.weight"}, copy / "model.safetensors")
+    with pytest.raises(InputError, match=r"no projection \(linear.weight\)"):
+        find_checkpoint(copy)
+    (copy / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(InputError, match=r"damaged: model.safetensors"):
+        find_checkpoint(copy)
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"no \*.safetensors file"):
+        find_checkpoint(copy)
+    write_json(copy / "config.json", {"auto_map": {"AutoModel": "evil.Model"}})
+    with pytest.raises(InputError, match="own code"):
+        find_checkpoint(copy)
+    (copy / "artifact.metadata").unlink()
+    with pytest.raises(InputError, match=r"has no artifact.metadata"):
+        find_checkpoint(copy)

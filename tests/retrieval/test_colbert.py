@@ -1,0 +1,150 @@
+"""ColBERT finds by meaning, says the same however it is asked, and keeps quiet where programs read."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval import colbert, maxsim
+from retrieval.bm25 import BM25
+from retrieval.colbert import ColBERT
+from retrieval.maxsim import MaxSim
+from retrieval.passage import Passage
+from retrieval.plaid import centroid_count
+from retrieval.vectors import Vectors, write_shard
+
+QUERIES = {
+    "Who wrote the play about a Danish prince?": "Hamlet",
+    "Which animal has several hearts?": "Octopus",
+    "What is the tallest peak on Earth?": "Mount Everest",
+    "How do leaves make food from light?": "Photosynthesis",
+    "Which scientist found new radioactive elements?": "Marie Curie",
+}
+
+
+@pytest.fixture(scope="module")
+def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> ColBERT:
+    return ColBERT.build(passages, tmp_path_factory.mktemp("colbert") / "i", progress=False)
+
+
+def test_it_finds_paraphrases_that_bm25_misses(index: ColBERT, passages: list[Passage], tmp_path: Path):
+    found = [index(query, 1)[0].title for query in QUERIES]
+    assert found == list(QUERIES.values())
+    bm25 = BM25.build(passages, tmp_path / "i")
+    assert [hits[0].title if hits else None for hits in bm25.search_many(list(QUERIES), 1)] != found
+
+
+def test_many_queries_together_find_what_each_finds_alone(index: ColBERT):
+    together = index.search_many([*QUERIES, "", "x" * 100_000], 4)
+    alone = [index(query, 4) for query in [*QUERIES, "", "x" * 100_000]]
+    assert [[p.pid for p in row] for row in together] == [[p.pid for p in row] for row in alone]
+    for row, row_alone in zip(together, alone, strict=True):
+        assert [p.score for p in row] == pytest.approx([p.score for p in row_alone], abs=1e-3)
+        assert sorted((p.score for p in row), reverse=True) == [p.score for p in row]
+    assert index.search_many([], 4) == []
+
+
+def test_threads_may_search_one_index(index: ColBERT):
+    queries = [f"{query} {number}" for number in range(8) for query in QUERIES]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda query: [p.pid for p in index(query, 3)], queries))
+    assert found == [[p.pid for p in index(query, 3)] for query in queries]
+
+
+def test_the_order_of_the_passages_does_not_matter(index: ColBERT, passages: list[Passage], tmp_path: Path):
+    other = ColBERT.build(passages[::-1], tmp_path / "i", progress=False)
+    for query in QUERIES:
+        assert [p.pid for p in other(query, 5)] == [p.pid for p in index(query, 5)]
+
+
+def test_building_prints_to_standard_error_only(
+    passages: list[Passage], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    ColBERT.build(passages[:2], tmp_path / "i", progress=False)("chess", 1)
+    assert capfd.readouterr() == ("", "")
+    ColBERT.build(passages[:2], tmp_path / "i")
+    out, err = capfd.readouterr()
+    assert out == "" and "encoding passages" in err and "2/2" in err
+
+
+def test_a_large_corpus_goes_to_plaid_by_itself(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(colbert, "EXACT_UP_TO", 11)
+    chosen = []
+    monkeypatch.setattr(colbert, "_encode", lambda *args: None)
+    monkeypatch.setattr(colbert, "_compress", lambda folder, progress: chosen.append("plaid"))
+    monkeypatch.setattr(ColBERT, "load", lambda *args: None)
+    monkeypatch.setattr("retrieval.colbert_shims.compile_extensions", lambda: None)
+    ColBERT.build(passages[:11], tmp_path / "i", progress=False)
+    assert chosen == []
+    ColBERT.build(passages, tmp_path / "i", progress=False)
+    assert chosen == ["plaid"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    queries=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    k=st.integers(1, 40),
+    chunk=st.integers(1, 50),
+)
+def test_exact_search_is_the_definition(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], queries: list[int], k: int, chunk: int
+):
+    generator = torch.Generator().manual_seed(len(lengths))
+    rows = [torch.randn(n, 8, generator=generator).half() for n in lengths]
+    asked = [torch.randn(n, 8, generator=generator) for n in queries]
+    folder = tmp_path_factory.mktemp("vectors") / "v"
+    for number, start in enumerate(range(0, len(rows), 7)):
+        part = rows[start : start + 7]
+        write_shard(folder, number, [(torch.cat(part), torch.tensor(lengths[start : start + 7]))])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maxsim, "_CHUNK", chunk)
+        patch.setattr(maxsim, "_QUERIES", 2)
+        found = MaxSim(Vectors(folder)).search(asked, k)
+    for query, hits in zip(asked, found, strict=True):
+        scores = np.array([float((query @ row.float().T).max(dim=1).values.sum()) for row in rows])
+        assert len(hits) == min(k, len(rows))
+        assert [score for _, score in hits] == pytest.approx(sorted(scores, reverse=True)[:k], abs=1e-4)
+        assert [scores[number] for number, _ in hits] == pytest.approx([score for _, score in hits], abs=1e-4)
+
+
+@given(st.integers(1, 10**10))
+def test_there_are_vectors_enough_for_the_centroids(vectors: int):
+    count = centroid_count(vectors)
+    assert count == 1 or count * 8 <= vectors
+    assert count & (count - 1) == 0
+
+
+@pytest.mark.slow
+def test_plaid_finds_what_exact_search_finds(
+    index: ColBERT, passages: list[Passage], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    """Slow where colbert-ai's C++ extensions were never compiled."""
+    capfd.readouterr()
+    plaid = ColBERT.build(passages, tmp_path / "i", search="plaid", progress=False)
+    assert plaid.manifest.search == "plaid"
+    for query in QUERIES:
+        assert plaid(query, 1)[0].pid == index(query, 1)[0].pid
+        assert len(plaid(query, 100)) == len(passages)
+    assert capfd.readouterr().out == ""
+    assert not (tmp_path / "i" / "vectors").exists()
+    one = ColBERT.build(passages[:1], tmp_path / "one", search="plaid", progress=False)
+    assert [p.pid for p in one("anything", 5)] == ["p0"]
+
+
+@pytest.mark.slow
+def test_plaid_in_a_corpus_too_large_to_rank_whole(tmp_path: Path):
+    texts = (f"In the year {1000 + n}, the duke of {chr(65 + n % 26)}ville had {n % 97} horses." for n in range(3_000))
+    passages = [Passage(str(number), text) for number, text in enumerate(texts)]
+    exact = ColBERT.build(passages, tmp_path / "exact", search="exact", progress=False)
+    plaid = ColBERT.build(passages, tmp_path / "plaid", search="plaid", progress=False)
+    queries = [f"How many horses had the duke in {1000 + n}?" for n in range(0, 3_000, 100)]
+    pairs = zip(exact.search_many(queries, 10), plaid.search_many(queries, 10), strict=True)
+    shared = [len({p.pid for p in a} & {p.pid for p in b}) / 10 for a, b in pairs]
+    assert np.mean(shared) > 0.5

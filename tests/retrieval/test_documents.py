@@ -1,0 +1,163 @@
+"""Whoever indexes a folder gets every word of it as passages, or is told which file and line cannot be read."""
+
+import json
+import re
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from retrieval.documents import LONGEST, SHORTEST, checked, read_documents, split_text
+from retrieval.passage import Passage
+
+Write = Callable[[str, str | bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(name: str, content: str | bytes) -> Path:
+        file = tmp_path / "docs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    return write
+
+
+def error_of(path: Path, encoding: str | None = None) -> str:
+    with pytest.raises(InputError) as caught:
+        list(read_documents(path, encoding))
+    return str(caught.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(alphabet="ab.!?\u3002\u6c34 \n\"'", min_size=0, max_size=300), max_size=30).map(" ".join))
+def test_splitting_loses_nothing_and_keeps_passages_short(text: str):
+    pieces = split_text(text)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(piece and piece == piece.strip() for piece in pieces)
+    assert all(len(re.findall(r"[\u2e80-\u9fff]|[^\s\u2e80-\u9fff]{1,40}", piece)) <= LONGEST for piece in pieces)
+
+
+def test_passages_end_with_sentences_where_they_can():
+    text = "The quick brown fox jumps over the lazy dog again. " * 100
+    pieces = split_text(text)
+    assert all(piece.endswith("again.") for piece in pieces)
+    assert all(SHORTEST <= len(piece.split()) <= LONGEST for piece in pieces[:-1])
+
+
+@pytest.mark.parametrize("text", ["word " * 200_000, "x" * 1_000_000, "水" * 300_000, "One two. " * 110_000])
+def test_a_document_of_a_megabyte_is_split(text: str):
+    pieces = split_text(text)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert len(pieces) > 100
+
+
+def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
+    write("a.txt", "Plain text.\n\nIn two paragraphs.")
+    write("b/guide.md", "Before.\n# The guide\nIntro.\n## Setup ##\n```\n# no heading\n```\nRun it.\n# Other\nEnd.")
+    write(
+        "c.jsonl", '{"id": 7, "title": "Seven", "text": "A row."}\n\n{"text": "No id.", "title": null}\n{"text": " "}\n'
+    )
+    write("d.csv", 'Title,Text\nOne,"With, a comma\nand a line end"\n')
+    write("e.tsv", "id\ttext\te\nx1\tTabbed\t2\n")
+    write("f.pdf", "%PDF")
+    write(".git/g.txt", "hidden")
+    found = [(p.pid, p.title, p.text, p.source) for p in read_documents(tmp_path / "docs")]
+    assert found == [
+        ("a.txt#1", "a", "Plain text. In two paragraphs.", "a.txt"),
+        ("b/guide.md#1", "guide", "Before.", "b/guide.md, line 1"),
+        ("b/guide.md#2", "The guide", "Intro.", "b/guide.md, line 2"),
+        ("b/guide.md#3", "The guide: Setup", "``` # no heading ``` Run it.", "b/guide.md, line 4"),
+        ("b/guide.md#4", "Other", "End.", "b/guide.md, line 9"),
+        ("7", "Seven", "A row.", "c.jsonl, line 1"),
+        ("c.jsonl#3", "", "No id.", "c.jsonl, line 3"),
+        ("d.csv#3", "One", "With, a comma and a line end", "d.csv, line 3"),
+        ("x1", "", "Tabbed", "e.tsv, line 2"),
+    ]
+
+
+def test_one_file_can_be_given_and_a_long_row_is_split_under_its_id(write: Write):
+    text = "Ten words make up this sentence, counted one by one. " * 30
+    file = write("long.jsonl", json.dumps({"id": "a", "title": "T", "text": text}) + '\n{"id": "b", "text": "Short."}')
+    ids = [passage.pid for passage in read_documents(file)]
+    assert ids == ["a#1", "a#2", "a#3", "b"]
+
+
+def test_a_huge_table_field_is_read(write: Write):
+    file = write("big.csv", 'text\n"' + "word " * 200_000 + '"\n')
+    assert len(list(read_documents(file))) == 2_000
+
+
+def test_reading_streams(write: Write):
+    file = write("s.jsonl", '{"text": "good"}\n' * 3 + "broken")
+    assert [passage.text for passage in islice(read_documents(file), 3)] == ["good"] * 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.jsonl"])
+def test_marked_encodings_are_recognised(write: Write, encoding: str, name: str):
+    content = {"a.csv": "text\r\nCafé Ωμέγα\r\n", "a.jsonl": '{"text": "Café Ωμέγα"}\r\n'}.get(name, "Café Ωμέγα\r\n")
+    file = write(name, content.encode(encoding))
+    assert [passage.text for passage in read_documents(file)] == ["Café Ωμέγα"]
+
+
+def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
+    file = write("old.txt", "First line\nCafé".encode("cp1252"))
+    assert "old.txt" in error_of(file) and "cp1252" in error_of(file)
+    assert [passage.text for passage in read_documents(file, "cp1252")] == ["First line Café"]
+    unmarked = write("wide.txt", "Plain".encode("utf-16-le"))
+    assert "utf-16-le" in error_of(unmarked)
+    assert [passage.text for passage in read_documents(unmarked, "utf-16-le")] == ["Plain"]
+    assert "klingon" in error_of(file, "klingon")
+
+
+def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
+    (passage,) = read_documents(write("s.jsonl", '{"text": "bad \\ud800 escape"}'))
+    passage.text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"text": \n', "a.jsonl, line 2: not JSON"),
+        ("a.jsonl", '{"text": "x"}\n\n[1]\n', "a.jsonl, line 3: expected"),
+        ("a.jsonl", '{"body": "x"}', "a.jsonl, line 1: no 'text' of type string; found the keys body"),
+        ("a.jsonl", '{"text": 3}', "a.jsonl, line 1: no 'text'"),
+        (
+            "a.jsonl",
+            '{"id": "i", "text": "x"}\n{"id": "j", "text": "x"}\n{"id": "i", "text": "y"}\n',
+            "'i' comes twice",
+        ),
+        ("a.csv", "title,body\nx,y\n", "a.csv: its first line must name a column 'text'; found title, body"),
+        ("a.csv", "title,text\nx,y\nz\n", "a.csv, line 3: fewer than the 2 columns"),
+        ("a.csv", "title,text\nx,y,z\n", "a.csv, line 2: more than the 2 columns"),
+        ("a.csv", 'title,text\nx,"y\n', "not a table"),
+        ("a.csv", "", "a.csv: its first line must name a column 'text'; found nothing"),
+        ("a.txt", "", "the corpus is empty"),
+        ("a.txt", " \n\t\n", "the corpus is empty"),
+        ("a.jsonl", '{"text": ""}', "the corpus is empty"),
+        ("a.docx", "x", ".docx is no kind of document; those are txt, md, jsonl, csv, tsv"),
+        ("noext", "x", "without a suffix it is no kind of document"),
+    ],
+)
+def test_what_cannot_be_read_is_named(write: Write, name: str, content: str, message: str):
+    assert message in error_of(write(name, content))
+
+
+def test_the_error_of_a_double_id_says_where_both_are(write: Write, tmp_path: Path):
+    write("a.jsonl", '{"id": "i", "text": "x"}\n')
+    write("b.jsonl", '\n{"id": "i", "text": "y"}\n')
+    assert "a.jsonl, line 1 and b.jsonl, line 2" in error_of(tmp_path / "docs")
+    with pytest.raises(InputError, match="passage 1 and passage 2"):
+        list(checked([Passage("i", "x"), Passage("i", "y")]))
+
+
+def test_a_path_without_documents_is_named(tmp_path: Path):
+    assert "no documents at" in error_of(tmp_path / "nowhere")
+    (tmp_path / "picture.png").write_bytes(b"")
+    assert "of its 1 files none is" in error_of(tmp_path)

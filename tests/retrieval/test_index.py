@@ -1,0 +1,195 @@
+"""An index is whole or not there, knows what it was made from, and says what is wrong with it."""
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from data.errors import InputError
+from data.files import read_json, write_json
+from retrieval.checkpoint import find_checkpoint
+from retrieval.encoder import Encoder
+from retrieval.index import Engine, build_index, open_index
+from retrieval.manifest import MANIFEST, PASSAGES
+from retrieval.passage import Passage, Retriever
+
+ENGINES: list[Engine] = ["colbert", "bm25"]
+
+
+@pytest.fixture(scope="module")
+def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("made")
+    for engine in ENGINES:
+        build_index(passages, root / engine, engine, progress=False)
+    return {engine: root / engine for engine in ENGINES}
+
+
+@pytest.fixture(params=ENGINES)
+def index(request: pytest.FixtureRequest, made: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of an index of each kind, to be spoilt."""
+    return Path(shutil.copytree(made[request.param], tmp_path / "index"))
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        open_index(path)
+    return str(caught.value)
+
+
+def test_an_index_opens_elsewhere_and_finds_the_same(index: Path, passages: list[Passage], tmp_path: Path):
+    before = open_index(index)
+    found = before("Who wrote Hamlet?", 2)
+    moved = open_index(index.rename(tmp_path / "moved"))
+    assert moved("Who wrote Hamlet?", 2) == found and found[0].title == "Hamlet"
+    assert moved.path == tmp_path / "moved" and moved.corpus_hash == before.corpus_hash
+    assert isinstance(moved, Retriever)
+    assert [(p.pid, p.title, p.text) for p in moved.passages] == [(p.pid, p.title, p.text) for p in passages]
+
+
+def test_an_index_folder_tells_no_paths_of_its_maker(index: Path):
+    manifest = read_json(index / MANIFEST)
+    assert manifest["passages"] == 12 and manifest["versions"]["torch"]
+    for file in index.rglob("*.json*"):
+        assert str(Path.home()) not in file.read_text() and "/tmp" not in file.read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_whole_way_from_a_folder_of_documents(engine: Engine, tmp_path: Path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rivers.md").write_text(
+        "# Rivers\n## Danube\nIt flows into the Black Sea.\n## Rhine\nIt does not."
+    )
+    build_index(tmp_path / "docs", tmp_path / "out" / "i", engine, progress=False)
+    found = open_index(tmp_path / "out" / "i")("Which one flows into the Black Sea?", 1)
+    assert [(p.pid, p.title, p.source) for p in found] == [("rivers.md#1", "Rivers: Danube", "rivers.md, line 2")]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_passage_is_a_corpus_and_k_may_be_larger(engine: Engine, tmp_path: Path):
+    index = build_index([Passage("only", "A lonely text.")], tmp_path / "i", engine, progress=False)
+    assert [p.pid for p in index("lonely", 100)] == ["only"]
+    with pytest.raises(InputError, match="k is 0"):
+        index("lonely", 0)
+
+
+def test_a_copied_program_searches_the_same_index(made: dict[str, Path]):
+    for path in made.values():
+        index = open_index(path)
+        assert copy.deepcopy({"retriever": index})["retriever"] is index
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interrupted_build_leaves_the_old_index(engine: Engine, made: dict[str, Path], tmp_path: Path):
+    def interrupted() -> Iterator[Passage]:
+        yield Passage("new", "Something new.")
+        raise KeyboardInterrupt
+
+    out = tmp_path / "index"
+    with pytest.raises(KeyboardInterrupt):
+        build_index(interrupted(), out, engine, progress=False)
+    assert list(tmp_path.iterdir()) == []
+    shutil.copytree(made[engine], out)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(interrupted(), out, engine, progress=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["index"]
+    assert open_index(out)("chess", 1)[0].title == "Chess"
+
+
+def test_an_interrupt_while_encoding_leaves_nothing(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(self: Encoder, texts: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Encoder, "encode_passages", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(passages, tmp_path / "i", progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rebuilt_index_replaces_the_old_one(engine: Engine, made: dict[str, Path], tmp_path: Path):
+    out = Path(shutil.copytree(made[engine], tmp_path / "index"))
+    build_index([Passage("new", "Something new.")], out, engine, progress=False)
+    assert [p.pid for p in open_index(out)("new", 5)] == ["new"]
+    assert [file.name for file in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_folder_with_other_things_is_never_replaced(engine: Engine, tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("Years of work.")
+    with pytest.raises(InputError, match="not empty and not an index"):
+        build_index(tmp_path / "thesis.txt", tmp_path, engine, progress=False)
+    assert (tmp_path / "thesis.txt").read_text() == "Years of work."
+
+
+def test_options_that_do_not_exist_are_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="unknown engine 'bm52': choose colbert or bm25"):
+        build_index([Passage("a", "b")], tmp_path / "i", "bm52")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="unknown search 'fast': choose auto, exact or plaid"):
+        build_index([Passage("a", "b")], tmp_path / "i", search="fast")  # pyright: ignore[reportArgumentType]
+
+
+def test_no_index_is_told_from_a_wrong_one(tmp_path: Path):
+    assert "no index at" in error_of(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    assert "is a file, an index is a folder" in error_of(tmp_path / "file")
+    assert "is not an index: it has no manifest.json" in error_of(tmp_path)
+    for foreign in ({"name": "web app"}, [1], {"format": "x"}):
+        write_json(tmp_path / MANIFEST, foreign)
+        assert "is not an index of this program" in error_of(tmp_path)
+    (tmp_path / MANIFEST).write_text("{")
+    assert "not JSON" in error_of(tmp_path)
+
+
+def test_another_format_or_kind_is_named(index: Path):
+    manifest = read_json(index / MANIFEST)
+    write_json(index / MANIFEST, {**manifest, "format": 99})
+    assert "has format 99, this version reads 1" in error_of(index)
+    write_json(index / MANIFEST, {**manifest, "kind": "splade"})
+    assert "unknown kind, 'splade'" in error_of(index)
+    write_json(index / MANIFEST, {"format": 1, "kind": manifest["kind"]})
+    assert "damaged" in error_of(index)
+
+
+def test_changed_passages_are_noticed(index: Path):
+    file = index / PASSAGES
+    file.write_text(file.read_text().replace("Shakespeare", "Marlowe"))
+    assert "passages.jsonl has changed since the index was made" in error_of(index)
+    file.unlink()
+    assert "passages.jsonl is missing" in error_of(index)
+
+
+def test_a_cut_or_missing_file_is_noticed(index: Path):
+    file = next(file for file in sorted(index.rglob("*")) if file.suffix in {".safetensors", ".npy"})
+    file.write_bytes(file.read_bytes()[:-1])
+    assert f"{file.name} has" in error_of(index)
+    file.write_bytes(b"\0" * (file.stat().st_size + 1))
+    assert "damaged" in error_of(index)
+    file.unlink()
+    assert "is missing" in error_of(index)
+
+
+def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[Passage], tmp_path: Path):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(find_checkpoint("minilm").path, checkpoint)
+    build_index(passages, tmp_path / "i", checkpoint=checkpoint, progress=False)
+    checkpoint.rename(tmp_path / "elsewhere")
+    assert "no checkpoint at" in error_of(tmp_path / "i")
+    assert open_index(tmp_path / "i", checkpoint=tmp_path / "elsewhere")("chess", 1)[0].title == "Chess"
+    shutil.copytree(tmp_path / "elsewhere", checkpoint)
+    weights = load_file(checkpoint / "model.safetensors")
+    weights["linear.weight"] = -weights["linear.weight"][::-1].copy()
+    save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
+    message = error_of(tmp_path / "i")
+    assert "was made with the checkpoint" in message and "is now another" in message
+
+
+def test_the_manifest_can_be_read_by_people_and_programs(made: dict[str, Path]):
+    manifest = json.loads((made["colbert"] / MANIFEST).read_text())
+    assert (manifest["kind"], manifest["search"], manifest["checkpoint"]) == ("colbert", "exact", "minilm")
+    assert len(manifest["checkpoint_sha256"]) == len(manifest["corpus_sha256"]) == 64
