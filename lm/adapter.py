@@ -1,0 +1,290 @@
+"""How a signature becomes the text of a completion, and a completion the fields of a prediction.
+
+A base Llama continues text; DSPy's chat format, with its headers and field markers, is twice as long and foreign to it.
+The compact format is one block of `name: value` lines a call:
+
+    question: Who wrote Emma?                 question: Who wrote Emma?
+    passage: Emma | Emma is a novel by ...    passage: Emma | Emma is a novel by ...
+    passage: Persuasion | ...                 verdict: relevant
+    evidence: Emma is a novel by Jane Austen.
+    answer: Jane Austen
+
+The prompt ends after the first output's name and colon; demonstrations are whole blocks before it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+import dspy
+from dspy.adapters.utils import apply_output_field_defaults, parse_value
+from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
+from dspy.utils.exceptions import AdapterParseError
+
+from data.errors import InputError
+
+LIST_SEPARATOR = " ; "
+EMPTY_LIST = "none"  # an empty completion would read as no answer at all
+# Marks a request whose text the model continues as it is, without its chat template.
+COMPLETION: dict[str, Any] = {"completion": True}
+POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
+
+
+class CompactAdapter(dspy.Adapter):
+    """Formats a call as one block of text for a model that completes text, and reads the completion leniently.
+
+    Where the only output is a `Literal` and the LM can score labels (`lm.local.LocalLM`), the labels are scored instead
+    of a verdict being generated; the prediction then also carries `probabilities`, a dict from label to probability.
+
+    Args:
+        instructions: put the signature's instructions, as one line, before the first block. A model trained on the
+            format itself (the pocket Llama) needs none.
+        end: closes every block; generation stops there.
+    """
+
+    def __init__(self, instructions: bool = True, end: str = "\n\n"):
+        super().__init__()
+        self.instructions = instructions
+        self.end = end
+
+    # Writing
+
+    def prompt(self, signature: type[dspy.Signature], inputs: dict[str, Any], demos: list[Any] = []) -> str:  # noqa: B006
+        """The text that the model continues.
+
+        Args:
+            signature: what the call takes and gives.
+            inputs: values of the input fields; absent and None fields give no line.
+            demos: dicts or examples with values of the fields; one without every output is left out.
+        """
+        head = f"{_one_line(signature.instructions)}\n" if self.instructions else ""
+        blocks = "".join(
+            self._question(signature, demo) + self.completion(signature, demo)
+            for demo in demos
+            if all(demo.get(name) is not None for name in signature.output_fields)
+        )
+        return head + blocks + self._question(signature, inputs)
+
+    def completion(self, signature: type[dspy.Signature], outputs: Any) -> str:
+        """The text that should follow a prompt: ` value`, further outputs on their own lines, then `end`."""
+        first, *rest = signature.output_fields
+        lines = [f" {self._value(outputs[first])}", *(f"{name}: {self._value(outputs[name])}" for name in rest)]
+        return "\n".join(lines) + self.end
+
+    def _question(self, signature: type[dspy.Signature], inputs: Any) -> str:
+        lines = []
+        for name in signature.input_fields:
+            value = inputs.get(name)
+            if isinstance(value, list | tuple):
+                lines += [f"{name.removesuffix('s')}: {self._value(item)}" for item in value]
+            elif value is not None:
+                lines.append(f"{name}: {self._value(value)}")
+        return "\n".join([*lines, f"{next(iter(signature.output_fields))}:"])
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return LIST_SEPARATOR.join(self._value(item) for item in value) or EMPTY_LIST
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        if mark := self.end.strip():
+            text = text.replace(mark, " ")  # a passage that holds the end mark must not close its block
+        return _one_line(text)
+
+    def format(self, signature: type[dspy.Signature], demos: list[Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
+        """The prompt as the one user message of a call."""
+        return [{"role": "user", "content": self.prompt(signature, inputs, demos)}]
+
+    def format_finetune_data(
+        self, signature: type[dspy.Signature], demos: list[Any], inputs: dict[str, Any], outputs: dict[str, Any]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """A training row: the prompt as the user's message, the completion as the assistant's."""
+        answer = {"role": "assistant", "content": self.completion(signature, outputs)}
+        return {"messages": [*self.format(signature, demos, inputs), answer]}
+
+    # Reading
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """The output fields of a completion.
+
+        Raises:
+            AdapterParseError: a required output is absent or cannot be read as its type.
+        """
+        fields = {}
+        for name, text in self._sections(signature, completion).items():
+            try:
+                fields[name] = _read(text, signature.output_fields[name].annotation)
+            except ValueError as error:
+                raise self._unreadable(signature, completion, f"`{name}`: {error}") from error
+        for name, field in signature.output_fields.items():
+            if name not in fields and field.is_required():
+                raise self._unreadable(signature, completion, f"`{name}` is missing")
+        return fields
+
+    def _sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+        """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
+        outputs = {name.casefold(): name for name in signature.output_fields}
+        inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
+        current = next(iter(signature.output_fields))
+        lines: dict[str, list[str]] = {current: []}
+        for line in self._block(completion).split("\n"):
+            name, colon, rest = line.partition(":")
+            key = name.strip(" *").casefold()
+            if colon and key in outputs:
+                current, line = outputs[key], rest
+            elif colon and key in inputs:
+                break  # the model went on to write the next block
+            lines.setdefault(current, []).append(line)
+        sections = {name: "\n".join(found).strip() for name, found in lines.items()}
+        return {name: text for name, text in sections.items() if text}
+
+    def _block(self, completion: str) -> str:
+        if mark := self.end.strip():
+            return completion.split(mark)[0]
+        return completion.lstrip().split(self.end)[0]
+
+    def _unreadable(self, signature: type[dspy.Signature], completion: str, message: str) -> AdapterParseError:
+        return AdapterParseError("CompactAdapter", signature, completion, message=f"{message}.")  # type: ignore[arg-type]
+
+    # Calling
+
+    def __call__(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
+        if not getattr(lm, "completes_text", False):
+            return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
+        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
+        with dspy.context(send_stream=None):  # a local answer comes whole
+            return [self._read_response(signature, lm(request, **options)) for request, options in requests]
+
+    async def acall(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        if not getattr(lm, "completes_text", False):
+            return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
+        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
+        with dspy.context(send_stream=None):
+            return [self._read_response(signature, await lm.acall(request, **options)) for request, options in requests]
+
+    def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {"stop": [self._stop], **lm_kwargs}
+
+    @property
+    def _stop(self) -> str:
+        return self.end.rstrip() or self.end
+
+    def _requests(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> Iterator[tuple[Request, dict[str, Any]]]:
+        """The call in DSPy's typed form, which can ask for probabilities: a request and its options a candidate."""
+        options = {**lm.kwargs, **lm_kwargs}
+        message = Message.user(self.format(signature, demos, inputs)[0]["content"])
+        controls = {name: options[name] for name in ("cache", "rollout_id") if options.get(name) is not None}
+        count = options.get("n") or 1
+        scored: dict[str, Any] = {}
+        if labels := scored_labels(signature):
+            declared: dict[str, Any] = {labels[0]: choice("", labels[1])}
+            scored = {"response_format": judgments(**declared), "probabilities": "required"}
+        for candidate in range(count):
+            config = Config(
+                max_tokens=options.get("max_tokens"),
+                temperature=options.get("temperature"),
+                # Candidates differ by their seeds: by the same request the cache would give the first one to all.
+                seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
+                stop=(self._stop,),
+                extensions=COMPLETION,
+                **scored,
+            )
+            yield Request(model=lm.model, messages=(message,), config=config), controls
+
+    def _read_response(self, signature: type[dspy.Signature], response: Response) -> dict[str, Any]:
+        data = response.message.first(DataPart)
+        if data is not None and data.probabilities:
+            [(name, probabilities)] = data.probabilities.items()
+            return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
+        fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
+        return {name: fields.get(name) for name in signature.output_fields}
+
+
+def adapter_named(name: str) -> dspy.Adapter:
+    """The adapter of a name: `chat` (DSPy's own), `compact`, or `pocket` (the format the pocket Llama was trained on).
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name == "chat":
+        return dspy.ChatAdapter()
+    if name == "compact":
+        return CompactAdapter()
+    if name == "pocket":
+        return CompactAdapter(instructions=False, end=POCKET_END)
+    raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
+
+
+def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | None:
+    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these."""
+    (name, field), *others = signature.output_fields.items()
+    labels = list(get_args(field.annotation))
+    if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
+        return None
+    return name, labels
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _read(text: str, annotation: Any) -> Any:
+    """A value of the annotated type; ValueError where the text cannot be one."""
+    if annotation is str:
+        return _one_line(text)
+    if get_origin(annotation) is Literal:
+        return _read_label(text, get_args(annotation))
+    if get_origin(annotation) is list or annotation is list:
+        return _read_list(text, *get_args(annotation))
+    return parse_value(_one_line(text), annotation)
+
+
+def _read_label(text: str, labels: tuple[Any, ...]) -> Any:
+    """The label that the text begins with, whatever its case and the punctuation around it."""
+    words = _words(text)
+    for label in sorted(labels, key=lambda label: -len(str(label))):
+        expected = _words(str(label))
+        if expected and words[: len(expected)] == expected:
+            return label
+    raise ValueError(f"expected one of {', '.join(map(str, labels))}, found {_one_line(text)[:80]!r}")
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+def _read_list(text: str, item: Any = str) -> list[Any]:
+    """Items between semicolons, on lines of their own, or in a JSON list."""
+    if text.startswith("["):
+        try:
+            return list(parse_value(text, list[item]))
+        except ValueError:
+            pass  # not JSON after all: `[1] first ; [2] second`
+    if _words(text) in ([], [EMPTY_LIST]):
+        return []
+    if item is not str:
+        text = text.replace(",", ";")
+    parts = [re.sub(r"^\s*(?:[-*•]|\[?\d+[.)\]])\s+", "", part).strip() for part in re.split(r"[;\n]", text)]
+    return [_read(part, item) for part in parts if part]

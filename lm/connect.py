@@ -1,0 +1,156 @@
+"""From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and from its failures to plain words."""
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dspy
+from dspy.utils.exceptions import (
+    ContextWindowExceededError,
+    LMAuthError,
+    LMConfigurationError,
+    LMInvalidRequestError,
+    LMNotConfiguredError,
+    LMProviderError,
+    LMRateLimitError,
+    LMServerError,
+    LMTimeoutError,
+    LMTransportError,
+    LMUnexpectedError,
+)
+from dspy.utils.exceptions import LMError as DspyLMError
+
+from data.errors import InputError, LMError, RaisfError
+from lm.adapter import adapter_named
+from lm.local import PREFIX, LocalLM
+
+SPECS = "pocket, local/FOLDER_OR_HUB_ID, or a provider's model such as openai/gpt-4o-mini"
+LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
+
+
+def connect(
+    spec: str,
+    api_base: str | None = None,
+    adapter: str | None = None,
+    temperature: float = 0.0,
+    max_tokens: int | None = None,
+    num_retries: int = 2,
+    timeout: float = 120.0,
+) -> dspy.LM:
+    """Open a language model.
+
+    Args:
+        spec: `pocket`, `local/FOLDER_OR_HUB_ID` (in the process), or `PROVIDER/MODEL` (an endpoint).
+        api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
+            `openai/MODEL`. Its answers are not cached: DSPy's cache does not tell endpoints apart.
+        adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket Llama,
+            `compact` for other local models, and DSPy's setting (`chat` unless configured) for endpoints.
+        temperature: 0 takes the likeliest token.
+        max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint.
+        num_retries: how often to try again where an endpoint is busy or fails, after 1, 2, 4 ... seconds.
+        timeout: seconds to wait for an endpoint's answer.
+
+    Returns:
+        The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
+
+    Raises:
+        InputError: the spec, the adapter or the URL cannot be used.
+    """
+    if spec == "pocket" or spec.startswith(PREFIX):
+        if api_base is not None:
+            raise InputError(
+                f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
+            )
+        return LocalLM(
+            spec if spec != "pocket" else PREFIX + spec, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter
+        )
+    if Path(spec).expanduser().exists():
+        raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
+    provider, _, model = spec.partition("/")
+    if not provider or not model:
+        raise InputError(f"unknown language model {spec!r}: choose {SPECS}")
+    options = {"temperature": temperature, "max_tokens": max_tokens or REMOTE_MAX_TOKENS}
+    endpoint = {"num_retries": num_retries, "timeout": timeout, **_own_endpoint(provider, api_base)}
+    try:
+        lm = dspy.LM(spec, **options, **endpoint)
+    except LMConfigurationError:
+        # OpenAI's reasoning models take no temperature, and no limit as low as ours.
+        lm = dspy.LM(spec, **endpoint)
+    if adapter is not None:
+        lm.adapter = adapter_named(adapter)  # type: ignore[attr-defined]
+    return lm
+
+
+def _own_endpoint(provider: str, api_base: str | None) -> dict[str, object]:
+    if api_base is None:
+        return {}
+    url = urlsplit(api_base)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise InputError(f"--api-base {api_base!r} is no URL: write it like http://127.0.0.1:8000/v1")
+    # Without this DSPy looks up the public price list on the net before its first answer, whatever the endpoint.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    settings: dict[str, object] = {"api_base": api_base, "cache": False}
+    if not os.environ.get(f"{provider.upper()}_API_KEY"):
+        settings["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
+    return settings
+
+
+def adapter_for(lm: dspy.BaseLM) -> dspy.Adapter:
+    """The adapter that the LM carries, else DSPy's configured one, else the chat adapter."""
+    return getattr(lm, "adapter", None) or dspy.settings.adapter or dspy.ChatAdapter()
+
+
+def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
+    """The project's error for a failed call: an LMError that says what happened and what to do, without any secret.
+
+    Errors that are no LM's failure (the project's own, and programming errors) come back as they are.
+    """
+    if isinstance(error, RaisfError):
+        return error
+    if isinstance(error, LMUnexpectedError) and isinstance(error.__cause__, RaisfError):
+        return error.__cause__
+    if not isinstance(error, DspyLMError):
+        return error
+    found, remedy = _diagnose(error, lm)
+    base = lm.kwargs.get("api_base")
+    place = f"{lm.model} at {_without_secrets(base)}" if base else lm.model
+    return LMError(f"{place} {_redact(found, lm)}: {remedy}")
+
+
+def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
+    said = " ".join((error.message or type(error).__name__).split("\n\n")[0].split())[:300]
+    status = f"HTTP {error.status}" if error.status else "no HTTP status"
+    key = f"{lm.model.partition('/')[0].upper()}_API_KEY"
+    if isinstance(error, ContextWindowExceededError):
+        return f"cannot read so much ({said})", "give fewer passages or demonstrations"
+    if isinstance(error, LMTimeoutError) or "timed out" in said:
+        return f"did not answer in {lm.kwargs.get('timeout')} s", "it may be loading or overloaded; try again"
+    if isinstance(error, LMTransportError):
+        return f"cannot be reached ({said})", "is the server running, and --api-base right?"
+    if isinstance(error, LMNotConfiguredError):
+        return "has no credentials", f"set {key} in the environment, or give --api-base for an endpoint of your own"
+    if isinstance(error, LMAuthError):
+        return f"refuses the credentials ({status}: {said})", f"check {key} in the environment"
+    if isinstance(error, LMRateLimitError):
+        return f"is busy ({status}: {said})", "wait, or ask with fewer threads"
+    if isinstance(error, LMServerError):
+        return f"failed ({status}: {said})", "look at the server's log"
+    if isinstance(error, LMInvalidRequestError):
+        return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
+    if isinstance(error, LMProviderError | LMUnexpectedError) and lm.kwargs.get("api_base"):
+        return f"sent no chat completion ({said})", "--api-base must be OpenAI-compatible; it often ends in /v1"
+    return f"failed ({said})", "this is not an error of your input"
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _redact(text: str, lm: dspy.BaseLM) -> str:
+    """Servers repeat keys in their complaints."""
+    secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
+    for secret in [*secrets, lm.kwargs.get("api_key")]:
+        if secret and secret != "none":
+            text = text.replace(secret, "***")
+    return text

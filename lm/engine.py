@@ -1,0 +1,294 @@
+"""A Llama in the process behind DSPy's engine protocol: all threads' requests wait in one queue and go in batches.
+
+One engine serves all LMs, threads and programs of a process that name the same weights.
+"""
+
+import asyncio
+import math
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dspy.lm15 import (
+    ContextLengthError,
+    DataPart,
+    Message,
+    Request,
+    Response,
+    UnsupportedFeatureError,
+    Usage,
+)
+
+from lm.inference import end_tokens, generate, load_model, score
+from lm.text import Text
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+# A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
+QUIET_SECONDS = 0.002
+# Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
+MAX_ROWS = 32
+# Tokens of one forward pass; the scoring mask grows with the square.
+MAX_TOKENS = 2048
+DEFAULT_MAX_TOKENS = 256
+
+_engines: dict[tuple[Path, str], "Engine"] = {}
+_engines_lock = threading.Lock()
+
+
+def engine_for(folder: Path, sha: str) -> "Engine":
+    """The process's engine for these weights; they are read at the first request."""
+    with _engines_lock:
+        return _engines.setdefault((folder.resolve(), sha), Engine(folder))
+
+
+@dataclass
+class _Job:
+    """A request on its way: what to compute, and where the answer goes."""
+
+    request: Request
+    prompt: list[int]
+    future: Future[Response] = field(default_factory=Future)
+    name: str = ""
+    labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
+    start: int = 0  # the first token that is not the same for prompt and labels
+    limit: int = 0  # tokens to generate at most
+
+    @property
+    def size(self) -> int:
+        return sum(len(tokens) for tokens in self.labels.values()) or len(self.prompt)
+
+
+class Engine:
+    """Answers DSPy's typed requests with a causal Llama.
+
+    A request is generated (greedily, or by temperature), or, where it asks for probabilities of labels, scored: each
+    label's probability is that of its whole text after the prompt, normalised over the labels.
+
+    Args:
+        folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
+    """
+
+    supported_params = frozenset({"max_tokens", "temperature", "seed", "stop"})
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._queue: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._worker: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._model: PreTrainedModel | None = None
+        self._text: Text | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Engine":
+        return self  # a copied program shares the weights
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request, together with those that other threads make at the same time."""
+        return self.submit(request).result()
+
+    def submit(self, request: Request) -> Future[Response]:
+        """Put a request in the queue.
+
+        Raises:
+            ContextLengthError: the prompt is longer than the model's context.
+            UnsupportedFeatureError: the request asks for what this engine does not do.
+        """
+        self._load()
+        job = self._job(request)
+        with self._lock:
+            if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
+                self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
+                self._worker.start()
+        self._queue.put(job)
+        return job.future
+
+    # Before the queue
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._model is None:
+                self._model, tokenizer = load_model(self.folder)
+                self._text = Text(tokenizer)
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        """The base model, read if it has not been."""
+        self._load()
+        assert self._model is not None
+        return self._model
+
+    @property
+    def text(self) -> Text:
+        """Its tokenizer, safe to share between threads."""
+        self._load()
+        assert self._text is not None
+        return self._text
+
+    def _job(self, request: Request) -> _Job:
+        config = request.config
+        for name in ("top_p", "top_k", "frequency_penalty", "presence_penalty", "logprobs"):
+            if getattr(config, name) is not None:
+                raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
+        if request.tools:
+            raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
+        text, special = self.text.of(request)
+        job = _Job(request, self.text.encode(text, special))
+        context = getattr(self.model.config, "max_position_embeddings", None) or 2**31
+        if config.response_format is not None:
+            self._read_labels(job, text, special)
+            longest = max(len(tokens) for tokens in job.labels.values())
+        else:
+            job.limit = min(config.max_tokens or DEFAULT_MAX_TOKENS, context - len(job.prompt))
+            longest = len(job.prompt) + 1
+        if longest > context:
+            raise ContextLengthError(
+                f"the prompt is {longest} tokens long and the model reads {context} at most: "
+                "give fewer or shorter passages, or fewer demonstrations"
+            )
+        return job
+
+    def _read_labels(self, job: _Job, text: str, special: bool) -> None:
+        schema: Any = (job.request.config.response_format or {}).get("schema", {})
+        declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
+        if job.request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:
+            raise UnsupportedFeatureError(
+                "a local LM fills no JSON schema; it scores one choice of labels (probabilities='required')",
+                feature="config.response_format",
+            )
+        [(job.name, labels)] = declared
+        # Encoded with the prompt: a tokenizer may join a label's first letters with what comes before.
+        job.labels = {label: self.text.encode(f"{text} {label}", special) for label in labels}
+        starts = [_common_length(job.prompt, tokens) for tokens in job.labels.values()]
+        job.start = max(1, min(starts))
+
+    # In the worker's thread
+
+    def _work(self) -> None:
+        while True:
+            jobs = [self._queue.get()]
+            try:
+                while len(jobs) < 2 * MAX_ROWS:
+                    jobs.append(self._queue.get(timeout=QUIET_SECONDS))
+            except queue.Empty:
+                pass
+            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            scored = sorted(
+                (job for job in jobs if job.labels), key=lambda job: job.prompt
+            )  # shared beginnings together
+            generated = sorted((job for job in jobs if not job.labels), key=lambda job: len(job.prompt))
+            for batch in _batches(scored):
+                self._answer(batch, self._score)
+            for batch in _batches(generated):
+                self._answer(batch, self._generate)
+
+    def _answer(self, batch: list[_Job], answer: Any) -> None:
+        try:
+            answer(batch)
+        except BaseException as error:  # the callers wait for it in their threads
+            for job in batch:
+                if not job.future.done():
+                    job.future.set_exception(error)
+
+    def _score(self, batch: list[_Job]) -> None:
+        sequences = [tokens for job in batch for tokens in job.labels.values()]
+        logprobs = iter(score(self.model, sequences, [job.start for job in batch for _ in job.labels]))
+        for job in batch:
+            probabilities = _normalise({label: next(logprobs) for label in job.labels})
+            best = max(probabilities, key=probabilities.__getitem__)
+            data = DataPart(
+                value={job.name: best},
+                probabilities={job.name: probabilities},
+                method="candidate_sequence_likelihood",
+            )
+            self._respond(job, data, len(job.labels[best]) - job.start)
+
+    def _generate(self, batch: list[_Job]) -> None:
+        import torch
+
+        ends = end_tokens(self.model, self.text.tokenizer)
+        configs = [job.request.config for job in batch]
+        dice = {row: _dice(config.seed) for row, config in enumerate(configs) if config.temperature}
+
+        def choose(row: int, logits: "torch.Tensor") -> int:
+            if row not in dice:
+                return int(logits.argmax())
+            weights = (logits.float() / (configs[row].temperature or 1.0)).softmax(-1).cpu()
+            return int(torch.multinomial(weights, 1, generator=dice[row]))
+
+        def ended(row: int, tokens: list[int]) -> bool:
+            return tokens[-1] in ends or any(
+                # A token is at least one byte, so a stop's last bytes lie in as many tokens.
+                stop in self.text.decode(tokens[-len(stop.encode()) :], False)
+                for stop in configs[row].stop
+            )
+
+        prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
+        for row, tokens in generate(self.model, prompts, limits, choose if dice else None, ended):
+            job = batch[row]
+            finished = ended(row, tokens)
+            text = self.text.decode([token for token in tokens if token not in ends], True)
+            for stop in configs[row].stop:
+                text = text.split(stop)[0]
+            self._respond(job, text, len(tokens), finished)
+
+    def _respond(self, job: _Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
+        job.future.set_result(
+            Response(
+                id=None,
+                model=job.request.model,
+                message=Message.assistant(content),
+                finish_reason="stop" if finished else "length",
+                usage=Usage(input_tokens=len(job.prompt), output_tokens=tokens),
+            )
+        )
+
+
+class AsyncEngine:
+    """The same engine for DSPy's async calls."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEngine":
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        """Answer a request; the event loop is free meanwhile."""
+        return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))
+
+
+def _batches(jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
+    batch: list[_Job] = []
+    for job in jobs:
+        if batch and (len(batch) == MAX_ROWS or sum(other.size for other in batch) + job.size > MAX_TOKENS):
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+def _dice(seed: int | None) -> "torch.Generator":
+    import torch
+
+    dice = torch.Generator()
+    if seed is None:
+        dice.seed()
+        return dice
+    return dice.manual_seed(seed)
+
+
+def _common_length(one: list[int], other: list[int]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _normalise(logprobs: dict[str, float]) -> dict[str, float]:
+    highest = max(logprobs.values())
+    weights = {label: math.exp(logprob - highest) for label, logprob in logprobs.items()}
+    return {label: weight / sum(weights.values()) for label, weight in weights.items()}

@@ -1,0 +1,180 @@
+"""What the engine computes on a causal Llama: log-probabilities of given continuations, and its own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """Read weights and tokenizer: on a CUDA device, if there is one, in their own precision, else in float32."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            use_safetensors=True,
+            local_files_only=True,
+            attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
+            dtype="auto" if device == "cuda" else torch.float32,
+        )
+    finally:
+        if bar:
+            logging.enable_progress_bar()
+    return model.eval().to(device), tokenizer  # type: ignore[arg-type]
+
+
+def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> set[int]:
+    """The tokens after which the model has nothing more to say."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    ends = configured if isinstance(configured, list) else [configured]
+    return {token for token in [*ends, tokenizer.eos_token_id] if token is not None}
+
+
+def pack(sequences: list[list[int]]) -> tuple[list[int], list[int], np.ndarray, list[np.ndarray]]:
+    """Lay token sequences out as one tree, so that a beginning shared by several of them is there once.
+
+    Args:
+        sequences: token ids, at least one a sequence.
+
+    Returns:
+        tokens: (T,) the tree's tokens.
+        positions: (T,) how many tokens of its sequence come before each.
+        sees: (T, T) bool, whether the row's token attends to the column's: to itself and to what comes before it.
+        paths: for each sequence, the places of its tokens in the tree.
+    """
+    tokens: list[int] = []
+    positions: list[int] = []
+    paths: list[np.ndarray] = [np.empty(0, int)] * len(sequences)
+    branches = []
+    previous, path = np.empty(0, int), np.empty(0, int)
+    # In lexicographic order each sequence shares with its predecessor all that it shares with any before it.
+    for index in sorted(range(len(sequences)), key=sequences.__getitem__):
+        sequence = np.array(sequences[index])
+        shared = _common_length(previous, sequence)
+        new = np.arange(len(tokens), len(tokens) + len(sequence) - shared)
+        branches.append((path[:shared], new))
+        path = paths[index] = np.concatenate([path[:shared], new])
+        tokens += sequence[shared:].tolist()
+        positions += range(shared, len(sequence))
+        previous = sequence
+    sees = np.zeros((len(tokens), len(tokens)), bool)
+    for before, new in branches:
+        if len(new):
+            sees[new[0] : new[-1] + 1, before] = True
+            sees[new[0] : new[-1] + 1, new] = np.tri(len(new), dtype=bool)
+    return tokens, positions, sees, paths
+
+
+def _common_length(one: np.ndarray, other: np.ndarray) -> int:
+    length = min(len(one), len(other))
+    different = np.flatnonzero(one[:length] != other[:length])
+    return int(different[0]) if len(different) else length
+
+
+def score(model: "PreTrainedModel", sequences: list[list[int]], starts: list[int]) -> list[float]:
+    """The log-probability of the end of each sequence given its beginning, all in one forward pass.
+
+    Args:
+        model: a causal language model with rotary (or other explicit) positions.
+        sequences: token ids. Shared beginnings (few-shot examples, the question, the prompt before its labels) are
+            computed once.
+        starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end.
+
+    Returns:
+        The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
+    """
+    import torch
+
+    tokens, positions, sees, paths = pack(sequences)
+    predictors = [path[start - 1 : -1] for path, start in zip(paths, starts, strict=True)]
+    keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
+    with torch.inference_mode():
+        mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
+        logits = model(
+            input_ids=torch.tensor([tokens], device=model.device),
+            position_ids=torch.tensor([positions], device=model.device),
+            attention_mask=mask[None, None].to(model.device),
+            logits_to_keep=torch.from_numpy(keep).to(model.device),
+            use_cache=False,
+        ).logits[0]
+        logprobs = logits.float().log_softmax(-1)
+        targets = np.concatenate([np.array(s[start:]) for s, start in zip(sequences, starts, strict=True)])
+        each = logprobs[torch.from_numpy(rows), torch.from_numpy(targets)].cpu().double().numpy()
+    ends = np.cumsum([len(places) for places in predictors])[:-1]
+    return [float(part.sum()) for part in np.split(each, ends)]
+
+
+def generate(
+    model: "PreTrainedModel",
+    prompts: list[list[int]],
+    limits: list[int],
+    choose: Callable[[int, "torch.Tensor"], int] | None,
+    ended: Callable[[int, list[int]], bool],
+) -> Iterator[tuple[int, list[int]]]:
+    """Continue the prompts together, and give each continuation as soon as it has ended.
+
+    `transformers`' own loop costs more than a small model's forward pass; this one does only what is needed here.
+
+    Args:
+        model: a causal language model.
+        prompts: token ids, at least one a prompt.
+        limits: the most tokens to add to each prompt, at least 1.
+        choose: picks row i's next token from its logits (V,); None takes the likeliest for every row.
+        ended: whether row i is done, given its new tokens.
+
+    Yields:
+        The prompt's index and its new tokens.
+    """
+    import torch
+
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    width = int(lengths.max())
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+    padding = (width - lengths)[:, None]
+    mask = (torch.arange(width) >= padding).long().to(model.device)
+    positions = (torch.arange(width) - padding).clamp(min=0).to(model.device)
+    ids, cache, padded = ids.to(model.device), None, bool(padding.any())
+    alive = list(range(len(prompts)))
+    new: list[list[int]] = [[] for _ in prompts]
+    while alive:
+        with torch.inference_mode():
+            step = model(
+                input_ids=ids,
+                position_ids=positions,
+                attention_mask=mask if padded else None,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache, logits = step.past_key_values, step.logits[:, -1]
+            picked = logits.argmax(-1).tolist()
+        if choose is not None:
+            picked = [choose(index, row) for index, row in zip(alive, logits, strict=True)]
+        keep = []
+        for row, index in enumerate(alive):
+            new[index].append(picked[row])
+            if len(new[index]) >= limits[index] or ended(index, new[index]):
+                yield index, new[index]
+            else:
+                keep.append(row)
+        if len(keep) < len(alive):
+            cache.batch_select_indices(torch.tensor(keep, dtype=torch.long, device=model.device))
+            mask, positions = mask[keep], positions[keep]
+            alive, picked = [alive[row] for row in keep], [picked[row] for row in keep]
+        ids = torch.tensor(picked, device=model.device)[:, None]
+        positions = positions[:, -1:] + 1
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

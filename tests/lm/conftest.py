@@ -1,0 +1,55 @@
+"""A real Llama with random weights, small enough to be made for a test session."""
+
+from pathlib import Path
+
+import dspy
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+TEXT = "question: Who founded the town of Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
+
+
+def make_llama(folder: Path, seed: int = 0) -> Path:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|pad|>", "<|begin|>", "<|end|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 1)])
+    names = dict(zip(("pad_token", "bos_token", "eos_token"), special, strict=True))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    fast.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    fast.save_pretrained(folder)
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    # Wider than usual, so that its predictions are far from uniform.
+    config = LlamaConfig(vocab_size=300, max_position_embeddings=512, initializer_range=0.4, **shape)
+    config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, 1, 2
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="session")
+def other_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in all but its weights."""
+    return make_llama(tmp_path_factory.mktemp("other"), seed=1)
+
+
+@pytest.fixture(autouse=True)
+def own_cache():
+    """Each test meets an empty DSPy cache, and leaves nothing on the disk."""
+    before = dspy.cache
+    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
+    yield
+    dspy.cache = before

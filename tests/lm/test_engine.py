@@ -1,0 +1,157 @@
+"""One engine serves every thread of a program: what it says may depend on nothing but the request."""
+
+import asyncio
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from dspy.lm15 import (
+    Config,
+    ContextLengthError,
+    DataPart,
+    InvalidRequestError,
+    Message,
+    Request,
+    UnsupportedFeatureError,
+    choice,
+    judgments,
+)
+
+from lm.adapter import COMPLETION
+from lm.engine import AsyncEngine, Engine, engine_for
+
+
+@pytest.fixture(scope="module")
+def engine(llama):
+    return Engine(llama)
+
+
+def ask(text, **config):
+    options = {"max_tokens": 8, "temperature": 0.0, "extensions": COMPLETION, **config}
+    return Request(model="local/tiny", messages=(Message.user(text),), config=Config(**options))
+
+
+def judge(text, labels=("know", "unknown")):
+    schema = judgments(verdict=choice("", labels))
+    return ask(text, response_format=schema, probabilities="required")
+
+
+def probabilities(response):
+    return response.message.first(DataPart).probabilities["verdict"]
+
+
+QUESTIONS = [
+    f"question: Who founded {name}?\nverdict:" for name in ("Velmora", "A", "the town of Kastrel and " * 9, "")
+]
+
+
+def test_a_verdicts_probability_is_that_of_its_whole_label(engine):
+    for text in QUESTIONS:
+        expected = []
+        for label in (" know", " unknown"):
+            tokens = engine.text.encode(text + label, True)
+            prompt = engine.text.encode(text, True)
+            assert tokens[: len(prompt)] == prompt
+            with torch.inference_mode():
+                logprobs = engine.model(torch.tensor([tokens])).logits[0].log_softmax(-1)
+            expected.append(sum(float(logprobs[i - 1, tokens[i]]) for i in range(len(prompt), len(tokens))))
+        know = probabilities(engine.complete(judge(text)))["know"]
+        assert know == pytest.approx(float(torch.tensor(expected).softmax(0)[0]), abs=1e-5)
+
+
+def test_sixteen_threads_get_what_each_would_get_alone(engine):
+    requests = [build(f"{text} {i}") for i in range(8) for text in QUESTIONS for build in (judge, ask)]
+    alone = [engine.complete(request) for request in requests]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(engine.complete, requests))
+    for one, other in zip(alone, together, strict=True):
+        assert one.text == other.text
+        assert one.usage == other.usage
+        if one.text is None:
+            assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-4)
+
+
+def test_async_calls_get_the_same(engine):
+    async def gather():
+        return await asyncio.gather(*(AsyncEngine(engine).complete(ask(text)) for text in QUESTIONS))
+
+    assert [r.text for r in asyncio.run(gather())] == [engine.complete(ask(text)).text for text in QUESTIONS]
+
+
+def test_a_text_ends_before_its_stop_string(engine):
+    whole = engine.complete(ask(QUESTIONS[0], max_tokens=20))
+    assert (whole.finish_reason, whole.usage.output_tokens) == ("length", 20)
+    stop = whole.text[5:8]
+    cut = engine.complete(ask(QUESTIONS[0], max_tokens=20, stop=(stop,)))
+    assert cut.text == whole.text.split(stop)[0]
+    assert cut.finish_reason == "stop"
+    assert cut.usage.output_tokens < 20
+
+
+def test_a_seed_repeats_a_sample_and_other_seeds_differ(engine):
+    texts = [engine.complete(ask(QUESTIONS[0], temperature=1.0, seed=seed)).text for seed in (1, 1, 2, 3)]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) > 1
+    assert engine.complete(ask(QUESTIONS[0], temperature=1.0)).text is not None
+
+
+@pytest.mark.parametrize("text", ["", " ", "🎉 ünïcödé \u202e\x00", "<|begin|><|end|>", "\n" * 50])
+def test_odd_text_is_answered(engine, text):
+    assert engine.complete(ask(text)).text is not None
+    assert sum(probabilities(engine.complete(judge(text))).values()) == pytest.approx(1)
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_its_length(engine):
+    for request in (ask("x" * 100_000), judge("x" * 100_000)):
+        with pytest.raises(ContextLengthError, match=r"100001|10000\d tokens long and the model reads 512"):
+            engine.complete(request)
+    assert engine.complete(ask("short")).text is not None
+
+
+def test_a_text_ends_where_the_context_does(engine):
+    response = engine.complete(ask("x" * 505, max_tokens=100))
+    assert response.usage.input_tokens + response.usage.output_tokens <= 512
+
+
+def test_options_that_would_be_ignored_are_refused(engine):
+    for request in (
+        ask("q", top_p=0.5),
+        ask("q", logprobs=3),
+        ask("q", response_format=judgments(verdict=choice("", ["a"]))),
+        ask("q", response_format={"type": "json_object"}, probabilities="required"),
+    ):
+        with pytest.raises(UnsupportedFeatureError, match="local LM"):
+            engine.complete(request)
+
+
+def test_an_error_in_a_batch_reaches_its_callers_and_the_engine_goes_on(llama, monkeypatch):
+    engine = Engine(llama)
+
+    def broken(*args, **kwargs):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lm.engine.score", broken)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            engine.complete(judge("q"))
+    assert sum(probabilities(engine.complete(judge("q"))).values()) == pytest.approx(1)
+
+
+def test_chat_messages_go_through_the_models_template(engine):
+    request = Request(model="m", messages=(Message.user("b"),), system="a", config=Config(max_tokens=2))
+    assert engine.text.of(request) == ("<|begin|>ab", False)
+
+
+def test_a_template_that_refuses_the_messages_says_so(llama):
+    engine = Engine(llama)
+    engine.text.tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    with pytest.raises(InvalidRequestError, match="no system role"):
+        engine.complete(ask("q", extensions=None))
+
+
+def test_weights_are_in_memory_once(llama):
+    engine = engine_for(llama, "a")
+    assert engine_for(llama / "..", "a") is not engine
+    assert engine_for(llama / ".." / llama.name, "a") is engine
+    assert copy.deepcopy(engine) is engine

@@ -1,0 +1,68 @@
+"""Scores and texts must be the model's own, however they are batched: a verdict may not depend on its neighbours."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm.inference import generate, load_model, pack, score
+
+
+@pytest.fixture(scope="module")
+def model(llama):
+    return load_model(llama)[0]
+
+
+def one_by_one(model, sequence, start):
+    with torch.inference_mode():
+        logprobs = model(torch.tensor([sequence])).logits[0].log_softmax(-1)
+    return sum(float(logprobs[i - 1, sequence[i]]) for i in range(start, len(sequence)))
+
+
+def random_tokens(seed, *lengths):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, 300, length).tolist() for length in lengths]
+
+
+def test_scores_are_the_log_probabilities_of_a_plain_forward_pass(model):
+    head, *prompts = random_tokens(0, 30, 5, 17, 1, 40)
+    labels = random_tokens(1, 1, 3, 2)
+    sequences = [head + prompt + label for prompt in prompts for label in labels]
+    starts = [len(head) + len(prompt) for prompt in prompts for _ in labels]
+    expected = [one_by_one(model, *pair) for pair in zip(sequences, starts, strict=True)]
+    assert score(model, sequences, starts) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_sequence_that_begins_another_and_one_asked_twice_are_scored_too(model):
+    [tokens] = random_tokens(2, 12)
+    sequences, starts = [tokens, tokens[:8], tokens], [6, 6, 1]
+    expected = [one_by_one(model, *pair) for pair in zip(sequences, starts, strict=True)]
+    assert score(model, sequences, starts) == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=8))
+def test_the_tree_holds_every_sequence_and_each_beginning_once(sequences):
+    tokens, positions, sees, paths = pack(sequences)
+    for sequence, path in zip(sequences, paths, strict=True):
+        assert [tokens[i] for i in path] == sequence
+        assert [positions[i] for i in path] == list(range(len(sequence)))
+        for depth, place in enumerate(path):
+            assert np.flatnonzero(sees[place]).tolist() == sorted(path[: depth + 1].tolist())
+    assert len(tokens) == len({tuple(sequence[: n + 1]) for sequence in sequences for n in range(len(sequence))})
+
+
+def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
+    prompts = random_tokens(3, 4, 19, 7, 7, 60)
+    limits = [12, 3, 12, 8, 12]
+    got = dict(generate(model, prompts, limits, None, lambda row, tokens: tokens[-1] == 2))
+    for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+        ids = torch.tensor([prompt])
+        options = {"max_new_tokens": limit, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
+        alone = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+        assert got[row] == alone[0, len(prompt) :].tolist()
+
+
+def test_a_finished_text_is_given_before_longer_ones(model):
+    order = [row for row, _ in generate(model, random_tokens(4, 5, 9), [10, 2], None, lambda row, tokens: False)]
+    assert order == [1, 0]

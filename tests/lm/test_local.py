@@ -1,0 +1,140 @@
+"""A local Llama as a DSPy LM: verdicts with probabilities through caches, copies and saved programs, never a stale one."""
+
+import asyncio
+import json
+import shutil
+
+import dspy
+import pytest
+
+from data.errors import InputError
+from lm.engine import Engine
+from lm.local import LocalLM, weights_folder
+from signatures.answers import DirectAnswer
+from signatures.judges import SelfKnowledge
+
+QUESTION = "Who founded Velmora?"
+
+
+@pytest.fixture
+def lm(llama):
+    return LocalLM(f"local/{llama}", max_tokens=8)
+
+
+def ask(lm, signature=SelfKnowledge, **config):
+    with dspy.context(lm=lm, adapter=lm.adapter):
+        return dspy.Predict(signature)(question=QUESTION, config=config)
+
+
+def test_a_verdict_comes_with_its_probabilities(lm):
+    prediction = ask(lm)
+    assert set(prediction.probabilities) == {"know", "unknown"}
+    assert sum(prediction.probabilities.values()) == pytest.approx(1)
+    assert prediction.verdict == max(prediction.probabilities, key=prediction.probabilities.get)
+
+
+def test_async_calls_give_the_same(lm):
+    async def call():
+        with dspy.context(lm=lm, adapter=lm.adapter):
+            return await dspy.Predict(SelfKnowledge).acall(question=QUESTION)
+
+    assert asyncio.run(call()).probabilities == pytest.approx(ask(lm).probabilities)
+
+
+def test_a_cached_verdict_keeps_its_probabilities_and_costs_nothing(lm):
+    def call():
+        with dspy.context(lm=lm, adapter=lm.adapter), dspy.track_usage() as usage:
+            return dspy.Predict(SelfKnowledge)(question=QUESTION), usage.get_total_tokens()
+
+    (first, spent), (second, nothing) = call(), call()
+    assert second.probabilities == first.probabilities
+    assert spent[lm.model]["prompt_tokens"] > 10
+    assert spent[lm.model]["completion_tokens"] >= 1
+    assert nothing == {}
+
+
+def test_other_weights_in_the_same_folder_never_meet_old_answers(llama, other_llama, tmp_path):
+    folder = shutil.copytree(llama, tmp_path / "llama")
+    before = ask(LocalLM(f"local/{folder}"))
+    shutil.copytree(other_llama, folder, dirs_exist_ok=True)
+    after = ask(LocalLM(f"local/{folder}"))
+    assert after.probabilities != pytest.approx(before.probabilities, abs=1e-3)
+    assert after.probabilities == pytest.approx(ask(LocalLM(f"local/{other_llama}")).probabilities)
+
+
+def test_a_saved_program_finds_its_weights_again_and_refuses_others(lm, llama, other_llama, tmp_path):
+    folder = shutil.copytree(llama, tmp_path / "llama")
+    program = dspy.Predict(SelfKnowledge)
+    program.lm = LocalLM(f"local/{folder}", max_tokens=5, adapter="pocket")
+    state = json.loads(json.dumps(program.dump_state()))
+    loaded = dspy.Predict(SelfKnowledge)
+    loaded.load_state(state, allow_unsafe_lm_state=True)
+    assert loaded.lm.engine is program.lm.engine
+    assert loaded.lm.kwargs == program.lm.kwargs
+    assert loaded.lm.adapter.instructions is False
+    shutil.copytree(other_llama, folder, dirs_exist_ok=True)
+    with pytest.raises(InputError, match="have changed"):
+        loaded.load_state(state, allow_unsafe_lm_state=True)
+
+
+def test_a_copied_program_shares_the_weights(lm):
+    program = dspy.Predict(SelfKnowledge)
+    program.lm = lm
+    assert program.deepcopy().lm.engine is lm.engine
+    assert lm.copy(temperature=1.0).engine is lm.engine
+
+
+def test_the_trace_of_a_call_holds_its_outcome(lm):
+    with dspy.context(lm=lm, adapter=lm.adapter, trace=[]):
+        prediction = dspy.Predict(SelfKnowledge)(question=QUESTION)
+        [(_, inputs, outcome)] = dspy.settings.trace
+    assert inputs == {"question": QUESTION}
+    assert outcome is prediction
+
+
+def test_candidates_differ_and_are_as_many_as_asked_for(lm):
+    answers = ask(lm, dspy.Signature("question -> answer"), n=3, temperature=1.5).completions.answer
+    assert len(answers) == 3
+    assert len(set(answers)) > 1
+
+
+def test_the_chat_format_works_too(llama):
+    lm = LocalLM(f"local/{llama}", max_tokens=4, adapter="chat")
+    with pytest.raises(dspy.utils.exceptions.AdapterParseError):  # random weights know no format
+        ask(lm, DirectAnswer)
+
+
+def test_the_weights_are_read_at_the_first_question(llama, monkeypatch):
+    monkeypatch.setattr(Engine, "_load", lambda self: pytest.fail("read too early"))
+    LocalLM(f"local/{llama}")
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ([], "no config.json"),
+        (["config.json"], "no weights"),
+        (["config.json", "pytorch_model.bin"], r"pytorch_model\.bin.*save_pretrained"),
+    ],
+)
+def test_a_folder_that_is_no_usable_model_is_named_with_the_remedy(tmp_path, files, says):
+    for name in files:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=says):
+        LocalLM(f"local/{tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["no/such-model", "no/such/folder/at/all", "./nowhere"])
+def test_a_model_that_is_nowhere_is_named(name):
+    with pytest.raises(InputError, match="there is no folder"):
+        LocalLM(f"local/{name}")
+
+
+def test_a_hub_id_is_read_from_the_hubs_own_folders(llama, tmp_path, monkeypatch):
+    commit = "0" * 40
+    repository = tmp_path / "models--house--llama"
+    shutil.copytree(llama, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert weights_folder("house/llama") == repository / "snapshots" / commit
