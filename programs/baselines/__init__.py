@@ -1,0 +1,1 @@
+"""What RA-ISF is compared with, a file a system."""

@@ -1,0 +1,28 @@
+"""Direct: one call, the answer from memory."""
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program
+from programs.trace import Node
+from signatures.answers import DirectAnswer
+
+
+class Direct(Program):
+    """Asks the LM and nothing else, the "Direct" of the paper's Table 1.
+
+    Args:
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+    """
+
+    system = "direct"
+
+    def __init__(self, max_calls: int | None = None, max_seconds: float | None = None) -> None:
+        super().__init__(None, max_calls, max_seconds)
+        self.answer_directly = dspy.Predict(DirectAnswer)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            run.settle(node, "direct", "from memory", self.answer_directly)
+        return node

@@ -1,0 +1,131 @@
+"""Work side by side: no deadlock however it nests, and DSPy's context (LM, adapter, usage, trace) in each thread."""
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+import dspy
+
+T = TypeVar("T")
+
+
+class _Limit:
+    """How many LM calls may be under way in this process, and the threads to make them from."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+        self.gate = threading.BoundedSemaphore(calls)
+        # Twice the calls: about half of the threads wait for the tasks that they started.
+        self.pool = ThreadPoolExecutor(2 * calls, thread_name_prefix="raisf")
+
+
+# 32: a node's five judgements for a handful of nodes at once; servers and the local engine batch about as many.
+_limit = _Limit(32)
+
+
+def set_concurrency(calls: int) -> int:
+    """Set how many LM calls may be under way at once in this process.
+
+    Args:
+        calls: At least 1. With 1 everything runs in the caller's thread, in order: for debugging, and to compare with.
+
+    Returns:
+        The number that held before.
+    """
+    global _limit
+    if calls < 1:
+        raise ValueError(f"concurrency is {calls}: give 1 or more")
+    before, _limit = _limit, _Limit(calls)
+    before.pool.shutdown(wait=False)
+    return before.calls
+
+
+def gate() -> threading.BoundedSemaphore:
+    """The process-wide gate: hold it around an LM call and around nothing else, or nested work could deadlock."""
+    return _limit.gate
+
+
+def pool() -> ThreadPoolExecutor:
+    """The process-wide threads."""
+    return _limit.pool
+
+
+class Later(Generic[T]):
+    """A task that has been handed to the pool; whoever needs its result before a thread was free runs it itself.
+
+    So a wait is always for work that some thread is doing right now, and never for a place in the queue: tasks may
+    start tasks and wait for them, to any depth and with any number of threads.
+
+    Args:
+        task: Takes nothing; runs once, in a copy of the context of the moment in which this object is made.
+    """
+
+    def __init__(self, task: Callable[[], T]) -> None:
+        self._task = task
+        self._context = contextvars.copy_context()
+        self._claim = threading.Lock()
+        self._future: Future[T] = Future()
+        self.steps: list[Any] = []
+        """What the task added to DSPy's trace (`dspy.settings.trace`)."""
+        if _limit.calls > 1:
+            # A pool that was shut down takes nothing; `get` runs the task then.
+            with contextlib.suppress(RuntimeError):
+                _limit.pool.submit(self._run)
+
+    def get(self) -> T:
+        """The task's result, or its exception."""
+        self._run()
+        return self._future.result()
+
+    def drop(self) -> bool:
+        """Make sure that the task does not start any more. False: it had started."""
+        if self._claim.acquire(blocking=False):
+            self._future.cancel()
+        return self._future.cancelled()
+
+    def _run(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            self._future.set_result(self._context.run(self._with_own_trace))
+        except BaseException as error:
+            self._future.set_exception(error)
+
+    def _with_own_trace(self) -> T:
+        if dspy.settings.trace is None:
+            return self._task()
+        with dspy.context(trace=self.steps):
+            return self._task()
+
+
+def gather(tasks: Sequence[Later[T]]) -> list[T]:
+    """The results of all tasks, in their order.
+
+    DSPy's trace grows in that order too, whichever task was first: a program compiled twice gets the same
+    demonstrations.
+
+    Raises:
+        Exception: The first task's that failed, once all have ended.
+    """
+    results: list[T] = []
+    errors: list[Exception] = []
+    for task in tasks:
+        try:
+            results.append(task.get())
+        except Exception as error:
+            errors.append(error)
+        extend_trace(task.steps)
+    if errors:
+        raise errors[0]
+    return results
+
+
+def extend_trace(steps: Sequence[Any]) -> None:
+    """Add steps to DSPy's trace, within the size that DSPy keeps it to."""
+    trace = dspy.settings.trace
+    if trace is not None:
+        trace.extend(steps)
+        del trace[: max(0, len(trace) - dspy.settings.max_trace_size)]

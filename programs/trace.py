@@ -1,0 +1,227 @@
+"""What happened while a question was answered: a tree of records that goes to JSON and back, and to the terminal."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from programs.questions import UNKNOWN, normal
+from retrieval.passage import Passage
+
+Route = Literal[
+    "direct",  # answered from memory
+    "passages",  # answered from retrieved passages
+    "decomposed",  # answered from the answers of sub-questions
+    "depth",  # deeper than max_depth: not asked
+    "cycle",  # equal to a question above it: not asked
+    "reference",  # names a sub-question that has no answer: not asked
+    "duplicate",  # solved elsewhere in the tree, with the same steps: nothing was asked again
+    "no_passages",  # no relevant passage, and decomposition is switched off
+    "no_sub_questions",  # the decomposition gave none
+    "budget",  # max_calls or max_seconds was spent here
+]
+
+
+class Judgement(BaseModel):
+    """What a judge said.
+
+    Attributes:
+        verdict: The label, or None where the LM's output could not be read.
+        probability: Of the judge's first label (know, relevant), where the LM gives probabilities.
+        readable: False where the LM's output could not be read. The program is then cautious: an unreadable judgement
+            of self-knowledge counts as unknown, one of relevance as irrelevant.
+    """
+
+    verdict: str | None
+    probability: float | None = None
+    readable: bool = True
+
+
+class JudgedPassage(BaseModel):
+    """A retrieved passage. `judgement` is None where nobody judged it."""
+
+    pid: str
+    title: str
+    text: str
+    score: float | None = None
+    judgement: Judgement | None = None
+
+    @property
+    def relevant(self) -> bool:
+        """Whether the judge said so."""
+        return self.judgement is not None and self.judgement.verdict == "relevant"
+
+    @classmethod
+    def of(cls, passage: Passage) -> "JudgedPassage":
+        """The record of a passage, before it is judged."""
+        score = None if passage.score is None else float(passage.score)
+        return cls(pid=passage.pid, title=passage.title, text=passage.text, score=score)
+
+
+class Cost(BaseModel):
+    """What a question cost.
+
+    Attributes:
+        lm_calls: LM calls made. One that DSPy's cache answers counts; a transport's own retries do not.
+        prompt_tokens: As the LM reports them; a cached call reports none.
+        completion_tokens: Likewise.
+        retrievals: Searches made.
+        discarded_retrievals: Of these, the ones that ran beside a self-knowledge judge which then said know.
+        seconds: Wall-clock.
+    """
+
+    lm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    retrievals: int = 0
+    discarded_retrievals: int = 0
+    seconds: float = 0.0
+
+
+class Node(BaseModel):
+    """One question of the tree.
+
+    Attributes:
+        question: With "#1" references filled in.
+        depth: 0 for the question that was asked.
+        route: The way on which the node ended.
+        answer: "unknown" where it has none.
+        reason: Why it ended so, for a person.
+        know: What the self-knowledge judge said; None where it was not asked.
+        passages: In the retriever's order.
+        sub_questions: In the order of the decomposition.
+        waits_for: The numbers, from 1, of the earlier sub-questions beside it whose answers it names.
+        evidence: The sentence that the answer was read from.
+        seconds: Wall-clock, waiting included.
+    """
+
+    question: str
+    depth: int = 0
+    route: Route = "budget"
+    answer: str = UNKNOWN
+    reason: str = "not finished"
+    know: Judgement | None = None
+    passages: list[JudgedPassage] = []
+    sub_questions: list["Node"] = []
+    waits_for: list[int] = []
+    evidence: str | None = None
+    seconds: float = 0.0
+
+    def end(self, route: Route, reason: str, answer: str = UNKNOWN) -> "Node":
+        """Close the node and return it."""
+        self.route, self.reason, self.answer = route, reason, answer
+        return self
+
+    def walk(self) -> Iterator["Node"]:
+        """This node and all below it, a parent before its children."""
+        yield self
+        for node in self.sub_questions:
+            yield from node.walk()
+
+
+class Trace(BaseModel):
+    """A question's whole tree and its cost.
+
+    Attributes:
+        system: The program's name, such as "ra-isf".
+        root: The question that was asked.
+        cost: For the whole tree.
+        unreadable: How many LM outputs could not be read, judgements and answers together.
+    """
+
+    system: str
+    root: Node
+    cost: Cost
+    unreadable: int = 0
+
+
+def fold_duplicates(root: Node) -> Node:
+    """The tree with each repeated piece of work shown once.
+
+    A node is folded into a "duplicate" only where an earlier one (a parent before its children, in order) has the same
+    question, went the same way and found the same answers below. The same question at another depth may end
+    otherwise, because max_depth cuts it elsewhere; it then stays as it is.
+    """
+    seen: set[tuple] = set()
+
+    def visit(node: Node) -> Node:
+        shape = _shape(node)
+        if shape in seen:
+            return Node(question=node.question, depth=node.depth, waits_for=node.waits_for).end(
+                "duplicate", "answered above", node.answer
+            )
+        if node.route in ("direct", "passages", "decomposed"):
+            seen.add(shape)
+        return node.model_copy(update={"sub_questions": [visit(child) for child in node.sub_questions]})
+
+    return visit(root)
+
+
+def _shape(node: Node) -> tuple:
+    return (normal(node.question), node.route, node.answer, *map(_shape, node.sub_questions))
+
+
+_STYLES = {"direct": "cyan", "passages": "green", "decomposed": "blue", "duplicate": "magenta"}
+
+
+def render(trace: Trace) -> RenderableType:
+    """The trace for a terminal: a tree a question, a line a passage, the cost below.
+
+    Long passages are cut at the terminal's width.
+    """
+    tree = Tree(_heading(trace.root, ""), guide_style="dim")
+    _grow(tree, trace.root)
+    return Group(tree, _cost_line(trace))
+
+
+def _grow(tree: Tree, node: Node) -> None:
+    if node.know:
+        knows = {"know": "yes", "unknown": "no"}.get(node.know.verdict or "", "unreadable")
+        tree.add(Text(f"knows it? {knows}{_probability(node.know)}", style="dim" if node.know.readable else "red"))
+    for passage in node.passages:
+        tree.add(_passage_line(passage))
+    if node.evidence:
+        tree.add(Text.assemble(("“", "dim"), (node.evidence, "italic"), ("”", "dim")))
+    for number, child in enumerate(node.sub_questions, 1):
+        _grow(tree.add(_heading(child, f"{number}. ")), child)
+
+
+def _heading(node: Node, number: str) -> Text:
+    answer = (node.answer, "yellow" if node.answer == UNKNOWN else f"bold {_STYLES.get(node.route, '')}")
+    return Text.assemble(number, (node.question, "bold"), (" → ", "dim"), answer, (f"  {node.reason}", "dim"))
+
+
+def _passage_line(passage: JudgedPassage) -> Text:
+    judgement = passage.judgement
+    mark, style = ("·", "dim") if judgement is None else ("✓", "bold green") if passage.relevant else ("✗", "red")
+    line = Text.assemble((mark, style), no_wrap=True, overflow="ellipsis")
+    if judgement:
+        line.append(_probability(judgement) if judgement.readable else " unreadable", style="dim")
+    if passage.score is not None:
+        line.append(f" {passage.score:.2f}", style="dim")
+    if passage.title:
+        line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
+    return line.append(f" {' '.join(passage.text.split())}", style="dim")
+
+
+def _probability(judgement: Judgement) -> str:
+    return "" if judgement.probability is None else f" p={judgement.probability:.2f}"
+
+
+def _cost_line(trace: Trace) -> Text:
+    cost = trace.cost
+    unused = f" ({cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
+    parts = [
+        trace.system,
+        f"{cost.lm_calls} LM calls",
+        f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens",
+        f"{cost.retrievals} retrievals{unused}",
+        f"{cost.seconds:.2f} s",
+    ]
+    line = Text(" · ".join(parts), style="dim")
+    if trace.unreadable:
+        line.append(f" · {trace.unreadable} unreadable", style="red")
+    return line

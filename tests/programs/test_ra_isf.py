@@ -1,0 +1,171 @@
+"""The recursion of RA-ISF: each route, the references, the guards, the ablations."""
+
+import pytest
+
+from data.errors import InputError
+from lm.scripted import ScriptedLM
+from programs.ra_isf import MAX_SUB_QUESTIONS, RAISF
+
+
+def routes(trace):
+    return [(node.question, node.route, node.answer) for node in trace.root.walk()]
+
+
+def test_a_known_question_is_answered_from_memory(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(know=True))
+    trace = ask(RAISF(shelf), lm)
+    assert routes(trace) == [("root", "direct", "A(root)")]
+    assert trace.root.know.verdict == "know"
+    assert trace.cost.lm_calls == len(lm.calls) == 2
+    assert trace.cost.retrievals - trace.cost.discarded_retrievals == 0
+
+
+def test_an_unknown_question_is_read_from_its_relevant_passages_only(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(relevant=2))
+    trace = ask(RAISF(shelf, k=4), lm)
+    assert routes(trace) == [("root", "passages", "A(root)")]
+    assert [p.judgement.verdict for p in trace.root.passages] == ["relevant"] * 2 + ["irrelevant"] * 2
+    assert trace.root.evidence == "as it says"
+    read = str(lm.calls[-1]["passages"])
+    assert "Title 2 | passage 2" in read and "passage 3" not in read
+    assert trace.cost.lm_calls == len(lm.calls) == 1 + 4 + 1
+
+
+def test_without_relevant_passages_the_sub_answers_are_composed(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["a", "b"]), a=plan(know=True), b=plan(relevant=1))
+    trace = ask(RAISF(shelf), lm)
+    assert routes(trace) == [("root", "decomposed", "A(root)"), ("a", "direct", "A(a)"), ("b", "passages", "A(b)")]
+    facts = str(lm.calls[-1]["facts"])
+    assert "a = A(a)" in facts and "b = A(b)" in facts
+    assert trace.root.reason == "from 2 of 2 sub-answers"
+    assert trace.cost.retrievals - trace.cost.discarded_retrievals == 2
+
+
+def test_depth_counts_from_zero_and_deeper_than_max_depth_is_unknown(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["a"]), a=plan(subs=["b"]), b=plan(know=True))
+    trace = ask(RAISF(shelf, max_depth=1), lm)
+    assert routes(trace)[-1] == ("b", "depth", "unknown")
+    assert [node.depth for node in trace.root.walk()] == [0, 1, 2]
+    # Algorithm 1 composes also from nothing but unknown sub-answers.
+    assert "b = unknown" in str(lm.calls[-2]["facts"]) and "a = unknown" in str(lm.calls[-1]["facts"])
+    assert ask(RAISF(shelf, max_depth=2), lm).root.answer == "A(root)"
+
+
+def test_listwise_relevance_is_one_call(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(relevant=2))
+    trace = ask(RAISF(shelf, relevance="listwise"), lm)
+    assert [p.relevant for p in trace.root.passages] == [True, True, False, False, False]
+    assert trace.cost.lm_calls == len(lm.calls) == 3
+
+
+def test_listwise_numbers_that_no_passage_has_are_passed_over(ask, shelf):
+    lm = ScriptedLM(lambda f: {"verdict": "unknown", "relevant_ids": [0, 2, 9], "evidence": "e", "answer": "yes"})
+    trace = ask(RAISF(shelf, k=3, relevance="listwise"), lm)
+    assert [p.relevant for p in trace.root.passages] == [False, True, False]
+
+
+def test_a_reference_is_filled_with_the_earlier_answer(ask, scripted, plan, shelf):
+    lm = scripted(
+        root=plan(subs=["who founded it?", "where was #1 born?"]),
+        who=plan(know=True, answer="Ada"),
+        where=plan(know=True, answer="Velm"),
+    )
+    trace = ask(RAISF(shelf), lm)
+    assert [(n.question, n.waits_for) for n in trace.root.sub_questions] == [
+        ("who founded it?", []),
+        ("where was Ada born?", [1]),
+    ]
+    assert "where was Ada born? = Velm" in str(lm.calls[-1]["facts"])
+
+
+def test_a_reference_to_an_unknown_answer_is_not_asked(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["x", "where was #1 born?", "y"]), y=plan(know=True))
+    trace = ask(RAISF(shelf, max_depth=1), lm)
+    x, where, y = trace.root.sub_questions
+    assert (where.route, where.answer, where.reason) == ("reference", "unknown", "no answer for #1")
+    assert x.answer == "unknown" and y.answer == "A(y)"
+    assert not any("born" in call["question"] for call in lm.calls)
+
+
+def test_a_number_sign_that_names_no_earlier_sub_question_is_text(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["who sang the #1 hit?", "when did #1 sing #3?"]), who=plan(know=True, answer="Ada"))
+    trace = ask(RAISF(shelf), lm)
+    assert [n.question for n in trace.root.sub_questions] == ["who sang the #1 hit?", "when did Ada sing #3?"]
+
+
+def test_a_cycle_is_not_asked_again(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["a"]), a=plan(subs=[" ROOT ?", "b"]), b=plan(know=True))
+    trace = ask(RAISF(shelf), lm)
+    assert routes(trace)[2] == ("ROOT ?", "cycle", "unknown")
+    assert trace.root.answer == "A(root)"
+
+
+def test_a_duplicate_costs_nothing_and_is_shown_once(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["a", "b", "A?"]), a=plan(relevant=1), b=plan(subs=["a"]))
+    trace = ask(RAISF(shelf), lm)
+    assert routes(trace) == [
+        ("root", "decomposed", "A(root)"),
+        ("a", "passages", "A(a)"),
+        ("b", "decomposed", "A(b)"),
+        ("a", "duplicate", "A(a)"),
+        ("a", "duplicate", "A(a)"),
+    ]
+    assert sum(call["question"] == "a" for call in lm.calls) == 1 + 5 + 1
+    assert shelf.queries.count("a") == 1
+
+
+def test_a_question_that_max_depth_cut_is_solved_where_there_is_room(ask, scripted, plan, shelf):
+    """Sharing whole nodes would give the deep one's "unknown" to the shallow one, or not, as the threads fell."""
+    lm = scripted(root=plan(subs=["a", "x"]), a=plan(subs=["x"]), x=plan(subs=["y"]), y=plan(know=True))
+    trace = ask(RAISF(shelf, max_depth=2), lm)
+    deep = trace.root.sub_questions[0].sub_questions[0]
+    shallow = trace.root.sub_questions[1]
+    assert (deep.question, deep.depth, deep.answer) == ("x", 2, "unknown")
+    assert (shallow.question, shallow.depth, shallow.answer) == ("x", 1, "A(x)")
+
+
+@pytest.mark.parametrize("subs", [[], ["", "  ", "?"]])
+def test_an_empty_decomposition_is_unknown_with_a_reason(ask, scripted, plan, shelf, subs):
+    trace = ask(RAISF(shelf), scripted(root=plan(subs=subs)))
+    assert (trace.root.route, trace.root.answer) == ("no_sub_questions", "unknown")
+    assert "no sub-question" in trace.root.reason
+
+
+def test_a_rambling_decomposition_is_cut(ask, scripted, plan, shelf):
+    subs = [f"s{number}" for number in range(300)]
+    trace = ask(RAISF(shelf, max_depth=0), scripted(root=plan(subs=subs)))
+    assert len(trace.root.sub_questions) == MAX_SUB_QUESTIONS
+
+
+def test_no_skm_never_asks_the_self_knowledge_judge(ask, scripted, plan, shelf):
+    trace = ask(RAISF(shelf, use_know=False), scripted(root=plan(know=True, relevant=1)))
+    assert trace.root.route == "passages" and trace.root.know is None
+    assert trace.cost.discarded_retrievals == 0
+
+
+def test_no_prm_goes_straight_to_decomposition(ask, scripted, plan, shelf):
+    trace = ask(RAISF(shelf, use_relevance=False), scripted(root=plan(relevant=5, subs=["a"]), a=plan(know=True)))
+    assert [route for _, route, _ in routes(trace)] == ["decomposed", "direct"]
+    assert not shelf.queries and trace.cost.retrievals == 0
+
+
+def test_no_qdm_answers_unknown_where_no_passage_is_relevant(ask, scripted, plan, shelf):
+    trace = ask(RAISF(shelf, use_decomposition=False), scripted(root=plan(subs=["a"]), a=plan(know=True)))
+    assert routes(trace) == [("root", "no_passages", "unknown")]
+
+
+def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(relevant=9))
+    assert len(ask(RAISF(shelf, k=50), lm).root.passages) == 5
+    shelf.size = 0
+    for relevance in ("pointwise", "listwise"):
+        assert ask(RAISF(shelf, relevance=relevance), lm).root.route == "no_sub_questions"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("k", 0), ("max_depth", -1), ("relevance", "pairwise"), ("max_calls", 0), ("max_seconds", 0.0)],
+)
+def test_an_option_that_cannot_be_used_is_named(shelf, option, value):
+    with pytest.raises(InputError, match=f"{option} is {value!r}: give"):
+        RAISF(shelf, **{option: value})

@@ -1,0 +1,40 @@
+"""The tree that a user sees in the terminal."""
+
+import io
+
+from rich.console import Console
+
+from programs.ra_isf import RAISF
+from programs.trace import Cost, JudgedPassage, Judgement, Node, Trace, render
+
+
+def shown(trace, width=100):
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(render(trace))
+    return console.file.getvalue()
+
+
+def test_the_tree_shows_verdicts_scores_answers_reasons_and_cost(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["who?", "where was #1 born?"]), who=plan(know=True), where=plan(relevant=1))
+    text = shown(ask(RAISF(shelf, k=2), lm, "root of it all?"))
+    assert "root of it all? → A(root of it all?)  from 2 of 2 sub-answers" in text
+    assert "1. who? → A(who?)  from memory" in text
+    assert "✓ 1.00 Title 1 · passage 1" in text and "✗ 0.50 Title 2 · passage 2" in text
+    assert "“as it says”" in text
+    assert "ra-isf · 11 LM calls" in text
+
+
+def test_a_long_passage_takes_one_line_and_brackets_are_text():
+    passage = JudgedPassage(
+        pid="1", title="[bold]T[/bold]", text="word\n" * 500, judgement=Judgement(verdict="relevant")
+    )
+    node = Node(question="what is [/red] ?", passages=[passage], know=Judgement(verdict=None, readable=False))
+    text = shown(Trace(system="rag", root=node, cost=Cost(), unreadable=1), width=70)
+    assert "[bold]T[/bold]" in text and "[/red]" in text
+    assert len(text.splitlines()) <= 6 and max(map(len, text.splitlines())) <= 70
+    assert "knows it? unreadable" in text and "1 unreadable" in text
+
+
+def test_a_probability_is_shown_where_the_lm_gives_one():
+    node = Node(question="q", know=Judgement(verdict="unknown", probability=0.12))
+    assert "knows it? no p=0.12" in shown(Trace(system="ra-isf", root=node, cost=Cost()))
