@@ -1,0 +1,70 @@
+"""What a program and a test set ARE, in a form that can be hashed: records belong to one pair of them only."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+
+from lm.connect import adapter_for
+
+
+def describe(program: dspy.Module) -> dict[str, Any]:
+    """Everything about a program that can change its answers, JSON-able and without secrets.
+
+    That is its class, its plain options (k, max_depth, ...), the corpus it reads, and for each predictor the LM it asks,
+    how it is spoken to, and a hash of its instructions, fields and demonstrations. An endpoint's address is left out: the same model may be
+    served elsewhere when a run resumes.
+    """
+    described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
+    for name, value in sorted(vars(program).items()):
+        if name.startswith("_"):
+            continue
+        if value is None or isinstance(value, bool | int | float | str):
+            described[name] = value
+        elif hasattr(value, "corpus_hash"):
+            described[name] = f"{type(value).__name__} {value.corpus_hash}"
+    for name, predictor in program.named_predictors():
+        # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
+        signature: Any = predictor.signature
+        demos = [dict(demo) for demo in predictor.demos]
+        described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos})
+        described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm)
+    return described
+
+
+def question_id(example: dspy.Example) -> str:
+    """The example's id; a hash of its question where the user gave none."""
+    given = example.get("id")
+    return str(given) if given is not None else digest(example.question)
+
+
+def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
+    """A test set's size and hash: ids, questions and gold answers, in any order."""
+    return {
+        "n": len(examples),
+        "sha256": digest(sorted([question_id(e), e.question, sorted(gold_answers(e))] for e in examples)),
+    }
+
+
+def gold_answers(example: dspy.Example) -> list[str]:
+    """All gold answers of an example, `answer` alone where it carries no aliases."""
+    answers = example.get("answers") or [example.get("answer")]
+    return [str(answer) for answer in answers if answer is not None]
+
+
+def digest(value: Any) -> str:
+    """Sixteen hex digits of the SHA-256 of a JSON-able value: short enough to read aloud."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _describe_lm(lm: Any) -> str | None:
+    if lm is None:
+        return None
+    adapter = adapter_for(lm)
+    settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p")}
+    settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
+    given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
+    return " ".join([lm.model, type(adapter).__name__, *given])

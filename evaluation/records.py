@@ -1,0 +1,97 @@
+"""The file of an evaluation: one JSON line a question, appended as it finishes, bound to one program and test set."""
+
+import contextlib
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from data.errors import InputError
+from data.files import dump_line, read_json, read_jsonl, write_json
+
+FORMAT = 1
+
+
+class Records:
+    """The records made so far, by question id, and the open file that takes the next ones.
+
+    Without a path they live in memory alone. Of two records of one question the later counts: a question that ended in
+    an error is asked again when the run resumes.
+    """
+
+    def __init__(self, lines: IO[str] | None, done: dict[str, dict[str, Any]]) -> None:
+        self._lines = lines
+        self.done = done
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Keeps a record; when it returns, a kill of the process can no longer lose it."""
+        self.done[record["id"]] = record
+        if self._lines is not None:
+            self._lines.write(dump_line(record))
+            self._lines.flush()
+
+
+@contextlib.contextmanager
+def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = False) -> Iterator[Records]:
+    """Opens the records at a path to go on with them, or begins them; one process at a time.
+
+    Args:
+        path: A `.jsonl` file; beside it lies `<stem>.meta.json`, which says whose records they are. None: memory only.
+        binding: What the records belong to; `binding["program"]` and `binding["test"]` must equal the file's.
+        fresh: Drop what is there and begin anew.
+
+    Raises:
+        InputError: The records belong to another program or test set, a line is broken, or another process writes them.
+    """
+    if path is None:
+        yield Records(None, {})
+        return
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = path.with_suffix(".meta.json")
+    with path.open("a+", encoding="utf-8") as lines:
+        _lock(lines, path)
+        if fresh:
+            lines.truncate(0)
+        _heal(lines)
+        if path.stat().st_size > 0:
+            _check(path, meta, binding)
+        write_json(meta, {"format": FORMAT, **binding})
+        yield Records(lines, {record["id"]: record for record in read_jsonl(path)})
+
+
+def _lock(lines: IO[str], path: Path) -> None:
+    try:
+        fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise InputError(f"another evaluation is writing {path}: wait for it, or give another file") from error
+
+
+def _heal(lines: IO[str]) -> None:
+    """Cuts off a last line that a kill left without its end: its question is asked again."""
+    if os.fstat(lines.fileno()).st_size == 0:
+        return
+    with mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        whole = raw.rfind(b"\n") + 1
+    lines.truncate(whole)
+
+
+def _check(path: Path, meta: Path, binding: dict[str, Any]) -> None:
+    remedy = "give another file for the records, or --fresh (fresh=True) to drop them and begin anew"
+    if not meta.is_file():
+        raise InputError(f"{path} holds something, but {meta.name}, which says whose records, is missing: {remedy}")
+    found = read_json(meta)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{meta} is not of format {FORMAT}, the one this version writes: {remedy}")
+    for kind in ("program", "test"):
+        ours, theirs = binding[kind], found.get(kind)
+        if ours == theirs:
+            continue
+        theirs = theirs if isinstance(theirs, dict) else {}
+        changed = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
+        shown = "; ".join(f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in changed[:4])
+        more = f"; and {len(changed) - 4} more" if len(changed) > 4 else ""
+        raise InputError(f"{path} holds the records of another {kind} ({shown}{more}): {remedy}")

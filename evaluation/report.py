@@ -1,0 +1,123 @@
+"""What the records of an evaluation say: means with intervals, the routes taken, retrieval, cost."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from evaluation.intervals import Score, bootstrap
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How many questions ended on a route, and the share of these that was answered right (exact match)."""
+
+    n: int
+    share: float
+    correct: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One program on one test set.
+
+    Attributes:
+        em: Exact match over all n questions; a question that ended in an error counts as wrong, here and below.
+        f1: Token F1.
+        accuracy: Yes/no accuracy where gold is yes/no, exact match elsewhere.
+        routes: By the route that settled the root question (the paper's table 7), most frequent first.
+        kinds: Exact match by kind of question, where the test set has several.
+        recall: Share of the gold among the passages retrieved for the root question, over the n questions that have
+            gold and for which it retrieved. None: no such question.
+        precision: Share of these passages that is gold, over the same questions.
+        cost: Means a question: lm_calls, prompt_tokens, completion_tokens, retrievals, seconds.
+        unreadable: LM outputs that could not be read, over all questions.
+        errors: Questions that ended in an error.
+    """
+
+    em: Score
+    f1: Score
+    accuracy: Score
+    routes: dict[str, Route]
+    kinds: dict[str, Score]
+    recall: Score | None
+    precision: Score | None
+    cost: dict[str, float]
+    unreadable: int
+    errors: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON-able values."""
+        scores = {name: getattr(self, name) for name in ("em", "f1", "accuracy", "recall", "precision")}
+        return {
+            **{name: score.as_dict() for name, score in scores.items() if score is not None},
+            "routes": {name: asdict(route) for name, route in self.routes.items()},
+            "kinds": {name: score.as_dict() for name, score in self.kinds.items()},
+            "cost": self.cost,
+            "unreadable": self.unreadable,
+            "errors": self.errors,
+        }
+
+    def table(self, title: str = "") -> Table:
+        """The report for the terminal."""
+        table = Table("", "value", title=title or None, title_justify="left", show_header=False)
+        table.add_row("exact match", str(self.em))
+        table.add_row("token F1", str(self.f1))
+        table.add_row("accuracy", str(self.accuracy))
+        for name, score in (("retrieval recall", self.recall), ("retrieval precision", self.precision)):
+            if score is not None:
+                table.add_row(name, str(score))
+        table.add_section()
+        for name, score in self.kinds.items():
+            table.add_row(f"exact match, {name}", str(score))
+        table.add_section()
+        for name, route in self.routes.items():
+            table.add_row(f"route {name}", f"{100 * route.share:.1f}% of questions, {100 * route.correct:.1f}% right")
+        table.add_section()
+        for name, mean in self.cost.items():
+            table.add_row(f"{name.replace('_', ' ').replace('lm', 'LM')} a question", f"{mean:.2f}")
+        table.add_row("unreadable LM outputs", str(self.unreadable))
+        table.add_row("errors", str(self.errors), style="red" if self.errors else None)
+        return table
+
+
+def summarise(records: Iterable[dict[str, Any]]) -> Report:
+    """The report of finished records, in any order; it needs nothing but the records' file."""
+    rows = sorted(records, key=lambda row: row["id"])  # resampling by position: the order must not depend on speed
+    kinds = sorted({row["kind"] for row in rows if row["kind"]})
+    kinds = kinds if len(kinds) > 1 else []  # the whole test set by another name says nothing new
+    return Report(
+        em=_mean(rows, "em"),
+        f1=_mean(rows, "f1"),
+        accuracy=_mean(rows, "accuracy"),
+        routes=_routes(rows),
+        kinds={kind: _mean([row for row in rows if row["kind"] == kind], "em") for kind in kinds},
+        recall=_mean_where_known(rows, "recall"),
+        precision=_mean_where_known(rows, "precision"),
+        cost=_cost(rows),
+        unreadable=sum(row["unreadable"] for row in rows),
+        errors=sum(row["error"] is not None for row in rows),
+    )
+
+
+def _mean(rows: Sequence[dict[str, Any]], measure: str) -> Score:
+    return bootstrap([row[measure] for row in rows])
+
+
+def _mean_where_known(rows: Sequence[dict[str, Any]], measure: str) -> Score | None:
+    known = [row[measure] for row in rows if row[measure] is not None]
+    return bootstrap(known) if known else None
+
+
+def _routes(rows: Sequence[dict[str, Any]]) -> dict[str, Route]:
+    right: dict[str, list[float]] = {}
+    for row in rows:
+        right.setdefault("error" if row["error"] is not None else row["route"] or "-", []).append(row["em"])
+    by_count = sorted(right.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {name: Route(len(ems), len(ems) / len(rows), sum(ems) / len(ems)) for name, ems in by_count}
+
+
+def _cost(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    names = dict.fromkeys(name for row in rows for name in row["cost"])
+    return {name: sum(row["cost"].get(name, 0) for row in rows) / len(rows) for name in names}

@@ -1,0 +1,245 @@
+"""Asks a program the questions of a test set, several at a time, and keeps each answer the moment it is there."""
+
+import contextvars
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from data.errors import InputError, LMError, RaisfError
+from evaluation.identity import describe, describe_test, gold_answers, question_id
+from evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
+from evaluation.records import open_records
+from evaluation.report import Report, summarise
+
+# More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
+# only fill the records with errors.
+MAX_FAILURES = 10
+# On Ctrl-C, how long the questions under way may take to finish and be kept; longer would not feel like stopping.
+GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One question asked: its prediction or its error, and the seconds it took."""
+
+    example: dspy.Example
+    prediction: dspy.Prediction | None
+    error: Exception | None
+    seconds: float
+
+
+def ask_all(
+    program: dspy.Module, examples: Sequence[dspy.Example], keep: Callable[[Outcome], None], *, threads: int = 8
+) -> None:
+    """Asks all questions and hands each outcome to `keep` as it is there, one at a time, in order of completion.
+
+    The caller's DSPy settings (LM, adapter, callbacks) hold in the workers. On Ctrl-C no new question is asked; what
+    finishes within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends
+    the run and is raised here.
+
+    Raises:
+        LMError: The LM failed on ten questions in a row.
+        RaisfError: The program did, for another reason.
+    """
+    waiting: queue.SimpleQueue[tuple[dspy.Example, contextvars.Context]] = queue.SimpleQueue()
+    for example in examples:
+        waiting.put((example, contextvars.copy_context()))
+    lock, over = threading.Lock(), threading.Event()
+    left, in_a_row = len(examples), 0
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        nonlocal left, in_a_row
+        try:
+            while not over.is_set():
+                example, context = waiting.get_nowait()
+                outcome = context.run(_ask, program, example)
+                # `keep` runs here and not in the main thread: Ctrl-C, which strikes there, cannot cut a record in two.
+                with lock:
+                    if raised:
+                        return
+                    keep(outcome)
+                    in_a_row = 0 if outcome.error is None else in_a_row + 1
+                    if outcome.error is not None and in_a_row >= MAX_FAILURES:
+                        raise _given_up(outcome.error)
+                    left -= 1
+                    if left == 0:
+                        over.set()
+        except queue.Empty:
+            return
+        except BaseException as error:
+            raised.append(error)
+            over.set()
+
+    # Daemon threads: a question that hangs on a dead endpoint must not keep the process from ending.
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, left))]
+    for worker in workers:
+        worker.start()
+    try:
+        if workers:
+            over.wait()
+    except KeyboardInterrupt as interrupt:
+        over.set()
+        deadline = time.monotonic() + GRACE_SECONDS
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+        with lock:
+            raised.append(interrupt)
+    if raised:
+        raise raised[0]
+
+
+def evaluate(
+    program: dspy.Module,
+    examples: Sequence[dspy.Example],
+    out: Path | str | None = None,
+    *,
+    threads: int = 8,
+    progress: bool = True,
+    fresh: bool = False,
+) -> Report:
+    """Scores a program on questions with gold answers; a killed run resumes where it was.
+
+    Each question becomes one record in `out` (question, gold, prediction, em, f1, accuracy, route, cost, trace, error),
+    appended as it finishes. Called again with the same `out` it asks only what has no record or ended in an error.
+
+    Args:
+        program: Called as `program(question=...)`; the prediction carries `answer` and, for the routes, `trace`.
+        examples: With `question`, `answer` or `answers`, and where known `gold_pids` or `gold_titles`, `kind`, `id`.
+        out: The records' file (JSON Lines); None keeps them in memory.
+        threads: Questions asked at a time; 8 keeps an endpoint busy, a local engine batches what arrives together.
+        progress: Show a bar with the running exact match on stderr.
+        fresh: Begin anew although `out` holds records.
+
+    Returns:
+        The report over all questions, those answered by earlier runs included.
+
+    Raises:
+        InputError: No questions, two with one id, a question without gold, or `out` belongs to another run.
+        LMError: The LM failed on ten questions in a row. What was answered is kept.
+        KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
+    """
+    binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
+    out = Path(out) if out is not None else None
+    with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
+        done = records.done
+        left = [e for e in examples if (done.get(question_id(e)) or {"error": ""})["error"] is not None]
+        kept = f"; {out} keeps the answers so far, and the same command goes on from there" if out else ""
+        task = bar.add_task("evaluating", total=len(examples), completed=len(examples) - len(left), score="")
+
+        def keep(outcome: Outcome) -> None:
+            records.add(_record(outcome))
+            bar.update(task, advance=1, score=_running(done))
+
+        try:
+            ask_all(program, left, keep, threads=threads)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
+        except RaisfError as error:
+            raise type(error)(f"{error}{kept}") from error
+        return summarise(done.values())
+
+
+def _ask(program: dspy.Module, example: dspy.Example) -> Outcome:
+    start = time.perf_counter()
+    prediction, error = None, None
+    try:
+        # A trace list of its own: the workers' calls would pile up in the caller's.
+        with dspy.context(trace=[]):
+            prediction = program(question=example.question)
+    except Exception as raised:
+        error = raised
+    return Outcome(example, prediction, error, time.perf_counter() - start)
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    example, prediction, error = outcome.example, outcome.prediction, outcome.error
+    answers = gold_answers(example)
+    answer = str(prediction.get("answer") or "") if prediction is not None else None
+    trace = getattr(prediction, "trace", None)
+    root = trace.root if trace is not None else None
+    return {
+        "id": question_id(example),
+        "question": example.question,
+        "answers": answers,
+        "kind": example.get("kind"),
+        "hops": example.get("hops"),
+        "prediction": answer,
+        "em": 0.0 if answer is None else exact_match(answer, answers),
+        "f1": 0.0 if answer is None else token_f1(answer, answers),
+        "accuracy": 0.0 if answer is None else accuracy(answer, answers),
+        "route": root.route if root is not None else None,
+        **_retrieval(example, root),
+        "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},
+        "unreadable": trace.unreadable if trace is not None else 0,
+        "error": f"{type(error).__name__}: {error}" if error is not None else None,
+        "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
+    }
+
+
+def _retrieval(example: dspy.Example, root: Any) -> dict[str, Any]:
+    """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
+    passages = root.passages if root is not None else []
+    gold = example.get("gold_pids") or example.get("gold_titles")
+    if not passages or not gold:
+        return {"k": len(passages) or None, "recall": None, "precision": None}
+    ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
+    k = len(passages)
+    return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}
+
+
+def _without_texts(value: Any) -> Any:
+    """A dumped trace with its passages' texts emptied: the index holds them, and they are nine tenths of its size."""
+    if isinstance(value, list):
+        return [_without_texts(item) for item in value]
+    if isinstance(value, dict):
+        return {key: "" if key == "text" else _without_texts(item) for key, item in value.items()}
+    return value
+
+
+def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}")
+    if not examples:
+        raise InputError("no questions to evaluate on: the test file is empty; give one with a question a line")
+    seen: set[str] = set()
+    for example in examples:
+        name = question_id(example)
+        if name in seen:
+            raise InputError(f"two questions have the id {name!r}: make ids unique, records are kept by id")
+        seen.add(name)
+        if not gold_answers(example):
+            raise InputError(f"question {name!r} has no gold answer: add `answer` or `answers`, or leave it out")
+    return examples
+
+
+def _given_up(error: Exception) -> RaisfError:
+    kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
+    return kind(f"{what} failed on {MAX_FAILURES} questions in a row, the last time with: {error}")
+
+
+def _running(done: dict[str, dict[str, Any]]) -> str:
+    errors = sum(record["error"] is not None for record in done.values())
+    em = sum(record["em"] for record in done.values()) / len(done)
+    return f"EM {100 * em:.1f}" + (f", errors {errors}" if errors else "")
+
+
+def progress_bar(shown: bool) -> Progress:
+    """A bar on stderr for questions; its tasks carry a text `score`."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[score]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), disable=not shown)

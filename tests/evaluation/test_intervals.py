@@ -1,0 +1,67 @@
+"""If these failed, a difference between two systems could be claimed or denied wrongly."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation import intervals
+from evaluation.intervals import Score, bootstrap, paired_difference
+
+shares = st.lists(st.floats(0, 1), min_size=1, max_size=30)
+
+
+def test_interval_of_a_share_agrees_with_the_normal_approximation() -> None:
+    score = bootstrap([1.0] * 200 + [0.0] * 200)
+    half = 1.96 * math.sqrt(0.25 / 400)
+    assert score.value == 0.5 and score.n == 400
+    assert score.low == pytest.approx(0.5 - half, abs=0.01)
+    assert score.high == pytest.approx(0.5 + half, abs=0.01)
+
+
+def test_the_interval_holds_the_truth_about_nineteen_times_in_twenty() -> None:
+    random = np.random.default_rng(3)
+    intervals_ = [bootstrap(random.binomial(1, 0.3, 150).astype(float), samples=400, seed=i) for i in range(300)]
+    covered = sum(score.low <= 0.3 <= score.high for score in intervals_)
+    assert 0.90 <= covered / 300 <= 0.98
+
+
+@given(shares, st.integers(0, 5))
+def test_interval_surrounds_the_mean_and_is_reproducible(values: list[float], seed: int) -> None:
+    score = bootstrap(values, samples=200, seed=seed)
+    assert min(values) - 1e-9 <= score.low <= score.high <= max(values) + 1e-9
+    assert score == bootstrap(values, samples=200, seed=seed)
+    assert score.n == len(values)
+
+
+def test_blocks_do_not_change_what_is_resampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bootstrap([0.0, 1.0, 1.0], samples=100)
+    monkeypatch.setattr(intervals, "_BLOCK", 7)
+    assert bootstrap([0.0, 1.0, 1.0], samples=100) == whole
+
+
+def test_paired_difference_sees_what_two_separate_intervals_hide() -> None:
+    hard = [0.0] * 50 + [1.0] * 50
+    better = [1.0] * 8 + hard[8:]
+    assert bootstrap(hard).high > bootstrap(better).low
+    difference = paired_difference(better, hard)
+    assert difference.low > 0 and difference.value == pytest.approx(0.08) and difference.n == 100
+
+
+def test_paired_difference_refuses_different_questions() -> None:
+    with pytest.raises(ValueError, match="2 and 1"):
+        paired_difference([1.0, 0.0], [1.0])
+
+
+def test_no_questions_is_not_a_zero() -> None:
+    empty = bootstrap([])
+    assert math.isnan(empty.value) and empty.n == 0
+    assert str(empty) == "- n=0"
+    assert json.loads(json.dumps(empty.as_dict(), allow_nan=False))["value"] is None
+
+
+def test_a_score_prints_as_percent_with_n() -> None:
+    assert str(Score(0.465, 0.431, 0.498, 500)) == "46.5 [43.1, 49.8] n=500"

@@ -1,0 +1,335 @@
+"""If these failed, an evaluation of hours could be lost, mixed up with another, or silently wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from data.errors import InputError, LMError, RaisfError
+from data.files import read_jsonl
+from evaluation.records import open_records
+from evaluation.report import summarise
+from evaluation.runner import MAX_FAILURES, evaluate
+from programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
+
+
+class Answers(dspy.Module):
+    """A program whose answer is what a function says; its options stand for a real program's."""
+
+    def __init__(self, answer: Callable[[str], str], k: int = 5) -> None:
+        super().__init__()
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._asked: list[str] = []
+        self.k = k
+
+    @property
+    def asked(self) -> list[str]:
+        return self._asked
+
+    def forward(self, question: str) -> dspy.Prediction:
+        with self._lock:
+            self._asked.append(question)
+        return dspy.Prediction(answer=self._answer(question))
+
+
+def questions(n: int, **fields: Any) -> list[dspy.Example]:
+    return [
+        dspy.Example(id=f"q{i}", question=f"What is {i}?", answer=str(i), **fields).with_inputs("question")
+        for i in range(n)
+    ]
+
+
+def echo(question: str) -> str:
+    return question.split()[-1]
+
+
+def run(program: dspy.Module, examples: list[dspy.Example], out: Path | None = None, **options: Any):
+    return evaluate(program, examples, out, progress=False, **options)
+
+
+def test_a_run_scores_every_question_and_writes_one_record_each(tmp_path: Path) -> None:
+    program = Answers(lambda q: echo(q) if int(echo(q).strip("?")) < 6 else "wrong")
+    report = run(program, questions(8), tmp_path / "r.jsonl")
+    assert (report.em.value, report.em.n, report.errors) == (0.75, 8, 0)
+    rows = list(read_jsonl(tmp_path / "r.jsonl"))
+    assert {row["id"]: row["em"] for row in rows} == {f"q{i}": float(i < 6) for i in range(8)}
+    assert summarise(rows) == report
+
+
+def test_the_report_does_not_depend_on_which_question_finished_first() -> None:
+    examples = questions(12)
+    mixed = Answers(lambda q: echo(q) if len(q) % 2 else "no")
+    assert run(mixed, examples, threads=1).em == run(mixed, examples[::-1], threads=4).em
+
+
+def test_a_second_run_asks_nothing_again_and_says_the_same(tmp_path: Path) -> None:
+    out, program = tmp_path / "r.jsonl", Answers(echo)
+    first = run(program, questions(5), out)
+    before = out.read_bytes()
+    again = Answers(echo)
+    assert run(again, questions(5), out) == first
+    assert again.asked == [] and out.read_bytes() == before
+
+
+def test_a_torn_last_line_is_healed_and_its_question_asked_again(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    run(Answers(echo), questions(5), out, threads=1)
+    out.write_bytes(out.read_bytes()[:-20])
+    program = Answers(echo)
+    report = run(program, questions(5), out)
+    assert program.asked == ["What is 4?"]
+    assert report.em.n == 5 and len(list(read_jsonl(out))) == 5
+
+
+def test_a_broken_line_in_the_middle_is_named_not_dropped(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    run(Answers(echo), questions(3), out)
+    lines = out.read_text().splitlines(keepends=True)
+    out.write_text(lines[0] + "{oops\n" + lines[2])
+    with pytest.raises(InputError, match="line 2"):
+        run(Answers(echo), questions(3), out)
+
+
+def test_another_programs_records_are_refused_unless_fresh(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    run(Answers(echo, k=5), questions(3), out)
+    with pytest.raises(InputError, match=r"another program.*k: 5 there, 3 here.*--fresh"):
+        run(Answers(echo, k=3), questions(3), out)
+    assert run(Answers(echo, k=3), questions(3), out, fresh=True).em.n == 3
+    assert len(list(read_jsonl(out))) == 3
+
+
+def test_another_test_sets_records_are_refused(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    run(Answers(echo), questions(3), out)
+    with pytest.raises(InputError, match=r"another test.*n: 3 there, 4 here"):
+        run(Answers(echo), questions(4), out)
+
+
+def test_a_demonstration_more_is_another_program(tmp_path: Path) -> None:
+    class Asks(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ask = dspy.Predict("question -> answer")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer="x")
+
+    out, program = tmp_path / "r.jsonl", Asks()
+    run(program, questions(2), out)
+    program.ask.demos = [dspy.Example(question="a", answer="b")]
+    with pytest.raises(InputError, match="predictor ask"):
+        run(program, questions(2), out)
+
+
+def test_a_file_of_something_else_is_never_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "mine.jsonl"
+    out.write_text('{"precious": 1}\n')
+    with pytest.raises(InputError, match=r"mine\.meta\.json"):
+        run(Answers(echo), questions(1), out)
+    assert out.read_text() == '{"precious": 1}\n'
+    with pytest.raises(InputError, match="folder"):
+        run(Answers(echo), questions(1), tmp_path)
+
+
+def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    with (
+        open_records(out, {"program": {}, "test": {}}),
+        pytest.raises(InputError, match="another evaluation"),
+    ):
+        run(Answers(echo), questions(1), out)
+
+
+def test_a_question_that_fails_is_a_counted_zero_and_asked_again_next_time(tmp_path: Path) -> None:
+    def answer(question: str) -> str:
+        if "3" in question:
+            raise LMError("rubbish")
+        return echo(question)
+
+    out = tmp_path / "r.jsonl"
+    report = run(Answers(answer), questions(5), out)
+    assert report.errors == 1 and report.em.value == 0.8 and report.em.n == 5
+    assert report.routes["error"].n == 1
+    cured = Answers(echo)
+    assert run(cured, questions(5), out).em.value == 1.0
+    assert cured.asked == ["What is 3?"]
+
+
+def test_a_dead_endpoint_ends_the_run_early_and_what_was_answered_stays(tmp_path: Path) -> None:
+    def answer(question: str) -> str:
+        if int(echo(question).strip("?")) >= 20:
+            raise LMError("no answer from http://127.0.0.1:9")
+        return echo(question)
+
+    out = tmp_path / "r.jsonl"
+    with pytest.raises(LMError, match=r"10 questions in a row.*127\.0\.0\.1:9.*goes on from there"):
+        run(Answers(answer), questions(500), out, threads=2)
+    rows = list(read_jsonl(out))
+    assert sum(row["error"] is None for row in rows) >= 19  # the last right one may have been under way
+    assert len(rows) < 20 + 2 * MAX_FAILURES
+    assert run(Answers(echo), questions(500), out).em.value == 1.0
+
+
+def test_a_program_that_always_fails_is_not_blamed_on_the_lm() -> None:
+    def answer(question: str) -> str:
+        raise TypeError("a bug")
+
+    with pytest.raises(RaisfError, match=r"the program failed.*a bug") as raised:
+        run(Answers(answer), questions(50))
+    assert not isinstance(raised.value, LMError)
+
+
+def test_a_full_disk_is_reported_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evaluation.records import Records
+
+    def full(self: Records, record: dict[str, Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Records, "add", full)
+    with pytest.raises(OSError, match="No space"):
+        run(Answers(echo), questions(5), tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], "no questions"),
+        ([*questions(1), *questions(1)], "two questions have the id 'q0'"),
+        ([dspy.Example(id="a", question="Q?").with_inputs("question")], "no gold answer"),
+    ],
+)
+def test_bad_test_sets_are_refused_before_anything_is_asked(examples: list[dspy.Example], message: str) -> None:
+    program = Answers(echo)
+    with pytest.raises(InputError, match=message):
+        run(program, examples)
+    assert program.asked == []
+
+
+def test_the_callers_lm_holds_in_every_worker() -> None:
+    seen: set[Any] = set()
+
+    def answer(question: str) -> str:
+        seen.add(dspy.settings.lm)
+        time.sleep(0.01)
+        return echo(question)
+
+    lm = dspy.LM("openai/none")
+    with dspy.context(lm=lm):
+        run(Answers(answer), questions(8), threads=4)
+    assert seen == {lm}
+
+
+def test_questions_run_side_by_side() -> None:
+    # Each waits until four others are under way: one at a time would never get there.
+    together = threading.Barrier(4, timeout=60)
+    assert run(Answers(lambda q: (together.wait(), echo(q))[1]), questions(8), threads=4).em.value == 1.0
+
+
+class Traced(dspy.Module):
+    def forward(self, question: str) -> dspy.Prediction:
+        passages = [
+            JudgedPassage(pid=p, title=p.upper(), text="long " * 50, judgement=Judgement(verdict="relevant"))
+            for p in "ax"
+        ]
+        known = question.startswith("What is 0")
+        root = Node(question=question, passages=[] if known else passages)
+        root.end("direct" if known else "passages", "because", "0")
+        cost = Cost(lm_calls=4, prompt_tokens=100, completion_tokens=7, retrievals=1)
+        return dspy.Prediction(answer="0", trace=Trace(system="s", root=root, cost=cost, unreadable=1))
+
+
+def test_routes_retrieval_and_cost_are_read_from_the_trace(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    report = run(Traced(), questions(4, gold_pids=["a", "b"], gold_titles=["other"]), out)
+    assert {name: (route.n, route.correct) for name, route in report.routes.items()} == {
+        "passages": (3, 0.0),
+        "direct": (1, 1.0),
+    }
+    assert report.recall is not None and report.precision is not None
+    assert (report.recall.value, report.recall.n, report.precision.value) == (0.5, 3, 0.5)
+    assert report.cost["lm_calls"] == 4 and report.cost["prompt_tokens"] == 100
+    assert report.unreadable == 4
+    row = next(iter(read_jsonl(out)))
+    assert Trace.model_validate(row["trace"]).root.route in ("direct", "passages")
+    assert "long long" not in out.read_text()
+    json.dumps(report.as_dict(), allow_nan=False)
+    assert report.table("title").row_count > 8
+
+
+def test_titles_are_compared_where_gold_has_no_ids() -> None:
+    report = run(Traced(), questions(2, gold_titles=["A"]))
+    assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
+    assert run(Traced(), questions(2)).recall is None
+
+
+SCRIPT = """
+    import sys, time, dspy
+    from pathlib import Path
+    from evaluation.runner import evaluate
+
+    class Slow(dspy.Module):
+        def forward(self, question):
+            time.sleep(float(sys.argv[2]))
+            return dspy.Prediction(answer=question.split()[-1])
+
+    examples = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer=str(i)) for i in range(60)]
+    try:
+        print(evaluate(Slow(), examples, Path(sys.argv[1]), threads=4, progress=False).em.n)
+    except KeyboardInterrupt as interrupt:
+        print(interrupt)
+        sys.exit(130)
+"""
+
+
+def start(script: Path, out: Path, seconds: float) -> subprocess.Popen[str]:
+    script.write_text(textwrap.dedent(SCRIPT))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, str(script), str(out), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_for_records(out: Path, n: int) -> None:
+    deadline = time.monotonic() + 60
+    while not (out.exists() and out.read_bytes().count(b"\n") >= n):
+        assert time.monotonic() < deadline, "the run never got going"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_run_keeps_every_finished_record_and_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    script, out = tmp_path / "run.py", tmp_path / "r.jsonl"
+    process = start(script, out, 0.3)
+    wait_for_records(out, 6)
+    process.send_signal(how)
+    said, _ = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "of 60 questions" in said and "goes on from there" in said
+    kept = {row["id"] for row in read_jsonl(out)}
+    assert 6 <= len(kept) < 60
+    said, _ = start(script, out, 0.0).communicate(timeout=60)
+    assert said.strip() == "60"
+    rows = [row["id"] for row in read_jsonl(out)]
+    assert len(rows) == len(set(rows)) == 60 and kept < set(rows)
+
+
+def test_ctrl_c_does_not_wait_for_a_question_that_hangs(tmp_path: Path) -> None:
+    script, out = tmp_path / "run.py", tmp_path / "r.jsonl"
+    process = start(script, out, 600)
+    wait_for_records(out, 0)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
