@@ -1,0 +1,198 @@
+"""Demonstrations for predictors: the judges' from gold, as many of each verdict; the others' from right runs."""
+
+import contextlib
+import io
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dspy
+
+from data.errors import InputError
+from optimize.judge_data import (
+    VERDICTS,
+    Labels,
+    balanced,
+    decomposition_examples,
+    know_examples,
+    listwise_examples,
+    relevance_examples,
+)
+from signatures.answers import DirectAnswer
+from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+
+# Training questions that the judges' rows are worked out from. A few demonstrations are drawn from them, so more would
+# only cost LM calls; the paper's 1,000 are for training weights.
+JUDGE_QUESTIONS = 200
+# Questions a wanted demonstration that bootstrapping may try: a program that is right on fewer has little to show.
+ATTEMPTS = 10
+
+_SWITCHES = {SelfKnowledge: "use_know", PassageRelevance: "use_relevance", ListwiseRelevance: "use_relevance"}
+
+
+@dataclass(slots=True)
+class Rows:
+    """What demonstrations are drawn from.
+
+    Attributes:
+        of: By predictor's name, the rows of right behaviour.
+        judge: By predictor's name, the judge whose verdicts are balanced when its rows are drawn (`VERDICTS`).
+        missing: By predictor's name, why it has no rows although it could have.
+    """
+
+    of: dict[str, list[dspy.Example]] = field(default_factory=dict)
+    judge: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def collect_rows(
+    program: dspy.Module, trainset: Sequence[dspy.Example], *, labels: Labels, threads: int, strict: bool
+) -> Rows:
+    """Rows for each predictor of the program whose right behaviour follows from gold, told by its fields.
+
+    Args:
+        program: With its LMs and its retriever.
+        trainset: Questions with gold; see `optimize.judge_data`.
+        labels: See `know_examples`.
+        threads: Questions asked at a time.
+        strict: Raise where a judge's verdicts cannot be had; else say so in `missing`.
+
+    Raises:
+        InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
+    """
+    rows = Rows()
+    judges_itself = False
+    for name, predictor in program.named_predictors():
+        role = _role(predictor)
+        if not getattr(program, _SWITCHES.get(role, ""), True):
+            continue
+        if role is Decomposition:
+            found = decomposition_examples(trainset)
+            if found:
+                rows.of[name] = found
+            else:
+                rows.missing[name] = "no training question has several gold sub_questions"
+        elif role is DirectAnswer and not judges_itself:
+            rows.of[name] = [dspy.Example(question=e.question, answer=e.answer) for e in trainset]
+        elif role in (SelfKnowledge, PassageRelevance, ListwiseRelevance):
+            judges_itself = True
+            rows.judge[name] = "know" if role is SelfKnowledge else "relevance"
+            try:
+                rows.of[name] = _verdicts(program, role, trainset, labels, threads)
+                balanced(rows.of[name], rows.judge[name], 2, random.Random(0))
+            except InputError as error:
+                if strict:
+                    raise InputError(f"{error}; strategy 'bootstrap' does without such examples") from error
+                rows.of.pop(name, None)
+                rows.missing[name] = str(error)
+    if strict and not rows.of:
+        raise InputError("no predictor of this program can be shown what is right by gold alone: choose 'bootstrap'")
+    return rows
+
+
+def draw(program: dspy.Module, rows: Rows, n: int, chance: random.Random) -> dspy.Module:
+    """A copy of the program in which every predictor that has rows shows up to n of them.
+
+    DSPy's LabeledFewShot gives all predictors rows of one and the same set, in proportion to its verdicts, by a seed
+    that cannot be set: so it is not used here.
+    """
+    copy = copy_of(program)
+    for name, predictor in copy.named_predictors():
+        if name in rows.judge and name in rows.of:
+            drawn = balanced(rows.of[name], rows.judge[name], n, chance)
+        elif name in rows.of:
+            drawn = chance.sample(rows.of[name], min(n, len(rows.of[name])))
+        else:
+            continue
+        predictor.demos = [_only_fields(predictor, row) for row in drawn]
+    return copy
+
+
+def bootstrap_demos(
+    program: dspy.Module,
+    rows: Rows,
+    n: int,
+    chance: random.Random,
+    trainset: Sequence[dspy.Example],
+    metric: Callable[..., Any],
+) -> dspy.Module:
+    """A copy of the program that shows steps of its own right runs, and for its judges rows as `draw` does.
+
+    The runs are DSPy's BootstrapFewShot's, with the drawn program as teacher. A judge's demonstrations are not taken
+    from them: it keeps one call a run, whatever the verdicts, and lucky runs would confirm the judge in its mistakes. A
+    judge without rows keeps those of its runs' calls that can be balanced.
+    """
+    teacher = draw(program, rows, n, chance)
+    shuffled = [e.with_inputs("question") for e in chance.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    optimizer = dspy.BootstrapFewShot(
+        # Only a run that is right to the full teaches: with a metric of shares, 0.1 would count as true.
+        metric=metric,
+        metric_threshold=1.0,
+        max_bootstrapped_demos=n,
+        max_labeled_demos=0,  # its labelled ones are whole training questions, which fit no predictor but the first
+    )
+    # It prints, and draws a bar of its own across ours.
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        student = optimizer.compile(copy_of(program), teacher=teacher, trainset=shuffled)
+    student._compiled = False  # a compiled module, nested in another, would lose its predictors from the saved state
+    _restore_lms(student, program)
+    shown = dict(teacher.named_predictors())
+    for name, predictor in student.named_predictors():
+        judge = rows.judge.get(name)
+        if judge is not None:
+            predictor.demos = shown[name].demos if name in rows.of else _evened(predictor, judge, chance)
+        else:
+            predictor.demos = [_only_fields(predictor, demo) for demo in predictor.demos] or shown[name].demos
+    return student
+
+
+def copy_of(program: dspy.Module) -> dspy.Module:
+    """A copy to change, with the very LMs of the original and none of DSPy's marks of having been compiled."""
+    copy = program.deepcopy()
+    copy._compiled = False
+    _restore_lms(copy, program)
+    return copy
+
+
+def _restore_lms(copy: dspy.Module, program: dspy.Module) -> None:
+    """DSPy's optimizers reset them to None, and a deep copy would load a local model a second time."""
+    for (_, ours), (_, theirs) in zip(copy.named_predictors(), program.named_predictors(), strict=True):
+        ours.lm = theirs.lm
+
+
+def _role(predictor: Any) -> Any:
+    """The signature of ours whose fields the predictor has; None if there is none. Instructions may differ."""
+    signatures = (SelfKnowledge, PassageRelevance, ListwiseRelevance, Decomposition, DirectAnswer)
+    return next((known for known in signatures if _fields(known) == _fields(predictor.signature)), None)
+
+
+def _fields(signature: Any) -> tuple[list[str], list[str]]:
+    return list(signature.input_fields), list(signature.output_fields)
+
+
+def _verdicts(
+    program: Any, role: Any, trainset: Sequence[dspy.Example], labels: Labels, threads: int
+) -> list[dspy.Example]:
+    if role is SelfKnowledge:
+        answerer = next((p for _, p in program.named_predictors() if _role(p) is DirectAnswer), None)
+        return know_examples(trainset, answerer=answerer, labels=labels, threads=threads)
+    if program.retriever is None:
+        raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
+    make = relevance_examples if role is PassageRelevance else listwise_examples
+    return make(trainset, program.retriever, program.k)
+
+
+def _evened(predictor: Any, judge: str, chance: random.Random) -> list[dspy.Example]:
+    demos = [_only_fields(predictor, demo) for demo in predictor.demos]
+    of = [[demo for demo in demos if demo.get("verdict") == verdict] for verdict in VERDICTS[judge]]
+    size = min(map(len, of))
+    picked = [demo for same in of for demo in same[:size]]
+    chance.shuffle(picked)
+    return picked
+
+
+def _only_fields(predictor: Any, demo: Any) -> dspy.Example:
+    """A demonstration without what is no field: a row's verdict for balancing, a local LM's probabilities."""
+    fields = [*predictor.signature.input_fields, *predictor.signature.output_fields]
+    return dspy.Example({key: demo[key] for key in fields if demo.get(key) is not None})

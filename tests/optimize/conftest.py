@@ -1,0 +1,80 @@
+"""A small closed world with a real BM25 index, and a scripted LM that knows half of it by heart and reads the rest."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from data.questions import load_questions
+from data.world_questions import write_world
+from lm.scripted import ScriptedLM
+from optimize.judge_data import steps
+from programs.ra_isf import RAISF
+from retrieval.bm25 import BM25
+from retrieval.documents import read_documents
+
+
+@dataclass(frozen=True)
+class World:
+    """A closed world's splits, its index, and where both lie."""
+
+    folder: Path
+    index: Path
+    train: list[dspy.Example]
+    dev: list[dspy.Example]
+    test: list[dspy.Example]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world") / "w"
+    write_world(folder, entities=300, counts={"train": 60, "dev": 20, "test": 20})
+    index = folder.parent / "index"
+    BM25.build(read_documents(folder / "corpus.jsonl"), index)
+    return World(folder, index, *(load_questions(folder / f"{split}.jsonl") for split in ("train", "dev", "test")))
+
+
+def knows(question: str) -> bool:
+    """Which half of the questions the scripted LM knows by heart."""
+    return zlib.crc32(question.encode()) % 2 == 0
+
+
+@pytest.fixture
+def oracle(world: World) -> Callable[[], ScriptedLM]:
+    """Makes an LM that judges, reads and composes rightly, and from memory answers half of the questions rightly."""
+    answers: dict[str, str] = {}
+    subs: dict[str, list[str]] = {}
+    for example in [*world.train, *world.dev, *world.test]:
+        subs[example.question] = example.sub_questions
+        for step in steps(example):
+            answers[step.question] = step.answers[0]
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        question = fields["question"]
+        gold = answers.get(question, "nothing")
+        if "passage" in fields:
+            return {"verdict": "relevant" if gold in fields["passage"] else "irrelevant"}
+        if "passages" in fields:
+            return {"evidence": gold, "answer": gold, "relevant_ids": []}
+        if "facts" in fields:
+            return {"answer": gold}
+        known = knows(question)
+        return {
+            "verdict": "know" if known else "unknown",
+            "sub_questions": subs.get(question, []),
+            "answer": gold if known else "a guess",
+        }
+
+    return lambda: ScriptedLM(answer)
+
+
+@pytest.fixture
+def program(world: World, oracle: Callable[[], ScriptedLM]) -> RAISF:
+    """RA-ISF over the world's index with the scripted LM."""
+    made = RAISF(BM25.load(world.index), k=5)
+    made.set_lm(oracle())
+    return made

@@ -1,0 +1,235 @@
+"""If these failed, a compiled program could not be kept, moved or trusted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from data.errors import InputError
+from evaluation.identity import describe
+from lm import pocket
+from lm.connect import connect
+from lm.scripted import ScriptedLM
+from optimize import artifact
+from optimize.artifact import MANIFEST, STATE, load, save
+from optimize.compile import compile
+from optimize.demonstrations import collect_rows, draw
+from programs.baselines.direct import Direct
+from programs.ra_isf import RAISF
+from retrieval.bm25 import BM25
+
+
+@pytest.fixture
+def compiled(program: RAISF, world) -> Any:
+    """A program with demonstrations of every judge, a report, and options that are not the defaults."""
+    import random
+
+    program.k, program.max_depth = 4, 2
+    rows = collect_rows(program, world.train, labels="model", threads=4, strict=True)
+    made: Any = draw(program, rows, 4, random.Random(0))
+    made.compile_report = {"chosen": "labeled", "seconds": 1.5}
+    return made
+
+
+def fresh(code: str, *arguments: Any, cwd: Path) -> str:
+    """What a new Python process, standing elsewhere, prints."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Path) -> None:
+    compiled.set_lm(connect("openai/some-model", api_base="http://user:secret@127.0.0.1:9/v1", adapter="compact"))
+    save(compiled, tmp_path / "a")
+    code = """
+        import json, sys
+        from evaluation.identity import describe
+        from optimize.artifact import load
+        program = load(sys.argv[1])
+        lm = program.know.lm
+        print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"], type(lm.adapter).__name__]))
+    """
+    (tmp_path / "elsewhere").mkdir()
+    found = json.loads(fresh(code, tmp_path / "a", cwd=tmp_path / "elsewhere"))
+    assert found == [describe(compiled), compiled.compile_report, "http://127.0.0.1:9/v1", "CompactAdapter"]
+
+
+def test_it_answers_the_same_questions_the_same_way(compiled: Any, world, oracle, tmp_path: Path) -> None:
+    save(compiled, tmp_path / "a")
+    loaded = load(tmp_path / "a", lm=oracle())
+    for example in world.test[:5]:
+        ours, theirs = (program(question=example.question).trace.root for program in (compiled, loaded))
+        assert (ours.answer, ours.route) == (theirs.answer, theirs.route)
+
+
+def test_predictors_with_different_lms_get_them_back(compiled: Any, tmp_path: Path) -> None:
+    compiled.set_lm(connect("openai/large"))
+    compiled.know.lm = connect("openai/small", temperature=0.5)
+    save(compiled, tmp_path / "a")
+    loaded: Any = load(tmp_path / "a")
+    assert (loaded.know.lm.model, loaded.know.lm.kwargs["temperature"]) == ("openai/small", 0.5)
+    assert loaded.compose.lm.model == "openai/large" and loaded.compose.lm is loaded.decompose.lm
+
+
+def test_no_key_is_ever_written(compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
+    compiled.set_lm(dspy.LM("openai/x", api_key="sk-given", api_base="http://me:sk-url@127.0.0.1/v1"))
+    save(compiled, tmp_path / "a")
+    written = "".join(file.read_text() for file in (tmp_path / "a").iterdir())
+    assert "sk-" not in written and "127.0.0.1" in written
+
+
+def test_an_lm_that_cannot_be_opened_again_is_left_out_and_asked_for(compiled: Any, tmp_path: Path) -> None:
+    save(compiled, tmp_path / "a")
+    with dspy.context(lm=None), pytest.raises(InputError, match="needs a language model"):
+        load(tmp_path / "a")(question="Who?")
+
+
+def test_the_index_is_found_again_wherever_one_or_both_are_moved(world, oracle, tmp_path: Path) -> None:
+    home, moved = tmp_path / "home", tmp_path / "moved"
+    shutil.copytree(world.index, home / "indexes" / "i")
+    save(RAISF(BM25.load(home / "indexes" / "i")), home / "artifacts" / "a")
+    shutil.copytree(home / "artifacts" / "a", tmp_path / "alone")
+    assert load(tmp_path / "alone").retriever.path == home / "indexes" / "i"
+    home.rename(moved)
+    assert load(moved / "artifacts" / "a").retriever.path.resolve() == moved / "indexes" / "i"
+    with pytest.raises(InputError, match=r"cannot open its index: no index at .*--index DIR"):
+        load(tmp_path / "alone")
+
+
+def test_a_folder_with_other_things_is_never_replaced(compiled: Any, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(InputError, match=r"other things \(thesis.txt\)"):
+        save(compiled, tmp_path)
+
+
+def test_an_index_of_another_corpus_is_refused_unless_it_is_your_choice(compiled: Any, world, tmp_path: Path) -> None:
+    from retrieval.passage import Passage
+
+    index = tmp_path / "index"
+    shutil.copytree(world.index, index)
+    compiled.retriever = BM25.load(index)
+    save(compiled, tmp_path / "a")
+    shutil.rmtree(index)
+    BM25.build([Passage("1", "Something else"), Passage("2", "entirely")], index)
+    with pytest.raises(InputError, match="of another corpus"):
+        load(tmp_path / "a")
+    assert load(tmp_path / "a", retriever=BM25.load(index)).k == 4
+
+
+def test_a_retriever_in_memory_has_to_be_given_again(compiled: Any, tmp_path: Path) -> None:
+    compiled.retriever.path = None
+    save(compiled, tmp_path / "a")
+    with pytest.raises(InputError, match="lived in memory"):
+        load(tmp_path / "a")
+    assert load(tmp_path / "a", retriever=compiled.retriever).k == 4
+
+
+def test_a_program_without_a_retriever_needs_no_index(tmp_path: Path) -> None:
+    save(Direct(max_calls=1), tmp_path / "a")
+    assert load(tmp_path / "a").max_calls == 1
+
+
+def test_a_save_that_fails_leaves_the_old_artifact_whole(
+    compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(compiled, tmp_path / "a")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()}
+    compiled.know.demos = []
+
+    def full(path: Path, value: Any) -> None:
+        if path.name == MANIFEST:
+            raise OSError(28, "No space left on device")
+        path.write_text("half")
+
+    monkeypatch.setattr(artifact, "write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        save(compiled, tmp_path / "a")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_saving_again_replaces(compiled: Any, tmp_path: Path) -> None:
+    save(compiled, tmp_path / "a")
+    compiled.know.demos = []
+    save(compiled, tmp_path / "a")
+    assert load(tmp_path / "a").know.demos == []
+
+
+def edit(file: Path, **fields: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+BROKEN = {
+    "nothing there": (shutil.rmtree, "no artifact at"),
+    "a foreign folder": (lambda a: (a / MANIFEST).unlink(), "no artifact, it has no manifest.json"),
+    "a foreign manifest": (lambda a: (a / MANIFEST).write_text('{"kind": "bm25"}'), "says other things"),
+    "a torn manifest": (lambda a: (a / MANIFEST).write_text('{"format'), "not JSON"),
+    "another format": (lambda a: edit(a / MANIFEST, format=99), "has format 99, this version reads 1"),
+    "no state": (lambda a: (a / STATE).unlink(), "program.json is missing"),
+    "a changed state": (lambda a: edit(a / STATE, know={}), "has changed since it was saved"),
+    "an unknown program": (lambda a: edit(a / MANIFEST, program="ra-isg"), "unknown program 'ra-isg'"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_wrong_is_said(compiled: Any, tmp_path: Path, spoil: Any, message: str) -> None:
+    save(compiled, tmp_path / "a")
+    spoil(tmp_path / "a")
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "a")
+
+
+def test_a_state_of_another_version_of_the_program_is_said(compiled: Any, tmp_path: Path) -> None:
+    from data.files import sha256_file
+
+    save(compiled, tmp_path / "a")
+    state = json.loads((tmp_path / "a" / STATE).read_text())
+    del state["compose"]
+    (tmp_path / "a" / STATE).write_text(json.dumps(state))
+    edit(tmp_path / "a" / MANIFEST, state_sha256=sha256_file(tmp_path / "a" / STATE))
+    with pytest.raises(InputError, match="another version of ra-isf"):
+        load(tmp_path / "a")
+
+
+def test_a_module_of_ones_own_is_pointed_to_dspys_way(tmp_path: Path) -> None:
+    class Mine(Direct):
+        pass
+
+    with pytest.raises(InputError, match=r"Mine is none of .*program\.save"):
+        save(Mine(), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_explicit_lm_replaces_the_stored_one(compiled: Any, tmp_path: Path) -> None:
+    compiled.set_lm(connect("openai/large"))
+    save(compiled, tmp_path / "a")
+    lm = ScriptedLM(lambda fields: {})
+    assert load(tmp_path / "a", lm=lm).compose.lm is lm
+    assert load(tmp_path / "a", lm="openai/other").compose.lm.model == "openai/other"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (pocket.path() / "model.safetensors").is_file(), reason="the pocket Llama is not trained yet")
+def test_compiled_with_the_pocket_llama_saved_and_asked_in_a_fresh_process(world, tmp_path: Path) -> None:
+    program = RAISF(BM25.load(world.index), max_depth=2)
+    program.set_lm(connect("pocket"))
+    compiled: Any = compile(program, trainset=world.train, valset=world.dev, labels="gold", progress=False)
+    save(compiled, tmp_path / "a")
+    code = """
+        import sys
+        from optimize.artifact import load
+        print(load(sys.argv[1])(question=sys.argv[2]).answer)
+    """
+    question = world.test[0].question
+    said = fresh(code, tmp_path / "a", question, cwd=tmp_path)
+    assert said.strip() == compiled(question=question).answer

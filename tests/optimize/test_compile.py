@@ -1,0 +1,219 @@
+"""If these failed, compiling could choose a worse program, change the user's, or learn from what it is scored on."""
+
+from collections import Counter
+from typing import Any
+
+import dspy
+import pytest
+
+from data.errors import InputError, LMError
+from evaluation.identity import describe
+from lm.scripted import ScriptedLM
+from optimize.compile import compile
+from programs.baselines.direct import Direct
+from programs.baselines.rag import RAG
+from programs.ra_isf import RAISF
+from retrieval.bm25 import BM25
+
+
+def run(program: dspy.Module, world, **options: Any) -> Any:
+    sets = {"trainset": world.train, "valset": world.dev}
+    return compile(program, **{**sets, **options}, progress=False)
+
+
+class Learner(Direct):
+    """Answers rightly as soon as it has demonstrations: what a real LM does in the good case."""
+
+    good = True
+
+    def forward(self, question: str) -> dspy.Prediction:
+        shown = bool(self.answer_directly.demos)
+        prediction = super().forward(question=question)
+        prediction.answer = "right" if shown == self.good else "wrong"
+        return prediction
+
+
+def sets(n: int = 6) -> dict[str, list[dspy.Example]]:
+    return {
+        name: [dspy.Example(question=f"{name} {i}?", answer="right").with_inputs("question") for i in range(n)]
+        for name in ("trainset", "valset")
+    }
+
+
+@pytest.fixture
+def learner() -> Learner:
+    made = Learner()
+    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
+    return made
+
+
+def test_what_does_best_on_the_validation_set_is_chosen(learner: Learner) -> None:
+    compiled = compile(learner, **sets(), progress=False)
+    assert compiled.compile_report["chosen"] == "labeled"
+    assert len(compiled.answer_directly.demos) == 4
+    assert [c["score"]["value"] for c in compiled.compile_report["candidates"]] == [0.0, 1.0]
+    assert compiled.compile_report["candidates"][0]["score"]["n"] == 6
+
+
+def test_demonstrations_that_harm_are_not_taken(learner: Learner) -> None:
+    learner.good = False
+    compiled = compile(learner, **sets(), strategy="random", candidates=3, progress=False)
+    assert compiled.compile_report["chosen"] == "zero-shot"
+    assert compiled.answer_directly.demos == []
+    assert len(compiled.compile_report["candidates"]) == 4
+
+
+def test_demonstrations_come_from_the_training_set_alone(learner: Learner) -> None:
+    compiled = compile(learner, **sets(), progress=False)
+    assert all(demo.question.startswith("trainset") for demo in compiled.answer_directly.demos)
+
+
+@pytest.mark.parametrize("strategy", ["labeled", "bootstrap", "random"])
+def test_every_strategy_balances_the_judges_keeps_the_lms_and_leaves_the_program_alone(
+    program: RAISF, world, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever has demonstrations wins, so that the test sees them.
+    metric = _prefers_demonstrations(monkeypatch)
+    before, lm = describe(program), program.know.lm
+    compiled = run(program, world, strategy=strategy, metric=metric, candidates=2)
+    assert describe(program) == before
+    assert compiled is not program and compiled.retriever is program.retriever
+    assert all(predictor.lm is lm for _, predictor in compiled.named_predictors())
+    assert compiled.compile_report["chosen"] != "zero-shot"
+    for judge in (compiled.know, compiled.relevant):
+        counts = Counter(demo["verdict"] for demo in judge.demos)
+        assert len(counts) == 2 and max(counts.values()) - min(counts.values()) <= 1
+    assert all(len(demo["sub_questions"]) > 1 for demo in compiled.decompose.demos)
+    for _, predictor in compiled.named_predictors():
+        fields = {*predictor.signature.input_fields, *predictor.signature.output_fields}
+        assert all(set(dict(demo)) == fields for demo in predictor.demos)
+    assert compiled(question=world.test[0].question).answer
+    assert compiled.compile_report["lm_calls"] > 0
+
+
+def _prefers_demonstrations(monkeypatch: pytest.MonkeyPatch):
+    import optimize.compile as module
+
+    score = module._score
+
+    def biased(program, *arguments):
+        from dataclasses import replace
+
+        found = score(program, *arguments)
+        return replace(found, value=sum(len(p.demos) for _, p in program.named_predictors()))
+
+    monkeypatch.setattr(module, "_score", biased)
+    return module.answer_exact_match
+
+
+def test_bootstrapping_shows_the_answerers_their_own_right_runs(
+    program: RAISF, world, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = run(program, world, strategy="bootstrap", metric=_prefers_demonstrations(monkeypatch))
+    shown = [*compiled.answer_directly.demos, *compiled.answer_from.demos, *compiled.compose.demos]
+    assert shown
+    assert all(demo["answer"] != "a guess" for demo in compiled.answer_directly.demos)
+
+
+def test_equal_seeds_give_equal_programs(program: RAISF, world, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = _prefers_demonstrations(monkeypatch)
+    first, second, other = (
+        run(program, world, strategy="random", candidates=2, seed=s, metric=metric) for s in (1, 1, 2)
+    )
+    assert describe(first) == describe(second) != describe(other)
+
+
+def test_a_judge_that_is_switched_off_needs_no_examples(world, oracle) -> None:
+    program = RAISF(BM25.load(world.index), use_know=False)
+    program.set_lm(oracle())
+    assert "know" not in run(program, world).compile_report["rows"]
+
+
+def test_listwise_relevance_is_compiled_too(world, oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = RAISF(BM25.load(world.index), relevance="listwise")
+    program.set_lm(oracle())
+    compiled = run(program, world, metric=_prefers_demonstrations(monkeypatch))
+    assert {bool(demo["relevant_ids"]) for demo in compiled.relevant.demos} == {True, False}
+
+
+def test_a_program_without_judges_says_which_strategy_it_can_have(world, oracle) -> None:
+    program = RAG(BM25.load(world.index))
+    program.set_lm(oracle())
+    with pytest.raises(InputError, match="choose 'bootstrap'"):
+        run(program, world)
+    assert run(program, world, strategy="bootstrap").compile_report["chosen"]
+
+
+def test_an_lm_that_knows_nothing_is_told_and_bootstrap_does_without(world) -> None:
+    program = RAISF(BM25.load(world.index))
+    program.set_lm(
+        ScriptedLM(lambda fields: {"verdict": "unknown", "answer": "x", "evidence": "x", "sub_questions": []})
+    )
+    with pytest.raises(InputError, match=r"know judge.*0 'know'.*--no-know.*bootstrap"):
+        run(program, world)
+    report = run(program, world, strategy="bootstrap").compile_report
+    assert "0 'know'" in report["missing"]["know"]
+
+
+def test_compiling_twice_starts_from_what_was_given(learner: Learner) -> None:
+    once = compile(learner, **sets(), progress=False)
+    twice = compile(once, **sets(), strategy="bootstrap", progress=False)
+    assert twice.compile_report["candidates"][0]["name"] == "as given"
+    assert twice.compile_report["candidates"][0]["score"]["value"] == 1.0
+
+
+def test_a_compiled_program_nested_in_another_keeps_its_state(learner: Learner) -> None:
+    class Outer(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = compile(learner, **sets(), strategy="bootstrap", progress=False)
+
+    assert [name for name, _ in Outer().named_predictors()] == ["inner.answer_directly"]
+
+
+WRONG = {
+    "how": ({"how": "weights"}, "unknown how 'weights'.*prompts"),
+    "strategy": ({"strategy": "mipro"}, "unknown strategy 'mipro'.*labeled, bootstrap, random"),
+    "no trainset": ({"trainset": []}, "training set is empty"),
+    "no valset": ({"valset": []}, "validation set is missing"),
+    "valset None": ({"valset": None}, "validation set is missing"),
+    "too few demos": ({"demos": 1}, "at least 2"),
+    "no candidates": ({"candidates": 0}, "at least 1"),
+    "no answers": ({"trainset": [dspy.Example(question="Q?")]}, "no gold answer"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, world, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(program, world, **options)
+    assert program.know.lm.calls == []
+
+
+def test_validation_questions_that_were_trained_on_are_refused(program: RAISF, world) -> None:
+    shouted = [dspy.Example(question=world.train[0].question.upper(), answer="x")]
+    with pytest.raises(InputError, match="1 of 1 validation questions are training questions"):
+        run(program, world, valset=shouted)
+    reworded = [dspy.Example(id=world.train[0].id, question="in other words?", answer="x")]
+    with pytest.raises(InputError, match="training questions too"):
+        run(program, world, valset=reworded)
+
+
+def test_line_numbers_as_ids_are_no_overlap(learner: Learner) -> None:
+    numbered = {name: [e.copy(id=str(i)) for i, e in enumerate(found)] for name, found in sets().items()}
+    assert compile(learner, **numbered, progress=False).compile_report["chosen"] == "labeled"
+
+
+def test_without_an_lm_it_says_so(world) -> None:
+    with dspy.context(lm=None), pytest.raises(InputError, match="language model"):
+        run(RAISF(BM25.load(world.index)), world)
+
+
+def test_a_dead_endpoint_ends_compiling(world) -> None:
+    def down(fields: dict[str, Any]) -> str:
+        raise LMError("cannot be reached")
+
+    program = Direct()
+    program.set_lm(ScriptedLM(down))
+    with pytest.raises(LMError, match=r"10 questions in a row.*cannot be reached"):
+        run(program, world)

@@ -1,0 +1,146 @@
+"""If these failed, the judges would be shown wrong examples, and nobody would see why they judge badly."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import dspy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from optimize.judge_data import (
+    balanced,
+    decomposition_examples,
+    know_examples,
+    listwise_examples,
+    relevance_examples,
+    steps,
+)
+from retrieval.passage import Passage
+
+
+def example(**fields: Any) -> dspy.Example:
+    return dspy.Example(**{"question": "Q?", "answer": "A", **fields}).with_inputs("question")
+
+
+TWO_HOPS = example(
+    question="Where was the author of Emma born?",
+    answer="Steventon",
+    gold_pids=["emma", "austen"],
+    sub_questions=["Who wrote Emma?", "Where was #1 born?"],
+    sub_answers=["Jane Austen", "Steventon"],
+)
+SHELF = {"emma": "Emma is by Jane Austen", "austen": "Jane Austen was born in Steventon", "other": "Steventon is small"}
+
+
+class Shelf:
+    path = None
+    corpus_hash = "shelf"
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        return [Passage(pid, text, title=pid.upper()) for pid, text in SHELF.items()][:k]
+
+    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
+        return [self(query, k) for query in queries]
+
+
+def relevant(rows: list[dspy.Example]) -> set[tuple[str, str]]:
+    return {(row.question, row.passage.split(" | ")[0]) for row in rows if row.verdict == "relevant"}
+
+
+def test_a_question_of_two_hops_stands_for_itself_and_its_sub_questions_with_answers_filled_in() -> None:
+    whole, first, second = steps(TWO_HOPS)
+    assert whole.gold == {"emma", "austen"} and whole.decomposed
+    assert (first.question, first.gold) == ("Who wrote Emma?", {"emma"})
+    assert (second.question, second.gold) == ("Where was Jane Austen born?", {"austen"})
+    assert second.answers == ("Steventon",)
+
+
+def test_a_passage_is_relevant_to_its_own_hop_and_to_no_other() -> None:
+    rows = relevance_examples([TWO_HOPS], Shelf(), 3)
+    assert len(rows) == 9
+    assert relevant(rows) == {("Who wrote Emma?", "EMMA"), ("Where was Jane Austen born?", "AUSTEN")}
+    assert rows[0].passage == "EMMA | Emma is by Jane Austen", "a judge must see passages as the program shows them"
+
+
+def test_a_lookup_takes_its_gold_passage() -> None:
+    rows = relevance_examples([example(gold_titles=["OTHER"])], Shelf(), 3)
+    assert relevant(rows) == {("Q?", "OTHER")}
+
+
+def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> None:
+    both = TWO_HOPS.copy(gold_pids=["emma", "emma"]).with_inputs("question")
+    assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], Shelf(), 3))
+
+
+def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relevant() -> None:
+    hotpot = example(question="Where?", answer="Steventon", gold_titles=["EMMA", "AUSTEN"])
+    assert relevant(relevance_examples([hotpot], Shelf(), 3)) == {("Where?", "AUSTEN")}
+
+
+def test_listwise_rows_number_the_passages_from_one() -> None:
+    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 3)}
+    assert rows == {TWO_HOPS.question: [], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}
+
+
+def test_known_is_what_the_lm_answers_rightly_without_help(world, oracle) -> None:
+    lm = oracle()
+    with dspy.context(lm=lm):
+        rows = know_examples(world.train)
+    assert {row.question: row.verdict for row in rows} == {
+        step.question: "know"
+        if lm.engine.answer({"question": step.question})["answer"] == step.answers[0]
+        else "unknown"
+        for e in world.train
+        for step in steps(e)
+    }
+    assert set(Counter(row.verdict for row in rows)) == {"know", "unknown"}
+
+
+def test_gold_labels_spare_the_lm_where_they_say_something(oracle) -> None:
+    lm = oracle()
+    known, unknown = TWO_HOPS.copy(known=True), example(known=False)
+    with dspy.context(lm=lm):
+        rows = know_examples([known, unknown], labels="gold")
+    assert [row.verdict for row in rows] == ["know", "know", "know", "unknown"]
+    assert lm.calls == []
+
+
+def test_a_question_not_known_as_a_whole_leaves_its_parts_to_be_asked(oracle) -> None:
+    lm = oracle()
+    with dspy.context(lm=lm):
+        know_examples([TWO_HOPS.copy(known=False)], labels="gold")
+    assert sorted(call["question"] for call in lm.calls) == ["Where was Jane Austen born?", "Who wrote Emma?"]
+
+
+def test_decompositions_are_gold_and_come_from_several_hops_only(world) -> None:
+    rows = decomposition_examples(world.train)
+    assert 0 < len(rows) < len(world.train)
+    assert all(len(row.sub_questions) > 1 for row in rows)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(2, 9), st.integers(0, 3))
+def test_demonstrations_are_balanced_drawn_once_and_reproducible(yes: int, no: int, n: int, seed: int) -> None:
+    rows = [example(question=f"k{i}", verdict="know") for i in range(yes)]
+    rows += [example(question=f"u{i}", verdict="unknown") for i in range(no)]
+    drawn = balanced(rows, "know", n, random.Random(seed))
+    count = Counter(row.verdict for row in drawn)
+    assert abs(count["know"] - count["unknown"]) <= n % 2
+    assert min(count["know"], count["unknown"]) == min(n // 2, yes, no)
+    assert len({row.question for row in drawn}) == len(drawn) <= n
+    assert drawn == balanced(rows, "know", n, random.Random(seed))
+
+
+def test_one_verdict_only_says_which_and_what_to_do() -> None:
+    rows = [example(verdict="irrelevant")] * 3
+    with pytest.raises(InputError, match=r"relevance judge.*0 'relevant' and 3 'irrelevant'.*gold_pids"):
+        balanced(rows, "relevance", 4, random.Random(0))
+
+
+def test_an_empty_set_and_missing_answers_are_refused() -> None:
+    with pytest.raises(InputError, match="training set is empty"):
+        decomposition_examples([])
+    with pytest.raises(InputError, match="'Who\\?' has no gold answer"):
+        relevance_examples([dspy.Example(question="Who?")], Shelf(), 3)

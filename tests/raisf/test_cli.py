@@ -1,0 +1,105 @@
+"""The command line as a person meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from raisf import cli
+
+HEAVY = ("torch", "dspy", "transformers", "colbert", "datasets", "numpy", "rich")
+
+
+def _run(*argv: str) -> int:
+    """The exit code of a command, argparse's own included."""
+    try:
+        return cli.main(argv)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+
+
+def _modules_after(code: str) -> set[str]:
+    """The names of all modules that a fresh interpreter holds after running some code."""
+    code += "\nimport sys\nprint('modules:', *sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.rpartition("modules:")[2].split())
+
+
+def test_help_answers_at_once_because_nothing_heavy_is_imported():
+    loaded = _modules_after("from raisf import cli\ncli.main([])")
+    assert "raisf.cli" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_importing_the_facade_is_free():
+    assert not _modules_after("import raisf") & set(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["demo", "world", "index", "ask", "compile", "eval", "pocket"])
+def test_every_command_explains_itself_with_examples(command, capsys):
+    assert _run(command, "--help") == 0
+    assert f"raisf {command}" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert _run() == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+WRONG = {
+    "an unknown command": ["fly"],
+    "an unknown option": ["ask", "Who?", "--colour", "red"],
+    "no question": ["ask"],
+    "an empty question": ["ask", "  ", "--program", "direct"],
+    "a k of nothing": ["ask", "Who?", "--k", "0"],
+    "a k that is no number": ["ask", "Who?", "--k", "many"],
+    "a negative depth": ["ask", "Who?", "--max-depth", "-1"],
+    "no time at all": ["ask", "Who?", "--max-seconds", "0"],
+    "an unknown program": ["ask", "Who?", "--program", "ra-isv"],
+    "a program that needs an index": ["ask", "Who?"],
+    "an index that is not there": ["ask", "Who?", "--index", "nowhere"],
+    "documents that are not there": ["index", "nowhere", "--out", "made"],
+    "a checkpoint for BM25": ["index", "docs.jsonl", "--out", "made", "--engine", "bm25", "--checkpoint", "minilm"],
+    "training questions that are not there": ["compile", "--train", "no.jsonl", "--dev", "no.jsonl", "--out", "made"],
+    "an unknown strategy": ["compile", "--strategy", "luck", "--train", "a", "--dev", "b", "--out", "made"],
+    "test questions that are not there": ["eval", "--test", "no.jsonl", "--program", "direct"],
+    "a world too small to split": ["world", "--entities", "10", "--out", "made"],
+    "an unknown pocket action": ["pocket", "sell", "--out", "made"],
+    "a demo of no questions": ["demo", "--questions", "0"],
+}
+
+
+@pytest.mark.parametrize("argv", WRONG.values(), ids=WRONG.keys())
+def test_a_users_mistake_gets_one_clear_line_and_leaves_nothing_behind(argv, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert _run(*argv) == 2
+    shown = capsys.readouterr()
+    assert "error: " in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_or_forbidden_folder_is_named_without_a_traceback(capsys, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert _run("world", "--out", str(tmp_path / "file" / "world")) == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_json_is_all_there_is_on_standard_output(capsys, tmp_path):
+    assert _run("world", "--entities", "300", "--out", str(tmp_path / "world"), "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["entities"] == 300
+    assert (tmp_path / "world" / "corpus.jsonl").is_file()
+
+
+def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
+    from raisf import commands
+
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "eval", interrupted)
+    assert _run("eval", "--test", "questions.jsonl") == 130
+    assert "run the same command again" in capsys.readouterr().err
