@@ -64,7 +64,7 @@ def connect(
         return LocalLM(
             spec if spec != "pocket" else PREFIX + spec, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter
         )
-    if Path(spec).expanduser().exists():
+    if spec and Path(spec).expanduser().exists():
         raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
     provider, _, model = spec.partition("/")
     if not provider or not model:

@@ -201,7 +201,7 @@ def _passage_line(passage: JudgedPassage) -> Text:
     if judgement:
         line.append(_probability(judgement) if judgement.readable else " unreadable", style="dim")
     if passage.score is not None:
-        line.append(f" {passage.score:.2f}", style="dim")
+        line.append(f" score {passage.score:.2f} ", style="dim")
     if passage.title:
         line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
     return line.append(f" {' '.join(passage.text.split())}", style="dim")
@@ -216,9 +216,9 @@ def _cost_line(trace: Trace) -> Text:
     unused = f" ({cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
     parts = [
         trace.system,
-        f"{cost.lm_calls} LM calls",
+        f"{cost.lm_calls} LM call{'s' * (cost.lm_calls != 1)}",
         f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens",
-        f"{cost.retrievals} retrievals{unused}",
+        f"{cost.retrievals} retrieval{'s' * (cost.retrievals != 1)}{unused}",
         f"{cost.seconds:.2f} s",
     ]
     line = Text(" · ".join(parts), style="dim")

@@ -95,7 +95,7 @@ def _demo(commands: Any) -> None:
         "--out", type=Path, default=Path("demo-output"), help="where all it makes goes; default: demo-output"
     )
     parser.add_argument(
-        "--questions", type=options.at_least(1), default=100, help="test questions to answer; default: 100"
+        "--questions", type=options.at_least(1), default=200, help="test questions to answer; default: 200"
     )
     parser.add_argument("--engine", choices=("colbert", "bm25"), default="colbert", help="default: colbert")
 

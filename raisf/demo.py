@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from data.files import read_json, sha256_file, write_json
+from data.files import read_json, read_jsonl, sha256_file, write_json
 from data.world import HOME_SEED
 from raisf import __version__, assemble
 from raisf.outcome import Outcome
@@ -38,6 +38,8 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
     Returns:
         The comparison as tables, and one question's tree.
     """
+    from programs.trace import render
+
     world, index, artifact = out / "world", out / f"index-{engine}", out / f"compiled-{engine}"
     made = _make_world(world, questions)
     if _is_stale(out, world):
@@ -45,20 +47,15 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
             shutil.rmtree(folder)
     _make_index(world, index, engine, made["passages"])
     _make_artifact(world, index, artifact)
-    reports = _evaluate(world, index, artifact, out / "records")
-
-    trace = _ask_one_worth_showing(world, artifact)
-    asked = Text(f'\nOne question\'s tree: raisf ask "{trace.root.question}" --program {artifact}\n', style="bold")
-    view = Group(_comparison(reports), _routes(reports), asked, trace_view(trace))
+    reports, records = _evaluate(world, index, artifact, out / "records")
+    question = _worth_showing(records)
+    trace = assemble.open_program(str(artifact))(question=question).trace
+    asked = Text(f'\nOne question\'s tree: raisf ask "{question}" --program {artifact}\n', style="bold")
     systems = {system: report.as_dict() for system, report in reports.items()}
-    return Outcome({"systems": systems, "example": trace.model_dump(mode="json")}, view)
-
-
-def trace_view(trace: Any) -> Any:
-    """The tree of a trace."""
-    from programs.trace import render
-
-    return render(trace)
+    return Outcome(
+        {"systems": systems, "example": trace.model_dump(mode="json")},
+        Group(_comparison(reports), _routes(reports), asked, render(trace)),
+    )
 
 
 def _make_world(world: Path, questions: int) -> dict[str, Any]:
@@ -72,7 +69,7 @@ def _make_world(world: Path, questions: int) -> dict[str, Any]:
 
 
 def _is_stale(out: Path, world: Path) -> bool:
-    """Whether an earlier run made its index and artifact from another world, by another version or for other weights."""
+    """Whether an earlier run worked on another world, with another version or for other weights."""
     from lm.pocket import path
 
     made_from = {"version": __version__, "lm": sha256_file(path() / "model.safetensors")}
@@ -111,7 +108,8 @@ def _make_artifact(world: Path, index: Path, artifact: Path) -> None:
         save(compile(program, trainset=load_questions(train), valset=load_questions(dev)), artifact)
 
 
-def _evaluate(world: Path, index: Path, artifact: Path, records: Path) -> "dict[str, Report]":
+def _evaluate(world: Path, index: Path, artifact: Path, records: Path) -> "tuple[dict[str, Report], Path]":
+    """Each system's report, and where the compiled one's records are."""
     from data.questions import load_questions
     from evaluation.runner import evaluate
 
@@ -128,37 +126,31 @@ def _evaluate(world: Path, index: Path, artifact: Path, records: Path) -> "dict[
         system: assemble.records_path(records, system.replace(" ", "-"), program, test)
         for system, program in programs.items()
     }
-    return {system: evaluate(program, test, paths[system]) for system, program in programs.items()}
+    reports = {system: evaluate(program, test, paths[system]) for system, program in programs.items()}
+    return reports, paths[COMPILED]
 
 
-def _ask_one_worth_showing(world: Path, artifact: Path) -> Any:
-    """The trace of a question that neither memory nor one passage settles: its tree has all there is to see."""
-    from data.questions import load_questions
-
-    test = load_questions(world / "test.jsonl")
-    program = assemble.open_program(str(artifact))
-    hard = [example for example in test if example.kind == "bridge" and not example.known] or test
-    for example in hard[:20]:
-        prediction = program(question=example.question)
-        if prediction.trace.root.route == "decomposed" and prediction.answer == example.answer:
-            break
-    return prediction.trace
+def _worth_showing(records: Path) -> str:
+    """A question that was broken down and answered right, if there is one: its tree has all there is to see."""
+    rows = sorted(read_jsonl(records), key=lambda row: row["id"])
+    return max(rows, key=lambda row: row["route"] == "decomposed" and row["em"] == 1)["question"]
 
 
 def _comparison(reports: "dict[str, Report]") -> Table:
     n = reports[COMPILED].em.n
-    table = Table(title=f"\n{n} test questions, with 95% bootstrap intervals", title_justify="left")
-    table.add_column("system")
-    for heading in ("exact match", "token F1", "LM calls", "retrievals", "seconds"):
-        table.add_column(heading, justify="right")
+    table = Table(title=f"\n{n} test questions; 95% bootstrap interval; costs a question", title_justify="left")
+    table.add_column("system", no_wrap=True)
+    for heading in ("exact match", "F1", "LM calls", "retrievals", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for system, report in reports.items():
         cost = (f"{report.cost.get(name, 0):.{digits}f}" for name, digits in COSTS.items())
-        table.add_row(system, _percent(report.em), _percent(report.f1), *cost)
+        em = f"{100 * report.em.value:.1f} [{100 * report.em.low:.1f}, {100 * report.em.high:.1f}]"
+        table.add_row(system, em, f"{100 * report.f1.value:.1f}", *cost)
     return table
 
 
 def _routes(reports: "dict[str, Report]") -> Table:
-    table = Table(title="Share of the questions that each route settles (and how many of these right)")
+    table = Table(title="\nShare of the questions that each route settles (of these right)")
     table.title_justify = "left"
     table.add_column("system")
     for heading in (*ROUTES, "no answer"):
@@ -169,10 +161,6 @@ def _routes(reports: "dict[str, Report]") -> Table:
         cells = [f"{route.share:.0%} ({route.correct:.0%})" if route else "-" for route in settled]
         table.add_row(system, *cells, f"{rest:.0%}")
     return table
-
-
-def _percent(score: Any) -> str:
-    return f"{100 * score.value:.1f} [{100 * score.low:.1f}, {100 * score.high:.1f}]"
 
 
 def _step(title: str, *commands: str, done: bool = False) -> None:

@@ -31,6 +31,7 @@ def train(
     seed: int = 0,
     threads: int = 2,
     regions: int = HOME_REGIONS,
+    exam: int = 200,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Pretrains a pocket Llama and writes it in the Hugging Face layout, with a manifest.
@@ -42,6 +43,7 @@ def train(
         seed: Decides the initial weights and everything that is read.
         threads: CPU threads for the model; the lessons are made in a process of their own.
         regions: How many regions of the home world are taught by heart.
+        exam: Questions for each skill in the report.
         progress: Shows a bar on standard error.
 
     Returns:
@@ -90,7 +92,7 @@ def train(
         "tokens": read,
         "seconds": round(time.monotonic() - started),
         "home": {"seed": HOME_SEED, "regions": regions},
-        "report": report(model, tokenizer, regions=regions),
+        "report": report(model, tokenizer, exam, regions),
         "curve": curve,
     }
     with atomic_folder(out) as folder:

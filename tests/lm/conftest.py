@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-TEXT = "question: Who founded the town of Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
+TEXT = "question: Who founded the town of Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant"
 
 
 def make_llama(folder: Path, seed: int = 0) -> Path:

@@ -1,4 +1,4 @@
-"""A local Llama as a DSPy LM: verdicts with probabilities through caches, copies and saved programs, never a stale one."""
+"""A local Llama as a DSPy LM: its verdicts keep their probabilities through caches, copies and saved programs."""
 
 import asyncio
 import json

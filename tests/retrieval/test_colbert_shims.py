@@ -1,4 +1,4 @@
-"""Each correction in retrieval/colbert_shims.py is needed: where a test fails, colbert-ai mended it; remove that one."""
+"""Each correction in retrieval/colbert_shims.py is needed: where a test fails, colbert-ai mended it: remove that."""
 
 import json
 import os

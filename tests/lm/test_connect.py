@@ -1,0 +1,196 @@
+"""A user names a model in one word: it opens, or she reads what was wrong and what to do, and never her key."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+
+import dspy
+import pytest
+from dspy.utils.exceptions import AdapterParseError
+
+from data.errors import InputError, LMError
+from lm.adapter import CompactAdapter
+from lm.connect import adapter_for, connect, explain
+from lm.local import LocalLM
+from signatures.answers import DirectAnswer
+from signatures.judges import SelfKnowledge
+
+KEY = "sk-very-secret-key"
+
+
+def test_specs(llama, monkeypatch):
+    lm = connect(f"local/{llama}")
+    assert isinstance(lm, LocalLM)
+    assert adapter_for(lm).instructions is True
+    assert lm.kwargs["max_tokens"] == 256
+    assert isinstance(adapter_for(connect(f"local/{llama}", adapter="chat")), dspy.ChatAdapter)
+    monkeypatch.setattr("lm.pocket.path", lambda: llama)
+    assert adapter_for(connect("pocket")).instructions is False
+    remote = connect("openai/gpt-4o-mini")
+    assert remote.kwargs["temperature"] == 0.0
+    assert isinstance(adapter_for(remote), dspy.ChatAdapter)
+    assert isinstance(adapter_for(connect("openai/gpt-4o-mini", adapter="compact").copy()), CompactAdapter)
+    assert connect("openai/gpt-5").kwargs.get("temperature") is None  # it takes none
+    with dspy.context(adapter=dspy.JSONAdapter()):
+        assert isinstance(adapter_for(remote), dspy.JSONAdapter)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "says"),
+    [
+        ("", {}, "unknown language model"),
+        ("gpt-4o", {}, "unknown language model 'gpt-4o': choose pocket, local/"),
+        ("openai/", {}, "unknown language model"),
+        ("openai/x", {"adapter": "xml"}, "choose chat, compact or pocket"),
+        ("openai/x", {"api_base": "localhost:8000"}, "write it like http://"),
+        ("local/x", {"api_base": "http://localhost:8000"}, "leave out --api-base"),
+    ],
+)
+def test_a_spec_that_cannot_be_opened_is_the_users_to_mend(spec, options, says):
+    with pytest.raises(InputError, match=says):
+        connect(spec, **options)
+
+
+def test_a_path_without_local_is_recognised(llama):
+    with pytest.raises(InputError, match=f"write local/{llama}"):
+        connect(str(llama))
+
+
+def test_no_key_is_kept_or_saved(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    lm = connect("openai/x", api_base="http://127.0.0.1:1/v1")
+    assert KEY not in str(lm.kwargs) + str(lm.dump_state())
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Fails in the way that the first part of the path names."""
+
+    status: ClassVar = {"auth": 401, "busy": 429, "broken": 500, "model": 404}
+    body: ClassVar = {"html": "<html>Welcome</html>", "list": "[]", "json": '{"hello": "world"}'}
+
+    def do_POST(self):
+        way = self.path.split("/")[1]
+        if way == "slow":
+            time.sleep(2)
+        said = self.headers.get("authorization")
+        body = self.body.get(way) or f'{{"error": {{"message": "no: {said}"}}}}'
+        self.send_response(self.status.get(way, 200))
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def failure(api_base, **options):
+    lm = connect("openai/tiny", api_base=api_base, num_retries=0, **options)
+    with pytest.raises(Exception) as caught, dspy.context(lm=lm, adapter=CompactAdapter()):
+        dspy.Predict(SelfKnowledge)(question="Who?")
+    return explain(caught.value, lm)
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        ("html", "sent no chat completion .*Welcome.*OpenAI-compatible"),
+        ("list", "sent no chat completion"),
+        ("auth", "refuses the credentials .HTTP 401: no: Bearer .* check OPENAI_API_KEY"),
+        ("busy", "is busy .HTTP 429.* fewer threads"),
+        ("broken", "failed .HTTP 500.* log"),
+        ("model", "refuses the request .HTTP 404.* model's name"),
+        ("slow", r"did not answer in 0\.5 s"),
+    ],
+)
+def test_an_endpoint_that_fails_is_explained(endpoint, way, says, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    error = failure(f"{endpoint}/{way}/v1", timeout=0.5)
+    assert isinstance(error, LMError)
+    assert str(error).startswith(f"openai/tiny at {endpoint}/{way}/v1 ")
+    assert re.search(says, str(error)), error
+    assert KEY not in str(error)
+
+
+def test_an_endpoint_that_is_down_is_explained():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    error = failure(f"http://user:pass@127.0.0.1:{port}/v1?key=1")
+    assert isinstance(error, LMError)
+    assert re.fullmatch(f"openai/tiny at http://127.0.0.1:{port}/v1 cannot be reached .*--api-base right.", str(error))
+
+
+def test_rubbish_that_is_json_is_an_unreadable_answer(endpoint):
+    assert isinstance(failure(f"{endpoint}/json/v1"), AdapterParseError)  # programs count these
+
+
+def test_a_prompt_beyond_the_context_is_explained(llama):
+    lm = connect(f"local/{llama}")
+    with pytest.raises(Exception) as caught, dspy.context(lm=lm, adapter=lm.adapter):
+        dspy.Predict(SelfKnowledge)(question="x" * 10_000)
+    error = explain(caught.value, lm)
+    assert isinstance(error, LMError)
+    assert "cannot read so much" in str(error)
+
+
+def test_errors_that_are_no_lms_stay_what_they_are():
+    lm = connect("openai/tiny")
+    for error in (InputError("bad"), TypeError("a bug")):
+        assert explain(error, lm) is error
+    wrapped = dspy.utils.exceptions.LMUnexpectedError("x")
+    wrapped.__cause__ = InputError("bad")
+    assert explain(wrapped, lm) is wrapped.__cause__
+
+
+@contextmanager
+def transformers_serve(folder):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    server = subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    try:
+        for _ in range(240):
+            assert server.poll() is None, "the server died"
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                break
+            except OSError:
+                time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.mark.slow
+def test_a_served_llama_says_what_it_says_in_the_process(llama):
+    pytest.importorskip("uvicorn", reason="pip install raisf[serve]")
+    said = []
+    with transformers_serve(llama) as api_base:
+        for lm in (
+            connect(f"openai/{llama}", api_base=api_base, adapter="pocket", max_tokens=6),
+            connect(f"local/{llama}", adapter="pocket", max_tokens=6),
+        ):
+            with dspy.context(lm=lm, adapter=adapter_for(lm)), dspy.track_usage() as usage:
+                answer = dspy.Predict(DirectAnswer)(question="Who founded Velmora?").answer
+                said.append((answer, usage.get_total_tokens()[lm.model]["prompt_tokens"]))
+    assert said[0] == said[1]
