@@ -1,47 +1,54 @@
 """Label scoring against generation: how long the relevance of k passages takes, on the same weights.
 
-    python -m bench.scoring [--model local/FOLDER] [--k 5] [--repeats 20] [--json]
+    python -m bench.scoring [--model local/FOLDER] [--k 5] [--words 0] [--repeats 20] [--json]
 
 Four ways, each run in turn `repeats` times, medians shown:
 - scored: the engine's way, the labels' log-probabilities of all passages in one forward pass;
 - one by one: `transformers` generate, one prompt after the other, until the verdict's line ends;
 - batched: `transformers` generate, all prompts padded into one batch;
 - engine: this project's own decoding loop on that batch.
-Generation is given `--tokens` tokens a verdict: what the longer label and the end of its block take.
+Generation makes as many tokens as the longer label and the end of its block take.
 """
 
 import argparse
 import json
-import random
 import statistics
 import time
 from collections.abc import Callable
 
-from lm.adapter import adapter_named
+from data.world import region
+from lm.adapter import POCKET_END, adapter_named
 from lm.inference import generate, load_model, score
 from lm.local import weights_folder
 from signatures.judges import PassageRelevance
 
-WORDS = "the town of river was founded by in near its mayor who lived and wrote a book about 1204 1871".split()
+LABELS = ("relevant", "irrelevant")
 
 
-def prompts(adapter: str, k: int, words: int, seed: int) -> list[str]:
-    """One question with k passages of some `words` words, as the relevance judge reads them."""
-    draw = random.Random(seed)
-    question = "Who is the mayor of the town that " + " ".join(draw.choices(WORDS, k=6)) + "?"
-    passages = [" ".join(draw.choices(WORDS, k=draw.randint(words * 3 // 4, words * 5 // 4))) for _ in range(k)]
-    form = adapter_named(adapter)
-    return [form.prompt(PassageRelevance, {"question": question, "passage": passage}) for passage in passages]
+def prompts(adapter: str, k: int, words: int) -> list[str]:
+    """One question with k passages of the closed world, joined up to at least `words` words, as the judge reads them."""
+    corpus = region(seed=7, number=0).corpus()
+    form, texts = adapter_named(adapter), []
+    for _ in range(k):
+        passage = next(corpus)
+        text = f"{passage['title']} | {passage['text']}"
+        while len(text.split()) < words:
+            text += f" {next(corpus)['text']}"
+        question = "Who is the mayor of the town where Tisdel Sirfer was born?"
+        texts.append(form.prompt(PassageRelevance, {"question": question, "passage": text}))
+    return texts
 
 
-def measure(model: str, k: int, words: int, tokens: int, repeats: int, threads: int) -> dict[str, object]:
+def measure(model: str, k: int, words: int, repeats: int, threads: int) -> dict[str, object]:
     """Milliseconds for k verdicts, the median of the repeats, by each way."""
     import torch
 
     torch.set_num_threads(threads)
     name = model.removeprefix("local/")
     llama, tokenizer = load_model(weights_folder(name))
-    texts = prompts("pocket" if name == "pocket" else "compact", k, words, seed=0)
+    adapter, end = ("pocket", POCKET_END) if name == "pocket" else ("compact", "\n\n")
+    texts = prompts(adapter, k, words)
+    tokens = max(len(tokenizer(f" {label}{end}", add_special_tokens=False)["input_ids"]) for label in LABELS)
     encoded = [tokenizer(text)["input_ids"] for text in texts]
     padding = tokenizer.pad_token_id or 0
     width = max(map(len, encoded))
@@ -51,7 +58,7 @@ def measure(model: str, k: int, words: int, tokens: int, repeats: int, threads: 
     options = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": padding, "eos_token_id": None}
 
     def scored() -> None:
-        labelled = [tokenizer(f"{text} {label}")["input_ids"] for text in texts for label in ("relevant", "irrelevant")]
+        labelled = [tokenizer(f"{text} {label}")["input_ids"] for text in texts for label in LABELS]
         score(llama, labelled, [len(row) for row in encoded for _ in range(2)])
 
     def one_by_one() -> None:
@@ -97,8 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local/pocket")
     parser.add_argument("--k", type=int, default=5)
-    parser.add_argument("--words", type=int, default=60, help="words of a passage")
-    parser.add_argument("--tokens", type=int, default=4, help="tokens that a generated verdict takes")
+    parser.add_argument("--words", type=int, default=0, help="words of a passage, at least")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
@@ -108,7 +114,10 @@ def main() -> None:
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    print("k={k}, {parameters:,} parameters, {device}, {threads} threads, {repeats} repeats".format(**result))
+    line = (
+        "k={k}, prompts of {prompt_tokens} tokens, verdicts of {generated_tokens}, {parameters:,} parameters, {device}"
+    )
+    print((line + ", {threads} threads, {repeats} repeats").format(**result))
     for way, milliseconds in result["milliseconds"].items():
         print(f"{way:>12} {milliseconds:8.1f} ms {result['ratio'][way]:6.1f} x")
 

@@ -7,7 +7,7 @@ import asyncio
 import math
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 0.002
 # Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
 MAX_ROWS = 32
-# Tokens of one forward pass; the scoring mask grows with the square.
-MAX_TOKENS = 2048
+# Tokens that a batch may add to its first prompt: (scoring, generation). The mask of a scoring pass grows with the square
+# of its tokens; on the CPU that eats up what sharing saves beyond some hundred.
+MAX_TOKENS = {"cpu": (640, 4096), "cuda": (4096, 32768)}
 DEFAULT_MAX_TOKENS = 256
 
 _engines: dict[tuple[Path, str], "Engine"] = {}
@@ -59,10 +60,6 @@ class _Job:
     labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
     start: int = 0  # the first token that is not the same for prompt and labels
     limit: int = 0  # tokens to generate at most
-
-    @property
-    def size(self) -> int:
-        return sum(len(tokens) for tokens in self.labels.values()) or len(self.prompt)
 
 
 class Engine:
@@ -182,9 +179,10 @@ class Engine:
                 (job for job in jobs if job.labels), key=lambda job: job.prompt
             )  # shared beginnings together
             generated = sorted((job for job in jobs if not job.labels), key=lambda job: len(job.prompt))
-            for batch in _batches(scored):
+            branches, padded = MAX_TOKENS[self.model.device.type]
+            for batch in _batches(scored, _unshared, branches):
                 self._answer(batch, self._score)
-            for batch in _batches(generated):
+            for batch in _batches(generated, _width, padded):
                 self._answer(batch, self._generate)
 
     def _answer(self, batch: list[_Job], answer: Any) -> None:
@@ -263,15 +261,26 @@ class AsyncEngine:
         return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))
 
 
-def _batches(jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
+def _batches(jobs: Iterable[_Job], cost: Callable[[_Job, _Job], int], limit: int) -> Iterator[list[_Job]]:
+    """Cut jobs into batches whose costs, each job's beside the one before it, stay within the limit."""
     batch: list[_Job] = []
+    spent = 0
     for job in jobs:
-        if batch and (len(batch) == MAX_ROWS or sum(other.size for other in batch) + job.size > MAX_TOKENS):
+        spent += cost(batch[-1], job) if batch else 0
+        if batch and (len(batch) == MAX_ROWS or spent > limit):
             yield batch
-            batch = []
+            batch, spent = [], 0
         batch.append(job)
     if batch:
         yield batch
+
+
+def _unshared(previous: _Job, job: _Job) -> int:
+    return len(job.prompt) - _common_length(previous.prompt, job.prompt)
+
+
+def _width(_: _Job, job: _Job) -> int:
+    return len(job.prompt)
 
 
 def _dice(seed: int | None) -> "torch.Generator":

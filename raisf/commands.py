@@ -26,6 +26,7 @@ def world(arguments: argparse.Namespace) -> Outcome:
     """Writes a closed world."""
     from data.world_questions import write_world
 
+    _refuse_other_things(arguments.out, "world.json", "world")
     counts = {"train": arguments.train, "dev": arguments.dev, "test": arguments.test}
     summary = write_world(arguments.out, arguments.seed, arguments.entities, counts)
     following = f"raisf index {arguments.out / 'corpus.jsonl'} --out indexes/{arguments.out.name}"
@@ -123,12 +124,19 @@ def pocket(arguments: argparse.Namespace) -> Outcome:
     """Pretrains the pocket Llama."""
     from lm.pocket.train import train
 
+    _refuse_other_things(arguments.out, "model.safetensors", "model")
     options = {"tokens": arguments.tokens} if arguments.tokens else {}
     made = train(arguments.out, size=arguments.size, seed=arguments.seed, threads=arguments.threads, **options)
     shown = {"out": str(arguments.out)} | {name: made[name] for name in ("size", "parameters", "tokens", "seconds")}
     shown["right"] = {skill: f"{result['right']:.0%}" for skill, result in made["report"].items()}
     following = f"raisf ask ... --lm local/{arguments.out} --adapter pocket"
     return Outcome({"out": str(arguments.out), **made}, _made(shown, following).view)
+
+
+def _refuse_other_things(out: Path, marker: str, kind: str) -> None:
+    """Raises InputError for a folder of the user's own, which would be replaced; indexes and artifacts guard theirs."""
+    if out.is_dir() and any(out.iterdir()) and not (out / marker).is_file():
+        raise InputError(f"{out} is not empty and not a {kind}; it would be replaced: give a new folder")
 
 
 LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")

@@ -49,7 +49,7 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
     _make_artifact(world, index, artifact)
     reports, records = _evaluate(world, index, artifact, out / "records")
     question = _worth_showing(records)
-    trace = assemble.open_program(str(artifact))(question=question).trace
+    trace = assemble.without_cache(assemble.open_program(str(artifact)))(question=question).trace
     asked = Text(f'\nOne question\'s tree: raisf ask "{question}" --program {artifact}\n', style="bold")
     systems = {system: report.as_dict() for system, report in reports.items()}
     return Outcome(

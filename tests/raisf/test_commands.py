@@ -1,0 +1,155 @@
+"""The commands one after the other, as a person uses them, on a small closed world with the pocket Llama."""
+
+import io
+import json
+
+import pytest
+
+import raisf
+from data.files import read_jsonl, write_jsonl
+from raisf import assemble, cli, options
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a small world and its index, as the commands make them."""
+    folder = tmp_path_factory.mktemp("home")
+    world = folder / "world"
+    assert cli.main(["world", "--train", "60", "--dev", "12", "--test", "8", "--out", str(world)]) == 0
+    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
+    assert cli.main(index) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artifact(home):
+    """An artifact compiled on it."""
+    files = ["--train", str(home / "world/train.jsonl"), "--dev", str(home / "world/dev.jsonl")]
+    assert cli.main(["compile", *files, "--index", str(home / "index"), "--out", str(home / "artifact")]) == 0
+    return home / "artifact"
+
+
+@pytest.fixture(scope="module")
+def question(home):
+    """A question that takes several hops."""
+    return next(row["question"] for row in read_jsonl(home / "world/test.jsonl") if row["hops"] > 1)
+
+
+def _json(capsys, *argv):
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_asking_shows_the_answer_and_the_way_to_it(home, question, capsys):
+    assert cli.main(["ask", question, "--index", str(home / "index")]) == 0
+    shown = capsys.readouterr()
+    assert "knows it?" in shown.out
+    assert "LM calls" in shown.out
+    assert "Traceback" not in shown.err
+
+
+def test_asking_for_json_gives_the_whole_trace(home, question, capsys):
+    answered = _json(capsys, "ask", question, "--index", home / "index")
+    assert answered["answer"] == answered["trace"]["root"]["answer"]
+    assert answered["trace"]["cost"]["lm_calls"] > 1
+
+
+def test_a_question_too_long_for_the_command_line_comes_by_standard_input(question, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{question}\n"))
+    answered = _json(capsys, "ask", "-", "--program", "direct")
+    assert answered["trace"]["root"]["question"] == question
+
+
+def test_the_limits_on_the_command_line_hold(home, question, capsys):
+    found = _json(capsys, "ask", question, "--index", home / "index", "--no-know", "--k", "2", "--max-calls", "3")
+    assert found["trace"]["cost"]["lm_calls"] <= 3
+    assert found["trace"]["root"]["know"] is None
+    assert len(found["trace"]["root"]["passages"]) == 2
+
+
+def test_an_artifact_remembers_its_index_and_takes_other_limits(artifact, question, capsys):
+    found = _json(capsys, "ask", question, "--program", artifact, "--max-depth", "0", "--k", "1")
+    assert {node["route"] for node in found["trace"]["root"]["sub_questions"]} <= {"depth", "reference"}
+    assert len(found["trace"]["root"]["passages"]) <= 1
+
+
+def test_an_artifact_refuses_options_it_was_not_compiled_for(artifact, capsys):
+    assert cli.main(["ask", "Who?", "--program", str(artifact), "--relevance", "listwise"]) == 2
+    assert cli.main(["ask", "Who?", "--program", str(artifact), "--max-tokens", "9"]) == 2
+    shown = capsys.readouterr().err
+    assert "compile again" in shown
+    assert "--max-tokens without --lm" in shown
+
+
+def test_overriding_an_option_keeps_the_demonstrations(artifact):
+    compiled, other = assemble.open_program(str(artifact)), assemble.open_program(str(artifact), k=2)
+    assert other.k == 2
+    assert {n: p.demos for n, p in other.named_predictors()} == {n: p.demos for n, p in compiled.named_predictors()}
+
+
+def test_an_artifact_is_one_line_of_python(artifact, question):
+    assert raisf.load(artifact)(question=question).answer
+
+
+def test_an_evaluation_goes_on_where_it_stopped(home, artifact, capsys, monkeypatch):
+    monkeypatch.chdir(home)
+    argv = ["eval", "--program", artifact, "--test", home / "world/test.jsonl"]
+    first = _json(capsys, *argv)
+    records = home / first["out"]
+    rows = list(read_jsonl(records))
+    assert first["em"]["n"] == len(rows) == 8
+    write_jsonl(records, rows[:5])
+    again = _json(capsys, *argv)
+    assert again["out"] == first["out"]
+    assert [row["id"] for row in read_jsonl(records)][:5] == [row["id"] for row in rows[:5]]
+    assert again["em"] == first["em"]
+
+
+def test_evaluations_under_other_settings_never_mix(home, capsys, monkeypatch):
+    monkeypatch.chdir(home)
+    argv = ["eval", "--program", "rag", "--index", home / "index", "--test", home / "world/test.jsonl", "--limit", "2"]
+    assert _json(capsys, *argv)["out"] != _json(capsys, *argv, "--k", "2")["out"]
+
+
+def test_the_programs_that_the_help_names_are_those_there_are():
+    from programs.registry import PROGRAMS
+
+    assert set(options.PROGRAM_NAMES) == set(PROGRAMS)
+
+
+def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, capsys, monkeypatch):
+    from retrieval import bm25
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    before = (home / "index/manifest.json").read_bytes()
+    monkeypatch.setattr(bm25, "_tokens", interrupted)
+    code = cli.main(["index", str(home / "world/corpus.jsonl"), "--engine", "bm25", "--out", str(home / "index")])
+    assert code == 130
+    assert "stands unchanged" in capsys.readouterr().err
+    assert (home / "index/manifest.json").read_bytes() == before
+    assert not list(home.glob(".index*"))
+
+
+@pytest.mark.parametrize("command", ["world", "index", "compile", "pocket train"])
+def test_a_folder_with_other_things_is_never_replaced(command, home, tmp_path, capsys):
+    thesis = tmp_path / "precious" / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.write_text("years of work")
+    needed = {
+        "index": [home / "world/corpus.jsonl", "--engine", "bm25"],
+        "compile": [
+            "--train",
+            home / "world/train.jsonl",
+            "--dev",
+            home / "world/dev.jsonl",
+            "--index",
+            home / "index",
+        ],
+    }
+    argv = [*command.split(), *needed.get(command, []), "--out", thesis.parent]
+    assert cli.main([str(word) for word in argv]) == 2
+    assert "give a new folder" in capsys.readouterr().err
+    assert thesis.read_text() == "years of work"
