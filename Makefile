@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ROOMS := raisf optimize programs signatures evaluation retrieval lm data
+BENCHES := $(filter-out __init__ recall,$(basename $(notdir $(wildcard bench/*.py))))
 # Test workers beside each other must not each start a thread a core.
 TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
@@ -36,8 +37,9 @@ lint: $(STAMP) ## ruff, pyright, and the layers between the rooms
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## the measurements of bench/, one table each
-	@for script in bench/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(STAMP) ## the measurements of bench/ (recall on real questions too, with HOTPOT=dev.jsonl)
+	@for bench in $(BENCHES); do echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench || exit 1; done
+	@if [ -n "$(HOTPOT)" ]; then echo "== bench.recall"; $(BIN)/python -m bench.recall --hotpot "$(HOTPOT)"; fi
 
 clean: ## remove what tests, tools and the demo have left (not .venv)
 	rm -rf demo-output .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -1,12 +1,12 @@
 """Label scoring against generation: how long the relevance of k passages takes, on the same weights.
 
-    python -m bench.scoring [--model local/FOLDER] [--k 5] [--words 0] [--repeats 20] [--json]
+    python -m bench.scoring [--model local/FOLDER] [--k 5] [--words 0] [--demos 0] [--repeats 20] [--json]
 
 Four ways, each run in turn `repeats` times, medians shown:
-- scored: the engine's way, the labels' log-probabilities of all passages in one forward pass;
+- scored: the engine's way, all requests in its queue at once, the labels' log-probabilities in shared forward passes;
 - one by one: `transformers` generate, one prompt after the other, until the verdict's line ends;
 - batched: `transformers` generate, all prompts padded into one batch;
-- engine: this project's own decoding loop on that batch.
+- own loop: this project's decoding loop on that batch.
 Generation makes as many tokens as the longer label and the end of its block take.
 """
 
@@ -15,42 +15,54 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
+
+from dspy.lm15 import Config, Message, Request, choice, judgments
 
 from data.world import region
-from lm.adapter import POCKET_END, adapter_named
-from lm.inference import generate, load_model, score
+from lm.adapter import COMPLETION, POCKET_END, adapter_named
+from lm.engine import Engine
+from lm.inference import generate
 from lm.local import weights_folder
 from signatures.judges import PassageRelevance
 
 LABELS = ("relevant", "irrelevant")
 
 
-def prompts(adapter: str, k: int, words: int) -> list[str]:
-    """One question with k passages of the closed world, joined up to at least `words` words, as the judge reads them."""
+def prompts(adapter: str, k: int, words: int, demos: int) -> list[str]:
+    """One question with k passages of the closed world, each of at least `words` words, as the judge reads them."""
     corpus = region(seed=7, number=0).corpus()
-    form, texts = adapter_named(adapter), []
-    for _ in range(k):
-        passage = next(corpus)
-        text = f"{passage['title']} | {passage['text']}"
+
+    def passage() -> str:
+        row = next(corpus)
+        text = f"{row['title']} | {row['text']}"
         while len(text.split()) < words:
             text += f" {next(corpus)['text']}"
-        question = "Who is the mayor of the town where Tisdel Sirfer was born?"
-        texts.append(form.prompt(PassageRelevance, {"question": question, "passage": text}))
-    return texts
+        return text
+
+    question = "Who is the mayor of the town where Tisdel Sirfer was born?"
+    form = adapter_named(adapter)
+    shown = [{"question": question, "passage": passage(), "verdict": LABELS[i % 2]} for i in range(demos)]
+    judged = [{"question": question, "passage": passage()} for _ in range(k)]
+    return [form.prompt(PassageRelevance, inputs, shown) for inputs in judged]
 
 
-def measure(model: str, k: int, words: int, repeats: int, threads: int) -> dict[str, object]:
+def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: int) -> dict[str, Any]:
     """Milliseconds for k verdicts, the median of the repeats, by each way."""
     import torch
 
     torch.set_num_threads(threads)
     name = model.removeprefix("local/")
-    llama, tokenizer = load_model(weights_folder(name))
+    engine = Engine(weights_folder(name))
+    llama, tokenizer = engine.model, engine.text.tokenizer
     adapter, end = ("pocket", POCKET_END) if name == "pocket" else ("compact", "\n\n")
-    texts = prompts(adapter, k, words)
+    texts = prompts(adapter, k, words, demos)
     tokens = max(len(tokenizer(f" {label}{end}", add_special_tokens=False)["input_ids"]) for label in LABELS)
     encoded = [tokenizer(text)["input_ids"] for text in texts]
     padding = tokenizer.pad_token_id or 0
+    labels: dict[str, Any] = {"verdict": choice("", LABELS)}
+    config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
+    requests = [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
     width = max(map(len, encoded))
     ids = torch.tensor([[padding] * (width - len(row)) + row for row in encoded], device=llama.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in encoded], device=llama.device)
@@ -58,8 +70,8 @@ def measure(model: str, k: int, words: int, repeats: int, threads: int) -> dict[
     options = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": padding, "eos_token_id": None}
 
     def scored() -> None:
-        labelled = [tokenizer(f"{text} {label}")["input_ids"] for text in texts for label in LABELS]
-        score(llama, labelled, [len(row) for row in encoded for _ in range(2)])
+        for answer in [engine.submit(request) for request in requests]:
+            answer.result()
 
     def one_by_one() -> None:
         for text in texts:
@@ -69,14 +81,14 @@ def measure(model: str, k: int, words: int, repeats: int, threads: int) -> dict[
     def batched() -> None:
         llama.generate(ids, attention_mask=mask, **options)
 
-    def engine() -> None:
+    def own_loop() -> None:
         list(generate(llama, encoded, [tokens] * k, None, lambda row, new: False))
 
     ways: dict[str, Callable[[], None]] = {
         "scored": scored,
         "one by one": one_by_one,
         "batched": batched,
-        "engine": engine,
+        "own loop": own_loop,
     }
     times: dict[str, list[float]] = {way: [] for way in ways}
     for repeat in range(repeats + 2):  # the first two warm up
@@ -92,6 +104,7 @@ def measure(model: str, k: int, words: int, repeats: int, threads: int) -> dict[
         "device": str(llama.device),
         "threads": threads,
         "k": k,
+        "demos": demos,
         "prompt_tokens": [len(row) for row in encoded],
         "generated_tokens": tokens,
         "repeats": repeats,
@@ -105,6 +118,7 @@ def main() -> None:
     parser.add_argument("--model", default="local/pocket")
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--words", type=int, default=0, help="words of a passage, at least")
+    parser.add_argument("--demos", type=int, default=0, help="demonstrations before each prompt")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")

@@ -42,8 +42,14 @@ class Text:
 
     def encode(self, text: str, special: bool) -> list[int]:
         """The tokens of a text, never none: something must stand before the first token to predict."""
+        # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
+        library = getattr(self.tokenizer, "backend_tokenizer", None)
+        tokens: Any
         with self._lock:
-            tokens: Any = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+            if library is not None:
+                tokens = library.encode(text, add_special_tokens=special).ids
+            else:
+                tokens = self.tokenizer(text, add_special_tokens=special)["input_ids"]
         first: Any = self.tokenizer.bos_token_id or self.tokenizer.eos_token_id or 0
         return tokens or [first]
 

@@ -76,6 +76,7 @@ def compile(arguments: argparse.Namespace) -> Outcome:
     from optimize.artifact import save
     from optimize.compile import compile as compile_program
 
+    _refuse_other_things(arguments.out, "manifest.json", "artifact")
     trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
     compiled: Any = compile_program(
         _program(arguments),
@@ -134,7 +135,7 @@ def pocket(arguments: argparse.Namespace) -> Outcome:
 
 
 def _refuse_other_things(out: Path, marker: str, kind: str) -> None:
-    """Raises InputError for a folder of the user's own, which would be replaced; indexes and artifacts guard theirs."""
+    """Raises InputError for a folder of the user's own, which would be replaced, before any work is done for it."""
     if out.is_dir() and any(out.iterdir()) and not (out / marker).is_file():
         raise InputError(f"{out} is not empty and not a {kind}; it would be replaced: give a new folder")
 

@@ -82,7 +82,7 @@ def postpone_compiling() -> None:
 
 @functools.cache
 def compile_extensions() -> None:
-    """Compiles (once per machine, about a minute) or loads the four C++ extensions that PLAID searches with.
+    """Compiles (once per machine, some minutes) or loads the four C++ extensions that PLAID searches with.
 
     Raises:
         RaisfError: There is no C++ compiler, or it fails.
@@ -91,11 +91,13 @@ def compile_extensions() -> None:
     from colbert.modeling.colbert import ColBERT
     from colbert.search.index_storage import IndexScorer
     from colbert.search.strided_tensor import StridedTensor
+    from rich.console import Console
 
     del ColBERT.loaded_extensions
     try:
-        for owner in (ColBERT, IndexScorer, StridedTensor):
-            owner.try_load_torch_extensions(False)
+        with Console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
+            for owner in (ColBERT, IndexScorer, StridedTensor):
+                owner.try_load_torch_extensions(False)
     except (RuntimeError, OSError, ImportError) as error:
         raise RaisfError(
             "PLAID search needs a C++ compiler (g++) once, to compile colbert-ai's extensions, and that failed: "

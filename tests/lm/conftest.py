@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-TEXT = "question: Who founded the town of Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant"
+TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
 
 
 def make_llama(folder: Path, seed: int = 0) -> Path:
@@ -18,7 +18,7 @@ def make_llama(folder: Path, seed: int = 0) -> Path:
     special = ["<|pad|>", "<|begin|>", "<|end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator([TEXT] * 3, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 1)])
@@ -28,8 +28,8 @@ def make_llama(folder: Path, seed: int = 0) -> Path:
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    # Wider than usual, so that its predictions are far from uniform.
-    config = LlamaConfig(vocab_size=300, max_position_embeddings=512, initializer_range=0.4, **shape)
+    # Wider than usual: its predictions are far from uniform, but no label is certain.
+    config = LlamaConfig(vocab_size=400, max_position_embeddings=512, initializer_range=0.15, **shape)
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, 1, 2
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder

@@ -46,18 +46,19 @@ QUESTIONS = [
 ]
 
 
-def test_a_verdicts_probability_is_that_of_its_whole_label(engine):
+@pytest.mark.parametrize("labels", [("know", "unknown"), ("no", "perhaps so")])
+def test_a_verdicts_probability_is_that_of_its_whole_label(engine, labels):
     for text in QUESTIONS:
         expected = []
-        for label in (" know", " unknown"):
-            tokens = engine.text.encode(text + label, True)
+        for label in labels:
+            tokens = engine.text.encode(f"{text} {label}", True)
             prompt = engine.text.encode(text, True)
             assert tokens[: len(prompt)] == prompt
             with torch.inference_mode():
                 logprobs = engine.model(torch.tensor([tokens])).logits[0].log_softmax(-1)
             expected.append(sum(float(logprobs[i - 1, tokens[i]]) for i in range(len(prompt), len(tokens))))
-        know = probabilities(engine.complete(judge(text)))["know"]
-        assert know == pytest.approx(float(torch.tensor(expected).softmax(0)[0]), abs=1e-5)
+        first = probabilities(engine.complete(judge(text, labels)))[labels[0]]
+        assert first == pytest.approx(float(torch.tensor(expected).softmax(0)[0]), abs=1e-5)
 
 
 def test_sixteen_threads_get_what_each_would_get_alone(engine):
