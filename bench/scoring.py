@@ -41,7 +41,7 @@ def prompts(adapter: str, k: int, words: int, demos: int) -> list[str]:
         return text
 
     question = "Who is the mayor of the town where Tisdel Sirfer was born?"
-    form = adapter_named(adapter)
+    form: Any = adapter_named(adapter)
     shown = [{"question": question, "passage": passage(), "verdict": LABELS[i % 2]} for i in range(demos)]
     judged = [{"question": question, "passage": passage()} for _ in range(k)]
     return [form.prompt(PassageRelevance, inputs, shown) for inputs in judged]
@@ -54,8 +54,9 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
     torch.set_num_threads(threads)
     name = model.removeprefix("local/")
     engine = Engine(weights_folder(name))
-    llama, tokenizer = engine.model, engine.text.tokenizer
-    adapter, end = ("pocket", POCKET_END) if name == "pocket" else ("compact", "\n\n")
+    llama: Any = engine.model
+    tokenizer = engine.text.tokenizer
+    adapter, end = ("pocket", POCKET_END.strip()) if name == "pocket" else ("compact", "\n\n")
     texts = prompts(adapter, k, words, demos)
     tokens = max(len(tokenizer(f" {label}{end}", add_special_tokens=False)["input_ids"]) for label in LABELS)
     encoded = [tokenizer(text)["input_ids"] for text in texts]

@@ -23,7 +23,7 @@ from dspy.lm15 import (
     Usage,
 )
 
-from lm.inference import end_tokens, generate, load_model, score
+from lm.inference import common_length, end_tokens, generate, load_model, score
 from lm.text import Text
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Engine:
         [(job.name, labels)] = declared
         # Encoded with the prompt: a tokenizer may join a label's first letters with what comes before.
         job.labels = {label: self.text.encode(f"{text} {label}", special) for label in labels}
-        starts = [_common_length(job.prompt, tokens) for tokens in job.labels.values()]
+        starts = [common_length(job.prompt, tokens) for tokens in job.labels.values()]
         job.start = max(1, min(starts))
 
     # In the worker's thread
@@ -276,7 +276,7 @@ def _batches(jobs: Iterable[_Job], cost: Callable[[_Job, _Job], int], limit: int
 
 
 def _unshared(previous: _Job, job: _Job) -> int:
-    return len(job.prompt) - _common_length(previous.prompt, job.prompt)
+    return len(job.prompt) - common_length(previous.prompt, job.prompt)
 
 
 def _width(_: _Job, job: _Job) -> int:
@@ -291,10 +291,6 @@ def _dice(seed: int | None) -> "torch.Generator":
         dice.seed()
         return dice
     return dice.manual_seed(seed)
-
-
-def _common_length(one: list[int], other: list[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _normalise(logprobs: dict[str, float]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What the engine computes on a causal Llama: log-probabilities of given continuations, and its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ def pack(sequences: list[list[int]]) -> tuple[list[int], list[int], np.ndarray, 
     # In lexicographic order each sequence shares with its predecessor all that it shares with any before it.
     for index in sorted(range(len(sequences)), key=sequences.__getitem__):
         sequence = np.array(sequences[index])
-        shared = _common_length(previous, sequence)
+        shared = common_length(previous, sequence)
         new = np.arange(len(tokens), len(tokens) + len(sequence) - shared)
         branches.append((path[:shared], new))
         path = paths[index] = np.concatenate([path[:shared], new])
@@ -77,9 +77,10 @@ def pack(sequences: list[list[int]]) -> tuple[list[int], list[int], np.ndarray, 
     return tokens, positions, sees, paths
 
 
-def _common_length(one: np.ndarray, other: np.ndarray) -> int:
+def common_length(one: Sequence[int] | np.ndarray, other: Sequence[int] | np.ndarray) -> int:
+    """How many tokens two sequences begin with alike."""
     length = min(len(one), len(other))
-    different = np.flatnonzero(one[:length] != other[:length])
+    different = np.flatnonzero(np.asarray(one[:length]) != np.asarray(other[:length]))
     return int(different[0]) if len(different) else length
 
 
