@@ -81,14 +81,20 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path | str) -> Iterator[Path]:
+def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     """A new folder to fill that takes `path`'s place only when the block ends well.
 
     On any exception, Ctrl-C included, what stood at `path` stays as it was and the half-made folder goes away.
+
+    Args:
+        path: Where the folder is to stand.
+        marker: A file that every folder of this sort holds: only such a folder is replaced.
+
+    Raises:
+        InputError: See `check_replaceable`.
     """
     path = Path(path)
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file; give a folder")
+    check_replaceable(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
@@ -105,6 +111,19 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def check_replaceable(path: Path | str, marker: str) -> None:
+    """Makes sure that writing a folder would not cost the user another; long work asks before it begins.
+
+    Raises:
+        InputError: `path` is a file, or a folder with things in it but no `marker` among them.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; give a folder")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise InputError(f"{path} holds other things (no {marker}), which would be replaced: give a new folder")
 
 
 def sha256_file(path: Path | str) -> str:

@@ -172,7 +172,7 @@ def write_world(
     total = -(-entities // REGION_SIZE)
     shares = {split: sum(SPLITS[n % len(SPLITS)] == split for n in range(total)) for split in counts}
     written = dict.fromkeys(("passages", "facts", *counts), 0)
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, "world.json") as folder:
         files = {name: (folder / f"{name}.jsonl").open("w", encoding="utf-8") for name in ("corpus", "facts", *counts)}
         try:
             for made in regions(seed, entities):

@@ -51,7 +51,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     strangers = {file.name for file in folder.iterdir()} - {MANIFEST, STATE} if folder.is_dir() else set()
     if strangers:
         raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
-    with atomic_folder(folder) as made:
+    with atomic_folder(folder, MANIFEST) as made:
         write_json(made / STATE, _state(program))
         manifest = {
             "format": FORMAT,

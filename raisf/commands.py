@@ -26,7 +26,6 @@ def world(arguments: argparse.Namespace) -> Outcome:
     """Writes a closed world."""
     from data.world_questions import write_world
 
-    _refuse_other_things(arguments.out, "world.json", "world")
     counts = {"train": arguments.train, "dev": arguments.dev, "test": arguments.test}
     summary = write_world(arguments.out, arguments.seed, arguments.entities, counts)
     following = f"raisf index {arguments.out / 'corpus.jsonl'} --out indexes/{arguments.out.name}"
@@ -71,12 +70,13 @@ def ask(arguments: argparse.Namespace) -> Outcome:
 
 def compile(arguments: argparse.Namespace) -> Outcome:
     """Compiles a program and saves it."""
+    from data.files import check_replaceable
     from data.questions import load_questions
     from evaluation.intervals import Score
     from optimize.artifact import save
     from optimize.compile import compile as compile_program
 
-    _refuse_other_things(arguments.out, "manifest.json", "artifact")
+    check_replaceable(arguments.out, "manifest.json")
     trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
     compiled: Any = compile_program(
         _program(arguments),
@@ -125,19 +125,12 @@ def pocket(arguments: argparse.Namespace) -> Outcome:
     """Pretrains the pocket Llama."""
     from lm.pocket.train import train
 
-    _refuse_other_things(arguments.out, "model.safetensors", "model")
     options = {"tokens": arguments.tokens} if arguments.tokens else {}
     made = train(arguments.out, size=arguments.size, seed=arguments.seed, threads=arguments.threads, **options)
     shown = {"out": str(arguments.out)} | {name: made[name] for name in ("size", "parameters", "tokens", "seconds")}
     shown["right"] = {skill: f"{result['right']:.0%}" for skill, result in made["report"].items()}
     following = f"raisf ask ... --lm local/{arguments.out} --adapter pocket"
     return Outcome({"out": str(arguments.out), **made}, _made(shown, following).view)
-
-
-def _refuse_other_things(out: Path, marker: str, kind: str) -> None:
-    """Raises InputError for a folder of the user's own, which would be replaced, before any work is done for it."""
-    if out.is_dir() and any(out.iterdir()) and not (out / marker).is_file():
-        raise InputError(f"{out} is not empty and not a {kind}; it would be replaced: give a new folder")
 
 
 LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")

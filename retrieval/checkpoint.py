@@ -131,7 +131,7 @@ def _make_minilm() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.is_dir():
-            with atomic_folder(path) as folder:
+            with atomic_folder(path, "config.json") as folder:
                 _write_minilm(package.get_model_path(), folder)
     return path
 

@@ -57,17 +57,13 @@ def new_index(out: Path | str, kind: str) -> Iterator[tuple[Path, dict[str, str]
     Raises:
         InputError: `out` is a folder with other things in it.
     """
-    out = Path(out)
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise InputError(f"{out} is not empty and not an index; it would be replaced: give a new folder")
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, MANIFEST) as folder:
         facts: dict[str, str] = {}
         yield folder, facts
-        others = {
-            file.relative_to(folder).as_posix(): file.stat().st_size
-            for file in sorted(folder.rglob("*"))
-            if file.is_file() and file.name != PASSAGES
-        }
+        files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+        for file in files:
+            file.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files that nobody else may read
+        others = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files if file.name != PASSAGES}
         with (folder / PASSAGES).open("rb") as lines:
             count = sum(1 for _ in lines)
         manifest = Manifest(

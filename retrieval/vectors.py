@@ -32,7 +32,13 @@ class Vectors:
         """Every vector in the order of the passages, float32 `(n_vectors, dim)`."""
         import torch
 
-        return torch.cat([vectors.float() for vectors, _ in self])
+        whole, start = torch.empty(0), 0
+        for vectors, _ in self:
+            if start == 0:
+                whole = torch.empty(int(self.lengths.sum()), vectors.shape[1])
+            whole[start : start + len(vectors)] = vectors
+            start += len(vectors)
+        return whole
 
     def __iter__(self) -> Iterator[tuple["torch.Tensor", "torch.Tensor"]]:
         """The vectors of one file after the other, float16 `(n_vectors, dim)`, and its part of `lengths`."""

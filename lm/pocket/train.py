@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from data.files import atomic_folder, sha256_file, write_json
+from data.files import atomic_folder, check_replaceable, sha256_file, write_json
 from data.world import HOME_REGIONS, HOME_SEED
 from lm.pocket.batches import BATCH_TOKENS, Batches
 from lm.pocket.build import SIZES, build_model, build_tokenizer
@@ -56,6 +56,7 @@ def train(
         raise InputError(f"unknown size {size!r}: choose one of {', '.join(SIZES)}")
     if tokens < BATCH_TOKENS:
         raise InputError(f"{tokens} tokens are less than one step; give at least {BATCH_TOKENS}")
+    check_replaceable(out, "model.safetensors")
     import torch
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeRemainingColumn
@@ -95,7 +96,7 @@ def train(
         "report": report(model, tokenizer, exam, regions),
         "curve": curve,
     }
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, "model.safetensors") as folder:
         # Half the bytes of float32, and the loop computes in bfloat16 anyway.
         model.bfloat16().save_pretrained(folder)
         tokenizer.save_pretrained(folder)

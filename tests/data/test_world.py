@@ -161,3 +161,10 @@ def test_an_interrupted_world_leaves_the_old_one(world: Path, tmp_path: Path, mo
     assert fingerprint(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["w"]
     assert json.loads((target / "world.json").read_text())["seed"] == 3
+
+
+def test_a_folder_of_the_users_own_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds other things"):
+        write_world(tmp_path, entities=300)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"

@@ -50,6 +50,11 @@ def test_an_index_opens_elsewhere_and_finds_the_same(index: Path, passages: list
     assert [(p.pid, p.title, p.text) for p in moved.passages] == [(p.pid, p.title, p.text) for p in passages]
 
 
+def test_whoever_may_open_the_folder_may_read_the_index(index: Path):
+    allowed = index.stat().st_mode & 0o666
+    assert {file.stat().st_mode & 0o666 for file in index.rglob("*") if file.is_file()} == {allowed}
+
+
 def test_an_index_folder_tells_no_paths_of_its_maker(index: Path):
     manifest = read_json(index / MANIFEST)
     assert manifest["passages"] == 12 and manifest["versions"]["torch"]
@@ -122,7 +127,7 @@ def test_a_rebuilt_index_replaces_the_old_one(engine: Engine, made: dict[str, Pa
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_folder_with_other_things_is_never_replaced(engine: Engine, tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("Years of work.")
-    with pytest.raises(InputError, match="not empty and not an index"):
+    with pytest.raises(InputError, match="holds other things"):
         build_index(tmp_path / "thesis.txt", tmp_path, engine, progress=False)
     assert (tmp_path / "thesis.txt").read_text() == "Years of work."
 
