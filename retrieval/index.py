@@ -1,17 +1,42 @@
-"""Making and opening index folders of every kind."""
+"""Making, opening and changing index folders of every kind."""
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from data.errors import InputError
+from retrieval.base import Index, Search, find_again
 from retrieval.bm25 import BM25
-from retrieval.colbert import ColBERT, Search
-from retrieval.documents import read_documents
-from retrieval.manifest import read_manifest
+from retrieval.colbert import ColBERT
+from retrieval.dense import Dense
+from retrieval.documents import Document, checked, find_documents
+from retrieval.hybrid import Hybrid
+from retrieval.manifest import MANIFEST, Manifest, read_manifest, verify
 from retrieval.passage import Passage
+from retrieval.remote import RemoteIndex
+from retrieval.where import check_names, parse_where
+from retrieval.writer import Writer, changed_index
 
-Engine = Literal["colbert", "bm25"]
+Engine = Literal["colbert", "bm25", "dense", "hybrid"]
+
+ENGINES: dict[str, type[Index]] = {engine.kind: engine for engine in (ColBERT, BM25, Dense, Hybrid)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change has done to an index, in passages.
+
+    Attributes:
+        added: New ones, and new versions of old ones.
+        removed: Old ones, and old versions.
+        passages: How many the index now finds.
+    """
+
+    added: int
+    removed: int
+    passages: int
 
 
 def build_index(
@@ -22,44 +47,217 @@ def build_index(
     search: Search = "auto",
     encoding: str | None = None,
     progress: bool = True,
-) -> ColBERT | BM25:
+) -> Index:
     """Makes an index of documents in the folder `out`, and opens it.
 
-    Nothing is at `out` before the index is whole, and an index that was there stays usable until then.
+    Nothing is at `out` before the index is whole, and an index that was there stays usable until then. Where it is one
+    of the same engine, checkpoint and search, and `docs` is a path, only what has changed is read and encoded; the
+    index then holds the same passages as a new one.
 
     Args:
         docs: A file or folder (see `documents.read_documents`), or passages.
         out: A new folder, or an index to replace.
-        engine: "colbert" or "bm25".
-        checkpoint: For ColBERT: "minilm", a folder, or a hub id.
-        search: For ColBERT: "auto", "exact" or "plaid" (see `ColBERT.build`).
+        engine: "colbert", "bm25", "dense" or "hybrid" (ColBERT and BM25 fused).
+        checkpoint: For all but bm25: "minilm", a folder, or a hub id.
+        search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`).
         encoding: How the files are encoded; None: by byte order mark, else UTF-8.
         progress: Whether to show a bar on standard error.
 
     Raises:
         InputError: The documents, the options or the folder cannot be used; the message says which and why.
     """
-    passages = read_documents(docs, encoding) if isinstance(docs, (str, Path)) else docs
-    if engine == "colbert":
-        return ColBERT.build(passages, out, checkpoint=checkpoint, search=search, progress=progress)
-    if engine == "bm25":
-        return BM25.build(passages, out)
-    raise InputError(f"unknown engine {engine!r}: choose colbert or bm25")
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}: choose {', '.join([*ENGINES][:-1])} or {[*ENGINES][-1]}")
+    kind = ENGINES[engine]
+    if not isinstance(docs, (str, Path)):
+        return kind.build(docs, out, checkpoint, search, progress)
+    documents = find_documents(docs, encoding)
+    if _is_like(out, kind, checkpoint, search):
+        _change(out, documents, only=True, progress=progress)
+        return kind.load(out, checkpoint)
+    prints = {document.name: document.fingerprint() for document in documents}
+    passages = itertools.chain.from_iterable(document.passages() for document in documents)
+    return kind.build(passages, out, checkpoint, search, progress, documents=prints)
 
 
-def open_index(path: Path | str, checkpoint: str | Path | None = None) -> ColBERT | BM25:
-    """Opens the index in a folder, whatever its kind.
+def open_index(path: Path | str, checkpoint: str | Path | None = None) -> "Index | RemoteIndex":
+    """Opens the index in a folder, whatever its kind, or one that `raisf serve-index` serves.
 
     Args:
-        path: The folder.
-        checkpoint: For ColBERT, where its checkpoint is now; None: where it was when the index was made.
+        path: The folder, or the server's URL.
+        checkpoint: For a folder, where the checkpoint of its encoder is now; None: where it was.
 
     Raises:
         InputError: No index there, one of another format, checkpoint or damaged; the message says what to do.
     """
-    kind = read_manifest(path).kind
-    if kind == "colbert":
-        return ColBERT.load(path, checkpoint)
-    if kind == "bm25":
-        return BM25.load(path)
-    raise InputError(f"the index {path} is of an unknown kind, {kind!r}; make it again")
+    if str(path).startswith(("http://", "https://")):
+        return RemoteIndex(str(path))
+    return open_folder(path, checkpoint)
+
+
+def open_folder(path: Path | str, checkpoint: str | Path | None = None) -> Index:
+    """Opens the index in a folder; see `open_index`."""
+    return _kind_of(path, read_manifest(path)).load(path, checkpoint)
+
+
+def add_to_index(
+    path: Path | str, docs: Path | str | Iterable[Passage], encoding: str | None = None, progress: bool = True
+) -> Change:
+    """Adds documents to an index, or passages. Nothing that is there already is encoded again.
+
+    A document of a name, or a passage of an id, that the index has takes the old one's place. Handles that are open
+    stay as they are; open the index again to search what is new.
+
+    Args:
+        path: The index folder.
+        docs: A file or folder (see `documents.read_documents`), or passages.
+        encoding: How the files are encoded; None: by byte order mark, else UTF-8.
+        progress: Whether to show a bar on standard error.
+
+    Raises:
+        InputError: The index or the documents cannot be used, or an id belongs to another document of the index.
+    """
+    if isinstance(docs, (str, Path)):
+        return _change(path, find_documents(docs, encoding), only=False, progress=progress)
+    passages = {passage.pid: passage for passage in checked(docs)}
+    with changed_index(path, _encoder_of(path), progress) as writer:
+        return _apply(writer, passages.values(), lambda old: old.pid in passages, writer.manifest.documents)
+
+
+def remove_from_index(path: Path | str, where: str) -> Change:
+    """Takes the passages that satisfy a filter out of an index, such as "source = 'old.pdf'". Encodes nothing.
+
+    A document that has lost passages counts as changed: indexing its folder again brings them back.
+
+    Raises:
+        InputError: The index cannot be used, `where` is no filter of its passages, or nothing would be left.
+    """
+    test = parse_where(where)
+    with changed_index(path) as writer:
+        passages = list(writer.live())
+        check_names(test, {name for passage in passages for name in passage.metadata})
+        gone = [passage for passage in passages if test(passage)]
+        if gone:
+            touched = {passage.source for passage in gone}
+            documents = {name: print for name, print in writer.manifest.documents.items() if name not in touched}
+            writer.delete(passage.pid for passage in gone)
+            writer.commit(documents)
+    return Change(0, len(gone), len(passages) - len(gone))
+
+
+def index_info(path: Path | str) -> dict[str, Any]:
+    """What an index is, as JSON values.
+
+    Raises:
+        InputError: There is none, or it is damaged.
+    """
+    manifest = read_manifest(path)
+    return {
+        "path": str(path),
+        "engine": manifest.kind,
+        "search": manifest.shown_search,
+        "checkpoint": manifest.checkpoint,
+        "passages": manifest.passages,
+        "documents": len(manifest.documents),
+        "segments": len(manifest.segments),
+        "deleted": sum(len(segment.deleted) for segment in manifest.segments),
+        "bytes": sum(file.bytes for file in manifest.files.values()),
+        "corpus_sha256": manifest.corpus_sha256,
+        "versions": manifest.versions,
+    }
+
+
+def check_index(path: Path | str) -> list[str]:
+    """What is wrong with an index: every byte is read and compared with its checksum, and the checkpoint too.
+
+    Returns:
+        A line a problem; none if the index is as it was written.
+
+    Raises:
+        InputError: There is no index.
+    """
+    path = Path(path)
+    try:
+        manifest = read_manifest(path)
+        problems = list(verify(path, manifest))
+        find_again(_kind_of(path, manifest), path, manifest)
+    except InputError as error:
+        if not (path / MANIFEST).is_file():
+            raise
+        return [str(error)]
+    return problems
+
+
+def _kind_of(path: Path | str, manifest: Manifest) -> type[Index]:
+    if manifest.kind not in ENGINES:
+        raise InputError(f"the index {path} is of an unknown kind, {manifest.kind!r}; make it again")
+    return ENGINES[manifest.kind]
+
+
+def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search: str) -> bool:
+    """Whether a whole index of this engine, checkpoint and search stands at `out`."""
+    try:
+        manifest = read_manifest(out)
+        if manifest.kind != kind.kind or (kind.compresses and manifest.search != search):
+            return False
+        return kind.find is None or kind.find(checkpoint).sha256 == manifest.checkpoint_sha256
+    except InputError:
+        return False
+
+
+def _encoder_of(path: Path | str) -> Callable[[], Any] | None:
+    manifest = read_manifest(path)
+    found = find_again(_kind_of(path, manifest), Path(path), manifest)
+    return found.encoder if found else None
+
+
+def _change(path: Path | str, documents: list[Document], *, only: bool, progress: bool) -> Change:
+    """Brings documents into an index; with `only`, takes all others out."""
+    with changed_index(path, _encoder_of(path), progress) as writer:
+        known = writer.manifest.documents
+        prints = {document.name: document.fingerprint() for document in documents}
+        changed = [document for document in documents if known.get(document.name) != prints[document.name]]
+        names = {document.name for document in changed}
+        new = itertools.chain.from_iterable(document.passages() for document in changed)
+
+        def replaceable(old: Passage) -> bool:
+            return old.source in names or (only and old.source not in prints)
+
+        return _apply(writer, new, replaceable, prints if only else {**known, **prints})
+
+
+def _apply(
+    writer: Writer,
+    new: Iterable[Passage],
+    replaceable: Callable[[Passage], bool],
+    documents: Mapping[str, str],
+) -> Change:
+    """Puts new passages in the place of the replaceable old ones; those that are in both stay where they are."""
+    old: dict[str, Passage] = {}
+    fixed: dict[str, Passage] = {}
+    for passage in writer.live():
+        (old if replaceable(passage) else fixed)[passage.pid] = passage
+    gone = set(old)
+
+    def fresh() -> Iterator[Passage]:
+        seen: dict[str, Passage] = {}
+        for passage in new:
+            if other := fixed.get(passage.pid) or seen.get(passage.pid):
+                raise InputError(
+                    f"the id {passage.pid!r} comes twice: {other.citation} and {passage.citation}; ids must differ"
+                )
+            seen[passage.pid] = passage
+            if old.get(passage.pid) == passage:
+                gone.remove(passage.pid)
+            else:
+                yield passage
+
+    stream = fresh()
+    first = next(stream, None)
+    if first is not None:
+        writer.add(itertools.chain([first], stream))
+    added = writer.segments[-1].passages if first is not None else 0
+    writer.delete(gone)
+    if added or gone or documents != writer.manifest.documents:
+        writer.commit(dict(documents))
+    return Change(added, len(gone), len(fixed) + len(old) - len(gone) + added)

@@ -1,23 +1,64 @@
-"""What every index folder holds beside its search structure: the passages, and a manifest that tells what it is."""
+"""What an index folder says of itself: its segments, the documents they hold, and every file with size and checksum.
 
-import contextlib
+    manifest.json            the one file that is ever replaced; what it does not name does not belong to the index
+    segments/1/              passages and their vectors, written once and never changed
+        passages.jsonl
+        vectors/ or plaid/   exact, or compressed
+    segments/2/              what was added later
+    words-2/                 BM25's counts over the whole corpus
+
+Passages that were removed stay in their segment and are listed as deleted, until their segment is written anew.
+"""
+
 import dataclasses
+import hashlib
 import importlib.metadata
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.files import atomic_folder, dump_line, read_json, read_jsonl, sha256_file, write_json
-from retrieval.documents import checked
+from data.files import dump_line, read_json, read_jsonl, sha256_file
 from retrieval.passage import Passage
 
-FORMAT = 1
+FORMAT = 2
 """Raised when an older version could not read what this one writes, or the other way round."""
 
-MANIFEST, PASSAGES = "manifest.json", "passages.jsonl"
+MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
 LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
+
+_SWAP = 0.02
+"""Seconds until a folder is surely there again that is just being replaced, which takes two renames."""
+
+SMALL = 1 << 20
+"""Bytes of a file whose checksum is verified whenever the index is opened: a millisecond. `verify` reads all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of an index that was written in one go.
+
+    Attributes:
+        name: Its folder in `segments/`.
+        passages: How many it holds, the deleted ones too.
+        search: What its vectors are: "exact" or "plaid"; "none" where the engine needs none.
+        deleted: Numbers of its passages that are no longer part of the index, ascending.
+    """
+
+    name: str
+    passages: int
+    search: str
+    deleted: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an index: its size in bytes, and its SHA-256."""
+
+    bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +66,16 @@ class Manifest:
     """What an index is and what it was made from.
 
     Attributes:
-        kind: "colbert" or "bm25".
-        search: How it is searched: "exact" or "plaid" for ColBERT, "bm25" for BM25.
-        passages: How many.
-        corpus_sha256: Of passages.jsonl.
-        checkpoint: The ColBERT checkpoint as it was named: "minilm", a folder or a hub id; None for BM25.
+        kind: The engine: "colbert", "bm25", "dense" or "hybrid".
+        search: As it was asked for: "auto", "exact" or "plaid"; "none" where there are no vectors.
+        passages: How many can be found.
+        corpus_sha256: Of these passages, whatever their order and segments.
+        checkpoint: The encoder's checkpoint as it was named: "minilm", a folder or a hub id; None for BM25.
         checkpoint_sha256: Of the checkpoint's files.
-        files: Size in bytes of each other file of the folder, so that a cut or missing one is noticed.
+        segments: In the order of the passages' numbers.
+        words: The folder of BM25's counts; None where the engine has none.
+        documents: The fingerprint of each document that was read, by its name.
+        files: Each other file of the folder, by its path in it.
         versions: The libraries it was made with; for the curious, not checked.
         format: The version of this layout.
     """
@@ -42,101 +86,133 @@ class Manifest:
     corpus_sha256: str
     checkpoint: str | None
     checkpoint_sha256: str | None
-    files: dict[str, int]
+    segments: list[Segment]
+    words: str | None
+    documents: dict[str, str]
+    files: dict[str, File]
     versions: dict[str, str]
     format: int = FORMAT
 
-
-@contextlib.contextmanager
-def new_index(out: Path | str, kind: str) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder to write an index into, and a dict for what the manifest shall say of search and checkpoint.
-
-    The manifest is written when the block ends well. Until then an index that stands at `out` stays as it is, and any
-    exception (Ctrl-C too) leaves it there.
-
-    Raises:
-        InputError: `out` is a folder with other things in it.
-    """
-    with atomic_folder(out, MANIFEST) as folder:
-        facts: dict[str, str] = {}
-        yield folder, facts
-        files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-        for file in files:
-            file.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files that nobody else may read
-        others = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files if file.name != PASSAGES}
-        with (folder / PASSAGES).open("rb") as lines:
-            count = sum(1 for _ in lines)
-        manifest = Manifest(
-            kind=kind,
-            search=facts["search"],
-            passages=count,
-            corpus_sha256=sha256_file(folder / PASSAGES),
-            checkpoint=facts.get("checkpoint"),
-            checkpoint_sha256=facts.get("checkpoint_sha256"),
-            files=others,
-            versions={name: importlib.metadata.version(name) for name in LIBRARIES},
-        )
-        write_json(folder / MANIFEST, dataclasses.asdict(manifest))
+    @property
+    def shown_search(self) -> str:
+        """How its passages are searched at present: "exact", "plaid", "exact + plaid" or "none"."""
+        return " + ".join(sorted({segment.search for segment in self.segments})) or "none"
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """The manifest of the index in a folder.
+    """The manifest of the index in a folder, after a look at its files: sizes of all, checksums of the small ones.
 
     Raises:
-        InputError: Nothing there, a folder that is not an index, another format version, or files missing or cut.
+        InputError: Nothing there, a folder that is not an index, another format version, or files missing or changed.
     """
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
+    if not (path / MANIFEST).is_file():
+        time.sleep(_SWAP)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():
         raise InputError(f"{path} is a file, an index is a folder; {make}")
     if not (path / MANIFEST).is_file():
         raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or {make}")
+    raw = (path / MANIFEST).read_bytes()
     found: Any = read_json(path / MANIFEST)
     if not isinstance(found, dict) or "format" not in found or "kind" not in found:
         raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
     if found["format"] != FORMAT:
         raise InputError(f"the index {path} has format {found['format']}, this version reads {FORMAT}; {make}")
     try:
-        manifest = Manifest(**found)
-    except TypeError as error:
+        segments = [Segment(**segment) for segment in found.pop("segments")]
+        files = {_inside(name): File(**file) for name, file in found.pop("files").items()}
+        manifest = Manifest(segments=segments, files=files, **found)
+        for folder in [segment.name for segment in segments] + [manifest.words or "words"]:
+            _inside(folder)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
-    for name, size in manifest.files.items():
-        file = path / name
-        if not file.is_file() or file.stat().st_size != size:
-            state = f"has {file.stat().st_size} bytes, not {size}" if file.is_file() else "is missing"
-            raise InputError(f"the index {path} is damaged: {name} {state}; {make}")
+    if problem := next(verify(path, manifest, largest=SMALL), None):
+        if (path / MANIFEST).read_bytes() != raw:
+            return read_manifest(path)  # another process has just changed the index, and with it the files
+        raise InputError(f"the index {path} is damaged: {problem}; {make}")
     return manifest
 
 
-def write_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
-    """The same passages, streamed, while writing them to the index.
+def verify(path: Path, manifest: Manifest, largest: float = float("inf")) -> Iterator[str]:
+    """What is wrong with the files of an index, one line a file; nothing if all are as they were written.
 
-    Raises:
-        InputError: No passage, or an id that comes twice.
+    Args:
+        path: The index folder.
+        manifest: Its manifest.
+        largest: Files above so many bytes are only measured, not read.
     """
-    with (folder / PASSAGES).open("w", encoding="utf-8") as out:
-        for passage in checked(passages):
-            row = {"id": passage.pid, "title": passage.title, "text": passage.text, "source": passage.source}
-            out.write(dump_line({key: value for key, value in row.items() if value}))
-            yield passage
+    for name, wanted in manifest.files.items():
+        file = path / name
+        if not file.is_file():
+            yield f"{name} is missing"
+        elif (size := file.stat().st_size) != wanted.bytes:
+            yield f"{name} has {size} bytes, not {wanted.bytes}"
+        elif size <= largest and sha256_file(file) != wanted.sha256:
+            yield f"{name} has changed since the index was made"
 
 
-def read_passages(path: Path | str, manifest: Manifest) -> list[Passage]:
-    """The passages of an index, in the order of their numbers.
+def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
+    """Size and checksum of each file in some folders of the index at `path`."""
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {file.relative_to(path).as_posix(): File(file.stat().st_size, sha256_file(file)) for file in files}
 
-    Raises:
-        InputError: They are not the ones it was made from.
-    """
-    file = Path(path) / PASSAGES
-    if not file.is_file() or sha256_file(file) != manifest.corpus_sha256:
-        state = "has changed since the index was made" if file.is_file() else "is missing"
-        raise InputError(f"the index {path} is damaged: {PASSAGES} {state}; make the index again")
-    return [Passage(row["id"], row["text"], row.get("title", ""), source=row.get("source")) for row in read_jsonl(file)]
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as JSON values."""
+    return dataclasses.asdict(manifest)
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that an index depends on."""
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def row_of(passage: Passage) -> str:
+    """A passage as a line of passages.jsonl."""
+    row = {
+        "id": passage.pid,
+        "title": passage.title,
+        "text": passage.text,
+        "source": passage.source,
+        "metadata": dict(passage.metadata),
+    }
+    return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
+
+
+def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
+    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
+    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
+        yield Passage(
+            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
+        )
+
+
+class CorpusHash:
+    """A hash of a set of passages: the sum of their rows' hashes, hence streamed and free of any order."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, passage: Passage) -> None:
+        """Counts one passage in."""
+        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
+
+    def hexdigest(self) -> str:
+        """The hash of all that were counted in."""
+        return hashlib.sha256(str(self._sum).encode()).hexdigest()
 
 
 def check_k(k: int) -> None:
     """Raises an InputError where `k` is no number of passages to search for."""
     if k < 1:
         raise InputError(f"k is {k}; search for at least 1 passage")
+
+
+def _inside(name: str) -> str:
+    """The name of a file of an index, which may come from a stranger, and must not lead out of the folder."""
+    if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} lies outside of the index")
+    return name

@@ -34,11 +34,20 @@ class MaxSim:
         # The first passage of each chunk, and behind the last one.
         self._chunks = [*np.unique(ends // _CHUNK, return_index=True)[1].tolist(), len(ends)]
 
-    def search(self, queries: Sequence["torch.Tensor"], k: int) -> list[Hits]:
-        """The `k` best passages for each query `(n_tokens, dim)`; among equals the earlier one."""
-        return [hits for i in range(0, len(queries), _QUERIES) for hits in self._search(queries[i : i + _QUERIES], k)]
+    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
+        """The `k` best passages for each query `(n_tokens, dim)`; among equals the earlier one.
 
-    def _search(self, queries: Sequence["torch.Tensor"], k: int) -> list[Hits]:
+        Args:
+            queries: Their vectors.
+            k: How many passages at most.
+            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
+        """
+        numbers = np.arange(len(self._starts)) if allowed is None else np.flatnonzero(allowed)
+        groups = [queries[i : i + _QUERIES] for i in range(0, len(queries), _QUERIES)]
+        return [_top(scores, numbers, k) for group in groups for scores in self._scores(group)]
+
+    def _scores(self, queries: Sequence["torch.Tensor"]) -> list[np.ndarray]:
+        """The score of every passage, for each query."""
         import torch
 
         tokens = torch.cat(list(queries))
@@ -49,9 +58,9 @@ class MaxSim:
             products = (tokens @ self._vectors[start:end].T).numpy()
             best[:, first:last] = np.maximum.reduceat(products, self._starts[first:last] - start, axis=1)
         splits = np.cumsum([len(query) for query in queries])[:-1]
-        return [_top(rows.sum(axis=0), k) for rows in np.split(best, splits)]
+        return [rows.sum(axis=0) for rows in np.split(best, splits)]
 
 
-def _top(scores: np.ndarray, k: int) -> Hits:
-    order = np.argsort(-scores, kind="stable")[:k]
-    return list(zip(order.tolist(), scores[order].tolist(), strict=True))
+def _top(scores: np.ndarray, numbers: np.ndarray, k: int) -> Hits:
+    best = numbers[np.argsort(-scores[numbers], kind="stable")[:k]]
+    return list(zip(best.tolist(), scores[best].tolist(), strict=True))

@@ -1,9 +1,12 @@
 """What is searched for, and what every retriever offers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+Value = str | int | float | bool
+"""What a piece of metadata may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,9 @@ class Passage:
         title: What it is about; empty where the document has none.
         score: How well it fits the query that found it, higher is better, comparable within one search only;
             None outside of a search.
-        source: Where it was read, as `file, line N`; None where it was made in memory.
+        source: The document it was read from, a path within the indexed folder; None where it was made in memory.
+        metadata: What else is known of it, to filter by and to cite: the `page`, `section` or `line` in its document,
+            and the other columns of a table or JSON Lines row.
     """
 
     pid: str
@@ -24,11 +29,18 @@ class Passage:
     title: str = ""
     score: float | None = None
     source: str | None = None
+    metadata: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
     @property
     def prompt_text(self) -> str:
         """The passage as one line, for a language model or an encoder: `title | text`, or the text alone."""
         return f"{self.title} | {self.text}" if self.title else self.text
+
+    @property
+    def citation(self) -> str:
+        """Where a reader finds it: `handbook.pdf, page 3`; its id where it comes from no document."""
+        place = next((f", {name} {self.metadata[name]}" for name in ("page", "line") if name in self.metadata), "")
+        return f"{self.source}{place}" if self.source else self.pid
 
 
 @runtime_checkable
@@ -36,7 +48,7 @@ class Retriever(Protocol):
     """Anything that finds passages. Calls from several threads at once are safe.
 
     Attributes:
-        path: The index folder; None for one that lives in memory.
+        path: The index folder; None for one that is not a folder here.
         corpus_hash: Changes when the passages change.
     """
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from data.files import write_json
 from retrieval import colbert_shims
 from retrieval.maxsim import Hits
@@ -35,6 +37,10 @@ so many passages are ranked by their centroids, and a quarter of them by their v
 They are colbert-ai's settings for k up to 100. Those it takes for k up to 10 (1, 0.5, 256) share 81% of the first ten
 with exact search where these share 86%, at a third of the time; 4096 candidates share 88%, at five times the time
 (9,078 Wikipedia paragraphs, 300 HotpotQA questions, checkpoint minilm)."""
+
+FEW = 1024
+"""Passages that a filter lets through and that are then all ranked by their vectors: of so few, hardly one may be among
+the candidates of the whole corpus."""
 
 
 def centroid_count(vectors: int) -> int:
@@ -115,15 +121,29 @@ class Plaid:
         self._make_config = ColBERTConfig
         self._count = len(self._scorer.doclens)
 
-    def search(self, queries: Sequence["torch.Tensor"], k: int) -> list[Hits]:
-        """The about `k` best passages for each query `(n_tokens, dim)`, best first."""
+    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
+        """The about `k` best passages for each query `(n_tokens, dim)`, best first.
+
+        Args:
+            queries: Their vectors.
+            k: How many passages at most.
+            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
+        """
+        import torch
+
         candidates = max(CANDIDATES, 4 * k)
         config = self._make_config(ncells=CELLS, centroid_score_threshold=THRESHOLD, ndocs=candidates)
+        mask = torch.ones(self._count, dtype=torch.bool) if allowed is None else torch.from_numpy(allowed)
         # Where all passages are ranked by their vectors anyway, the centroids only cost time and passages.
-        everything = list(range(self._count)) if self._count <= candidates // 4 else None
+        most = candidates // 4 if mask.all() else max(candidates // 4, FEW)
+        few = mask.nonzero().flatten().tolist() if int(mask.sum()) <= most else None
+        if few == []:
+            return [[] for _ in queries]
         hits = []
         for query in queries:
             config.query_maxlen = len(query)
-            numbers, scores = self._scorer.rank(config, query.unsqueeze(0), pids=everything)
+            numbers, scores = self._scorer.rank(
+                config, query.unsqueeze(0), pids=few, filter_fn=None if few else lambda found: found[mask[found.long()]]
+            )
             hits.append(list(zip(numbers[:k], scores[:k], strict=True)))
         return hits

@@ -15,16 +15,16 @@ SHARD = 4096
 
 
 class Vectors:
-    """Reads what `write_shard` has written.
+    """Reads what `write_shard` has written into one folder, or into several one after the other.
 
     Attributes:
         lengths: Vectors of each passage, `(n_passages,)`, int64.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, *folders: Path):
         import torch
 
-        self._files = sorted(folder.glob("*.safetensors"))
+        self._files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]
         self._lengths = [self._read(file, "lengths") for file in self._files]
         self.lengths = torch.cat(self._lengths)
 

@@ -1,6 +1,5 @@
 """ColBERT finds by meaning, says the same however it is asked, and keeps quiet where programs read."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval import colbert, maxsim
+from retrieval import maxsim, writer
 from retrieval.bm25 import BM25
 from retrieval.colbert import ColBERT
+from retrieval.manifest import Segment
 from retrieval.maxsim import MaxSim
 from retrieval.passage import Passage
 from retrieval.plaid import centroid_count
@@ -49,13 +49,6 @@ def test_many_queries_together_find_what_each_finds_alone(index: ColBERT):
     assert index.search_many([], 4) == []
 
 
-def test_threads_may_search_one_index(index: ColBERT):
-    queries = [f"{query} {number}" for number in range(8) for query in QUERIES]
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda query: [p.pid for p in index(query, 3)], queries))
-    assert found == [[p.pid for p in index(query, 3)] for query in queries]
-
-
 def test_the_order_of_the_passages_does_not_matter(index: ColBERT, passages: list[Passage], tmp_path: Path):
     other = ColBERT.build(passages[::-1], tmp_path / "i", progress=False)
     for query in QUERIES:
@@ -75,16 +68,20 @@ def test_building_prints_to_standard_error_only(
 def test_a_large_corpus_goes_to_plaid_by_itself(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(colbert, "EXACT_UP_TO", 11)
-    chosen = []
-    monkeypatch.setattr(colbert, "_encode", lambda *args: None)
-    monkeypatch.setattr(colbert, "_compress", lambda folder, progress: chosen.append("plaid"))
-    monkeypatch.setattr(ColBERT, "load", lambda *args: None)
-    monkeypatch.setattr("retrieval.colbert_shims.compile_extensions", lambda: None)
+    compressed = []
+
+    def note(index: Path, segment: Segment, progress: bool) -> Segment:
+        compressed.append(segment.passages)
+        return segment
+
+    monkeypatch.setattr(writer, "EXACT_UP_TO", 11)
+    monkeypatch.setattr(writer, "compress_segment", note)
     ColBERT.build(passages[:11], tmp_path / "i", progress=False)
-    assert chosen == []
+    assert compressed == []
     ColBERT.build(passages, tmp_path / "i", progress=False)
-    assert chosen == ["plaid"]
+    assert compressed == [12]
+    ColBERT.build(passages, tmp_path / "i", search="exact", progress=False)
+    assert compressed == [12]
 
 
 @settings(max_examples=50, deadline=None)
@@ -129,12 +126,12 @@ def test_plaid_finds_what_exact_search_finds(
     """Slow where colbert-ai's C++ extensions were never compiled."""
     capfd.readouterr()
     plaid = ColBERT.build(passages, tmp_path / "i", search="plaid", progress=False)
-    assert plaid.manifest.search == "plaid"
+    assert plaid.manifest.shown_search == "plaid"
     for query in QUERIES:
         assert plaid(query, 1)[0].pid == index(query, 1)[0].pid
         assert len(plaid(query, 100)) == len(passages)
     assert capfd.readouterr().out == ""
-    assert not (tmp_path / "i" / "vectors").exists()
+    assert not list((tmp_path / "i").rglob("vectors"))
     one = ColBERT.build(passages[:1], tmp_path / "one", search="plaid", progress=False)
     assert [p.pid for p in one("anything", 5)] == ["p0"]
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import InputError
-from retrieval.documents import LONGEST, SHORTEST, checked, read_documents, split_text
+from retrieval.documents import checked, read_documents
 from retrieval.passage import Passage
+from retrieval.splitting import LONGEST, SHORTEST, split_text
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -65,9 +66,9 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     )
     write("d.csv", 'Title,Text\nOne,"With, a comma\nand a line end"\n')
     write("e.tsv", "id\ttext\te\nx1\tTabbed\t2\n")
-    write("f.pdf", "%PDF")
+    write("f.png", "PNG")
     write(".git/g.txt", "hidden")
-    found = [(p.pid, p.title, p.text, p.source) for p in read_documents(tmp_path / "docs")]
+    found = [(p.pid, p.title, p.text, p.citation) for p in read_documents(tmp_path / "docs")]
     assert found == [
         ("a.txt#1", "a", "Plain text. In two paragraphs.", "a.txt"),
         ("b/guide.md#1", "guide", "Before.", "b/guide.md, line 1"),
@@ -141,7 +142,7 @@ def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
         ("a.txt", "", "the corpus is empty"),
         ("a.txt", " \n\t\n", "the corpus is empty"),
         ("a.jsonl", '{"text": ""}', "the corpus is empty"),
-        ("a.docx", "x", ".docx is no kind of document; those are txt, md, jsonl, csv, tsv"),
+        ("a.odt", "x", ".odt is no kind of document; those are txt, md, jsonl, csv, tsv, html, htm, pdf, docx"),
         ("noext", "x", "without a suffix it is no kind of document"),
     ],
 )

@@ -14,10 +14,10 @@ from data.files import read_json, write_json
 from retrieval.checkpoint import find_checkpoint
 from retrieval.encoder import Encoder
 from retrieval.index import Engine, build_index, open_index
-from retrieval.manifest import MANIFEST, PASSAGES
+from retrieval.manifest import FORMAT, MANIFEST, PASSAGES
 from retrieval.passage import Passage, Retriever
 
-ENGINES: list[Engine] = ["colbert", "bm25"]
+ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_the_whole_way_from_a_folder_of_documents(engine: Engine, tmp_path: Path
     )
     build_index(tmp_path / "docs", tmp_path / "out" / "i", engine, progress=False)
     found = open_index(tmp_path / "out" / "i")("Which one flows into the Black Sea?", 1)
-    assert [(p.pid, p.title, p.source) for p in found] == [("rivers.md#1", "Rivers: Danube", "rivers.md, line 2")]
+    assert [(p.pid, p.title, p.citation) for p in found] == [("rivers.md#1", "Rivers: Danube", "rivers.md, line 2")]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -133,7 +133,7 @@ def test_a_folder_with_other_things_is_never_replaced(engine: Engine, tmp_path: 
 
 
 def test_options_that_do_not_exist_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="unknown engine 'bm52': choose colbert or bm25"):
+    with pytest.raises(InputError, match="unknown engine 'bm52': choose colbert, bm25, dense or hybrid"):
         build_index([Passage("a", "b")], tmp_path / "i", "bm52")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="unknown search 'fast': choose auto, exact or plaid"):
         build_index([Passage("a", "b")], tmp_path / "i", search="fast")  # pyright: ignore[reportArgumentType]
@@ -154,17 +154,19 @@ def test_no_index_is_told_from_a_wrong_one(tmp_path: Path):
 def test_another_format_or_kind_is_named(index: Path):
     manifest = read_json(index / MANIFEST)
     write_json(index / MANIFEST, {**manifest, "format": 99})
-    assert "has format 99, this version reads 1" in error_of(index)
+    assert f"has format 99, this version reads {FORMAT}" in error_of(index)
     write_json(index / MANIFEST, {**manifest, "kind": "splade"})
     assert "unknown kind, 'splade'" in error_of(index)
-    write_json(index / MANIFEST, {"format": 1, "kind": manifest["kind"]})
+    write_json(index / MANIFEST, {"format": FORMAT, "kind": manifest["kind"]})
     assert "damaged" in error_of(index)
 
 
 def test_changed_passages_are_noticed(index: Path):
-    file = index / PASSAGES
-    file.write_text(file.read_text().replace("Shakespeare", "Marlowe"))
+    file = index / "segments" / "1" / PASSAGES
+    file.write_text(file.read_text().replace("Shakespeare", "Shakespaere"))
     assert "passages.jsonl has changed since the index was made" in error_of(index)
+    file.write_text(file.read_text() + " ")
+    assert "passages.jsonl has" in error_of(index)
     file.unlink()
     assert "passages.jsonl is missing" in error_of(index)
 
@@ -196,5 +198,5 @@ def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[P
 
 def test_the_manifest_can_be_read_by_people_and_programs(made: dict[str, Path]):
     manifest = json.loads((made["colbert"] / MANIFEST).read_text())
-    assert (manifest["kind"], manifest["search"], manifest["checkpoint"]) == ("colbert", "exact", "minilm")
+    assert (manifest["kind"], manifest["search"], manifest["checkpoint"]) == ("colbert", "auto", "minilm")
     assert len(manifest["checkpoint_sha256"]) == len(manifest["corpus_sha256"]) == 64

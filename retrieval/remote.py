@@ -1,0 +1,106 @@
+"""A retriever on another machine or in another process: the client of `raisf serve-index`."""
+
+import hashlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import InputError, RaisfError
+from retrieval.base import Filtered
+from retrieval.manifest import check_k
+from retrieval.passage import Passage
+
+SECONDS = 60
+"""How long to wait for an answer: a hundred queries over millions of passages take some seconds."""
+
+
+class RemoteIndex:
+    """Searches an index that `raisf serve-index` serves. Many queries go in one request.
+
+    Attributes:
+        path: None: the folder is the server's.
+        url: The server's address.
+        corpus_hash: Of what it served when this was opened, passages and engine: whoever compares hashes sees only a
+            RemoteIndex.
+
+    Args:
+        url: Such as http://127.0.0.1:8893.
+
+    Raises:
+        InputError: Nothing answers there, or no index server.
+    """
+
+    def __init__(self, url: str):
+        self.path: Path | None = None
+        self.url = url.rstrip("/")
+        try:
+            self.info: dict[str, Any] = _ask(f"{self.url}/info")
+            served = f"{self.info['engine']} {self.info['checkpoint_sha256']} {self.info['corpus_sha256']}"
+        except (RaisfError, KeyError, TypeError) as error:
+            raise InputError(
+                f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
+            ) from error
+        self.corpus_hash = hashlib.sha256(served.encode()).hexdigest()
+
+    def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
+        """The at most `k` best passages, best first, each with its score; see `search_many`."""
+        return self.search_many([query], k, where)[0]
+
+    def search_many(self, queries: Sequence[str], k: int, where: str | None = None) -> list[list[Passage]]:
+        """The same for several queries, in their order.
+
+        Raises:
+            InputError: `k` is below 1, or `where` is no filter of the passages.
+            RaisfError: The server is gone or cannot answer.
+        """
+        check_k(k)
+        if not queries:
+            return []
+        found = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
+        return [[_passage(row) for row in rows] for rows in found["topk"]]
+
+    def where(self, condition: str) -> Filtered:
+        """The same index, reduced to the passages that satisfy a filter.
+
+        Raises:
+            InputError: It is no filter of the passages.
+        """
+        self("", 1, condition)
+        return Filtered(self, condition)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RemoteIndex":
+        """Itself: copies of a program search the same index."""
+        return self
+
+
+def _passage(row: dict[str, Any]) -> Passage:
+    return Passage(
+        row["pid"], row["passage"], row["title"], row["score"], row.get("source"), metadata=row.get("metadata") or {}
+    )
+
+
+def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """What a server answers, JSON to JSON.
+
+    Raises:
+        InputError: It refuses the request.
+        RaisfError: It does not answer, or not in JSON.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            return json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        try:
+            message = json.loads(error.read())["message"]
+        except (ValueError, KeyError, TypeError):
+            message = str(error)
+        kind = InputError if error.code == 400 else RaisfError
+        raise kind(message) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise RaisfError(f"the index server {url} does not answer ({reason})") from error

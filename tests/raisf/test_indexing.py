@@ -1,0 +1,105 @@
+"""The commands on indexes as a person uses them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from raisf import cli
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "chess.txt").write_text("Chess is a board game for two players.")
+    (docs / "rivers.md").write_text("# Rivers\n## Danube\nIt flows into the Black Sea.")
+    assert cli.main(["index", str(docs), "--engine", "bm25", "--out", str(tmp_path / "index")]) == 0
+    return tmp_path / "index"
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> dict:
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "go.txt").write_text("Go is a board game, too.")
+    assert run(capsys, "index", "add", index, tmp_path / "go.txt")["added"] == 1
+    info = run(capsys, "index", "info", index)
+    assert (info["engine"], info["passages"], info["documents"]) == ("bm25", 3, 3)
+    removed = run(capsys, "index", "remove", index, "--where", "source = 'chess.txt'")
+    assert (removed["removed"], removed["passages"]) == (1, 2)
+    assert "checked" in run(capsys, "index", "check", index)
+    again = run(capsys, "index", tmp_path / "docs", "--engine", "bm25", "--out", index)
+    assert (again["passages"], again["documents"]) == (2, 2)
+
+
+def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    mistakes = {
+        "satisfies": ["index", "remove", index, "--where", "id = 'nobody'"],
+        "no passage has a field 'sauce'": ["index", "remove", index, "--where", "sauce = 'x'"],
+        "no index at": ["index", "add", tmp_path / "nowhere", index],
+        "is not an index": ["index", "info", tmp_path],
+        "--search does nothing with --engine dense": [
+            "index",
+            tmp_path,
+            "--out",
+            index,
+            "--engine",
+            "dense",
+            "--search",
+            "exact",
+        ],
+        "no index server answers at http://127.0.0.1:9": ["ask", "Who?", "--index", "http://127.0.0.1:9"],
+        "--where without --index": ["ask", "Who?", "--program", "direct", "--where", "page = 3"],
+    }
+    for message, argv in mistakes.items():
+        assert cli.main([str(word) for word in argv]) == 2
+        shown = capsys.readouterr()
+        assert message in shown.err and "Traceback" not in shown.err and shown.out == ""
+
+
+def test_a_damaged_index_does_not_pass_the_check(index: Path, capsys: pytest.CaptureFixture[str]):
+    file = next(index.rglob("passages.jsonl"))
+    file.write_text(file.read_text().replace("Chess", "Cheese"))
+    assert cli.main(["index", "check", str(index)]) == 2
+    assert "passages.jsonl has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["add", "remove", "info", "check"])
+def test_every_action_explains_itself(action: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["index", action, "--help"])
+    assert leaving.value.code == 0
+    assert f"raisf index {action} indexes/mine" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_documents_in_a_folder_named_like_an_action_can_be_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "add").mkdir()
+    (tmp_path / "add" / "a.txt").write_text("Text.")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["index", "./add", "--engine", "bm25", "--out", "i"]) == 0
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_served_index_answers_until_it_is_told_to_stop(ending: signal.Signals, index: Path):
+    command = [sys.executable, "-m", "raisf.cli", "serve-index", str(index), "--port", "0", "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    try:
+        assert server.stderr is not None
+        (url,) = re.findall(r"http://[\d.:]+", next(line for line in server.stderr if "serving" in line))
+        with urllib.request.urlopen(f"{url}/?query=board+game&k=3", timeout=30) as response:
+            assert json.loads(response.read())["topk"][0]["pid"] == "chess.txt#1"
+        server.send_signal(ending)
+        out, err = server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert server.returncode == 0 and json.loads(out)["queries"] == 1 and "Traceback" not in err

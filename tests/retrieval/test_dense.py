@@ -1,0 +1,105 @@
+"""Dense retrieval finds by meaning from any folder of weights, and hybrid search finds what either engine finds."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from retrieval.bm25 import BM25
+from retrieval.checkpoint import minilm_package
+from retrieval.dense import Dense, find_model
+from retrieval.hybrid import Hybrid, fuse
+from retrieval.index import build_index, open_folder
+from retrieval.passage import Passage
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """MiniLM as a plain Hugging Face folder, without the files of the sentence-transformers."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "model.safetensors"):
+        shutil.copyfile(Path(minilm_package().get_model_path()) / name, folder / name)
+    return folder
+
+
+def test_it_finds_paraphrases_and_scores_by_cosine(passages: list[Passage], tmp_path: Path):
+    index = Dense.build(passages, tmp_path / "i", progress=False)
+    for query, title in {
+        "Which animal has several hearts?": "Octopus",
+        "tallest peak on Earth": "Mount Everest",
+    }.items():
+        assert index(query, 1)[0].title == title
+    same = index(passages[0].prompt_text, 1)[0]
+    assert same.pid == "p0" and same.score == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_vectors_are_those_of_the_sentence_transformers(passages: list[Passage]):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    texts = [passage.prompt_text for passage in passages[:4]]
+    found, lengths = find_model("minilm").encoder().encode_passages(texts)
+    theirs = sentence_transformers.SentenceTransformer(str(minilm_package().get_model_path()), device="cpu")
+    assert torch.allclose(found.float(), torch.from_numpy(theirs.encode(texts)), atol=2e-3)
+    assert lengths.tolist() == [1] * 4
+
+
+def test_a_plain_folder_is_compared_by_dot_product(model: Path, passages: list[Passage], tmp_path: Path):
+    assert not find_model(model).cosine and find_model("minilm").cosine
+    index = Dense.build(passages, tmp_path / "i", model, progress=False)
+    encoder = find_model(model).encoder()
+    (query,) = encoder.encode_queries(["Who wrote Hamlet?"])
+    vectors, _ = encoder.encode_passages([passage.prompt_text for passage in passages])
+    best = index("Who wrote Hamlet?", 1)[0]
+    assert best.title == "Hamlet" and best.score == pytest.approx(float((vectors.float() @ query[0]).max()), abs=1e-3)
+    assert best.score is not None and best.score > 2  # no cosine
+
+
+def test_what_is_no_text_encoder_is_refused(model: Path, tmp_path: Path):
+    def error_of(name: str | Path) -> str:
+        with pytest.raises(InputError) as caught:
+            find_model(name)
+        return str(caught.value)
+
+    assert "no checkpoint at nowhere" in error_of("nowhere")
+    assert "has no config.json" in error_of(tmp_path)
+    (model / "1_Pooling").mkdir()
+    (model / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    assert "does not pool by the mean" in error_of(model)
+    shutil.rmtree(model / "1_Pooling")
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    assert "Pickled weights (*.bin) are not read" in error_of(model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "evil.Model"}}))
+    assert "brings its own code" in error_of(model)
+
+
+def test_options_that_do_nothing_are_refused(passages: list[Passage], tmp_path: Path):
+    with pytest.raises(InputError, match="search='plaid' is for ColBERT's vectors, not for dense"):
+        build_index(passages, tmp_path / "i", "dense", search="plaid")
+
+
+def test_hybrid_finds_by_meaning_and_by_names(passages: list[Passage], tmp_path: Path):
+    named = Passage("xq", "The part number is ZK-4471-B.", "Spare part")
+    index = Hybrid.build([*passages, named], tmp_path / "i", progress=False)
+    assert index("Which animal has several hearts?", 1)[0].title == "Octopus"
+    assert index("4471", 1)[0].pid == "xq"
+    unshared = "Leaves make food using light"
+    assert BM25.build([*passages, named], tmp_path / "b")(unshared, 1) == []
+    assert index(unshared, 1)[0].title == "Photosynthesis"
+    assert [p.pid for p in open_folder(tmp_path / "i")("4471", 3)] == [p.pid for p in index("4471", 3)]
+
+
+@given(st.lists(st.permutations(range(6)), min_size=1, max_size=3))
+def test_fusion_is_by_ranks_alone(orders: list[list[int]]):
+    fused = fuse([[(number, 1000.0 - rank) for rank, number in enumerate(order)] for order in orders])
+    assert fused == fuse([[(number, -float(rank)) for rank, number in enumerate(order)] for order in orders])
+    for number, score in fused:
+        assert score == pytest.approx(sum(1 / (61 + order.index(number)) for order in orders))
+    if len(orders) == 1:
+        assert [number for number, _ in fused] == orders[0]

@@ -1,0 +1,138 @@
+"""pdf, docx and html are read with their pages and sections; what cannot be read is named, never garbled."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from retrieval.documents import read_documents
+from retrieval.index import build_index
+
+docx = pytest.importorskip("docx", reason="needs the extra documents")
+pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")
+
+
+def make_pdf(path: Path, *pages: str) -> Path:
+    """A pdf file of one line of text a page, written by hand after the format's reference."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, text in enumerate(pages):
+        stream = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET" if text else ""
+        content = f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R"
+        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {content} >>")
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    body, offsets = "%PDF-1.4\n", []
+    for number, text in enumerate(objects, start=1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{text}\nendobj\n"
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
+    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n"
+    body += f"{end}<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
+    path.write_bytes(body.encode("latin-1"))
+    return path
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        list(read_documents(path))
+    return str(caught.value)
+
+
+def test_a_pdf_is_cited_by_its_pages(tmp_path: Path):
+    file = make_pdf(tmp_path / "staff_handbook.pdf", "Holidays are thirty days.", "", "Notice is four weeks.")
+    found = [(p.pid, p.title, p.text, p.citation) for p in read_documents(file)]
+    assert found == [
+        ("staff_handbook.pdf#1", "staff handbook", "Holidays are thirty days.", "staff_handbook.pdf, page 1"),
+        ("staff_handbook.pdf#2", "staff handbook", "Notice is four weeks.", "staff_handbook.pdf, page 3"),
+    ]
+    index = build_index(file, tmp_path / "i", "bm25")
+    assert [p.metadata["page"] for p in index("notice holidays", 5, "source = 'staff_handbook.pdf' and page > 1")] == [
+        3
+    ]
+
+
+def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 and then nothing")
+    assert "broken.pdf: not a pdf file that can be read" in error_of(tmp_path / "broken.pdf")
+    whole = make_pdf(tmp_path / "open.pdf", "Secret.")
+    locked = pypdf.PdfWriter(clone_from=whole)
+    locked.encrypt("password", algorithm="RC4-128")
+    locked.write(tmp_path / "locked.pdf")
+    assert "locked.pdf is locked with a password" in error_of(tmp_path / "locked.pdf")
+    with caplog.at_level(logging.WARNING):
+        assert "the corpus is empty" in error_of(make_pdf(tmp_path / "scan.pdf", "", ""))
+    assert "scan.pdf has no text" in caplog.text
+
+
+def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
+    document = docx.Document()
+    document.core_properties.title = "The Handbook"
+    document.add_paragraph("Before all.")
+    document.add_heading("Leave", 1)
+    document.add_paragraph("Thirty days.")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Sickness", "paid"
+    document.add_heading("Notice", 2)
+    document.add_paragraph("Four weeks.")
+    document.save(str(tmp_path / "h.docx"))
+    found = [(p.pid, p.title, p.text, p.metadata) for p in read_documents(tmp_path / "h.docx")]
+    assert found == [
+        ("h.docx#1", "The Handbook", "Before all.", {}),
+        ("h.docx#2", "The Handbook: Leave", "Thirty days. Sickness paid", {"section": "Leave"}),
+        ("h.docx#3", "The Handbook: Notice", "Four weeks.", {"section": "Notice"}),
+    ]
+    (tmp_path / "no.docx").write_bytes(b"x")
+    assert "no.docx: not a docx file" in error_of(tmp_path / "no.docx")
+
+
+def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<html><head><title>Rivers &amp; seas</title><style>p {}</style></head><body><nav>Menu</nav>"
+        "<h1>Rivers &amp; seas</h1><p>They <b>flow</b>.<br>Always.<script>x()</script></p><!-- hidden -->"
+        "<h2>The <i>Danube</i></h2><ul><li>long</li><li>wide</li></ul>tail</body></html>"
+    )
+    found = [(p.title, p.text, p.metadata) for p in read_documents(tmp_path / "p.html")]
+    assert found == [
+        ("Rivers & seas", "They flow. Always.", {}),
+        ("Rivers & seas: The Danube", "long wide tail", {"section": "The Danube"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("<p>Café</p>".encode(), "Café"),
+        ("<p>Café</p>".encode("utf-16"), "Café"),
+        (b'\xef\xbb\xbf<?xml version="1.0" encoding="utf-8"?><html><p>Caf\xc3\xa9</p></html>', "Café"),
+        ('<meta charset="latin-1"><p>Café</p>'.encode("latin-1"), "Café"),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1252"><p>\x80</p>', "€"),
+        (b"<p>open <b>tags <div>" + b"<div>" * 1_000 + b"deep", "open tags deep"),
+    ],
+)
+def test_a_web_page_says_how_it_is_encoded(content: bytes, text: str, tmp_path: Path):
+    (tmp_path / "p.htm").write_bytes(content)
+    assert [p.text for p in read_documents(tmp_path / "p.htm")] == [text]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<p>Caf\xe9</p>", "p.html: not utf-8"),
+        (b'<meta charset="klingon">x', "'klingon', which is unknown"),
+        (b"", "the corpus is empty"),
+        (b"<!-- only -->", "the corpus is empty"),
+    ],
+)
+def test_a_web_page_that_cannot_be_read_is_named(content: bytes, message: str, tmp_path: Path):
+    (tmp_path / "p.html").write_bytes(content)
+    assert message in error_of(tmp_path / "p.html")
+
+
+def test_a_missing_library_is_told_by_the_extras_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "pypdf", None)
+    assert "needs the extra `documents`" in error_of(make_pdf(tmp_path / "a.pdf", "Text."))

@@ -1,0 +1,269 @@
+"""An index can be added to, reduced and refreshed; a crash, a reader or another writer in the middle costs nothing."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from retrieval import writer
+from retrieval.index import (
+    Change,
+    Engine,
+    add_to_index,
+    build_index,
+    check_index,
+    index_info,
+    open_folder,
+    remove_from_index,
+)
+from retrieval.manifest import MANIFEST, read_manifest
+from retrieval.passage import Passage
+from retrieval.writer import changed_index
+
+ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
+
+
+@pytest.fixture(scope="module")
+def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("living")
+    for engine in ENGINES:
+        build_index(passages, root / engine, engine, progress=False)
+    return {engine: root / engine for engine in ENGINES}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "rivers.md").write_text("# Rivers\n## Danube\nIt flows into the Black Sea.\n## Rhine\nIt does not.")
+    (folder / "games.txt").write_text("Chess is a board game for two players.")
+    (folder / "rows.jsonl").write_text('{"id": "r1", "text": "One heron.", "year": 1999}\n{"id": "r2", "text": "Owl."}')
+    return folder
+
+
+def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made[engine], tmp_path / "index"))
+
+
+def tops(index_folder: Path, queries: list[str]) -> list[list[tuple[str, float]]]:
+    index = open_folder(index_folder)
+    return [[(p.pid, round(p.score or 0, 3)) for p in row] for row in index.search_many(queries, 20)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_added_is_found_and_what_is_removed_is_not(engine: Engine, made: dict[str, Path], tmp_path: Path):
+    path = copy(made, engine, tmp_path)
+    before = open_folder(path)
+    assert add_to_index(path, [NEW], progress=False) == Change(1, 0, 13)
+    assert open_folder(path)("harpsichord strings", 1)[0].pid == "new"
+    assert "new" not in [p.pid for p in before("harpsichord strings", 20)]  # an open handle is a snapshot
+    assert remove_from_index(path, "title = 'Chess' or id = 'new'") == Change(0, 2, 11)
+    after = open_folder(path)
+    for query in ("harpsichord strings", "chess game king"):
+        assert not {"new", "p8"} & {p.pid for p in after(query, 20)}
+    assert len(after.passages) == 11 and check_index(path) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_changed_index_answers_as_a_new_one_would(
+    engine: Engine, made: dict[str, Path], passages: list[Passage], tmp_path: Path
+):
+    path = copy(made, engine, tmp_path)
+    changed = Passage("p3", "Penicillin was discovered by Ernest Duchesne already in 1897.", "Penicillin")
+    assert add_to_index(path, [changed, NEW, passages[0]], progress=False) == Change(2, 1, 13)
+    remove_from_index(path, "id in ('p5', 'p6')")
+    rest = [p for p in passages if p.pid not in ("p3", "p5", "p6")]
+    build_index([*rest, changed, NEW], tmp_path / "fresh", engine, progress=False)
+    queries = ["Who discovered penicillin?", "music", "sea"]
+    assert tops(path, queries) == tops(tmp_path / "fresh", queries)
+    assert read_manifest(path).corpus_sha256 == read_manifest(tmp_path / "fresh").corpus_sha256
+    assert read_manifest(path).corpus_sha256 != read_manifest(made[engine]).corpus_sha256
+
+
+@pytest.mark.parametrize("engine", ["colbert", "bm25"])
+def test_a_changed_folder_is_read_and_encoded_only_where_it_changed(
+    engine: Engine, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "index"
+    build_index(docs, path, engine, progress=False)
+    before = (path / MANIFEST).read_bytes()
+    build_index(docs, path, engine, progress=False)
+    assert (path / MANIFEST).read_bytes() == before
+    written = []
+    write = writer.write_segment
+
+    def noting(index: Path, name: str, passages: Iterator[Passage], *rest):
+        return write(index, name, (written.append(p.pid) or p for p in passages), *rest)
+
+    monkeypatch.setattr(writer, "write_segment", noting)
+    (docs / "games.txt").unlink()
+    (docs / "rivers.md").write_text("# Rivers\n## Danube\nIt flows into the Black Sea.\n## Rhine\nIt flows north.")
+    (docs / "rows.jsonl").write_text('{"id": "r1", "text": "One heron.", "year": 1999}\n{"id": "r3", "text": "Kite."}')
+    (docs / "more.txt").write_text("More.")
+    index = build_index(docs, path, engine, progress=False)
+    assert sorted(written) == ["more.txt#1", "r3", "rivers.md#2"]
+    assert sorted(p.pid for p in index.passages) == ["more.txt#1", "r1", "r3", "rivers.md#1", "rivers.md#2"]
+    monkeypatch.undo()
+    fresh = build_index(docs, tmp_path / "fresh", engine, progress=False)
+    assert fresh.corpus_hash == index.corpus_hash
+    assert read_manifest(path).documents == read_manifest(tmp_path / "fresh").documents
+
+
+def test_another_engine_or_encoding_is_not_mixed_into_an_old_index(docs: Path, tmp_path: Path):
+    build_index(docs, tmp_path / "i", "bm25")
+    build_index(docs, tmp_path / "i", "dense", progress=False)
+    assert read_manifest(tmp_path / "i").kind == "dense"
+    (docs / "rivers.md").write_bytes("Ober\xf6sterreich".encode("latin-1"))
+    with pytest.raises(InputError, match=r"rivers\.md"):
+        build_index(docs, tmp_path / "i", "dense", progress=False)
+    index = build_index(docs, tmp_path / "i", "dense", encoding="latin-1", progress=False)
+    assert "Oberösterreich" in [p.text for p in index.passages]
+
+
+def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs: Path, tmp_path: Path):
+    path = tmp_path / "index"
+    build_index(docs, path, "bm25")
+    (tmp_path / "games.txt").write_text("Go is a board game, too.")
+    assert add_to_index(path, tmp_path / "games.txt") == Change(1, 1, 5)
+    (tmp_path / "clash.jsonl").write_text('{"id": "r1", "text": "Another."}')
+    with pytest.raises(InputError, match=r"'r1' comes twice: rows\.jsonl, line 1 and clash\.jsonl, line 1"):
+        add_to_index(path, tmp_path / "clash.jsonl")
+    assert check_index(path) == [] and len(open_folder(path).passages) == 5
+    # A document that lost passages comes back whole when its folder is indexed again.
+    remove_from_index(path, "source = 'rows.jsonl' and year = 1999")
+    assert len(build_index(docs, path, "bm25").passages) == 5
+
+
+def test_many_small_additions_are_merged_without_encoding_again(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = copy(made, "colbert", tmp_path)
+    monkeypatch.setattr(writer, "MOST_SEGMENTS", 2)
+    for number in range(4):
+        add_to_index(path, [Passage(f"n{number}", f"Number {number} is a harpsichord.")], progress=False)
+        assert index_info(path)["segments"] <= 2
+    remove_from_index(path, "title = 'Chess'")
+    index = open_folder(path)
+    assert len(index.passages) == index.manifest.passages == 15
+    assert {p.pid for p in index("harpsichord", 4)} == {f"n{number}" for number in range(4)}
+    assert index("Who wrote Hamlet?", 1)[0].title == "Hamlet" and check_index(path) == []
+
+
+def test_nothing_left_is_refused_and_nothing_changes(made: dict[str, Path], tmp_path: Path):
+    path = copy(made, "bm25", tmp_path)
+    with pytest.raises(InputError, match="nothing would be left"):
+        remove_from_index(path, "id != ''")
+    assert remove_from_index(path, "id = 'nobody'") == Change(0, 0, 12)
+    assert check_index(path) == [] and len(open_folder(path).passages) == 12
+
+
+@pytest.mark.parametrize("engine", ["colbert", "bm25"])
+@pytest.mark.parametrize("moment", ["write_segment", "describe_files", "write_json"])
+def test_a_crash_in_the_middle_leaves_the_old_index(
+    engine: str, moment: str, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = copy(made, engine, tmp_path)
+
+    def crash(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, moment, crash)
+    with pytest.raises(KeyboardInterrupt):
+        add_to_index(path, [NEW], progress=False)
+    assert check_index(path) == [] and len(open_folder(path).passages) == 12
+    monkeypatch.undo()
+    add_to_index(path, [NEW], progress=False)  # over what the crash has left
+    assert check_index(path) == [] and open_folder(path)("harpsichord", 1)[0].pid == "new"
+    known = {*read_manifest(path).files, MANIFEST, ".lock"}
+    assert {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} <= known
+
+
+def test_two_writers_never_mix(made: dict[str, Path], passages: list[Passage], tmp_path: Path):
+    path = copy(made, "bm25", tmp_path)
+    with changed_index(path):
+        for change in (lambda: add_to_index(path, [NEW]), lambda: build_index(passages, path, "bm25")):
+            with pytest.raises(InputError, match="another process is changing"):
+                change()
+        assert len(open_folder(path)("chess", 5)) == 1
+    add_to_index(path, [NEW])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_may_be_replaced_while_it_is_searched(engine: Engine, made: dict[str, Path], tmp_path: Path):
+    path = copy(made, engine, tmp_path)
+    index = open_folder(path)
+    wanted = [p.pid for p in index("Who wrote Hamlet?", 3)]
+    stop, opened = threading.Event(), []
+
+    def reopen() -> None:
+        while not stop.is_set():
+            opened.append(len(open_folder(path).passages))
+
+    with ThreadPoolExecutor(2) as pool:
+        reader = pool.submit(reopen)
+        try:
+            for number in range(3):
+                add_to_index(path, [Passage(f"n{number}", "Something new.")], progress=False)
+                assert [p.pid for p in index("Who wrote Hamlet?", 3)] == wanted
+            build_index([NEW], path, engine, progress=False)
+        finally:
+            stop.set()
+        reader.result()
+    shutil.rmtree(path)
+    assert [p.pid for p in index("Who wrote Hamlet?", 3)] == wanted
+    assert set(opened) <= {12, 13, 14, 15, 1}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_filters_hold_for_every_engine(engine: Engine, docs: Path, tmp_path: Path):
+    index = build_index(docs, tmp_path / "i", engine, progress=False)
+    found = index("Which river flows into the sea? Chess, owl and heron.", 10, where="source = 'rivers.md'")
+    assert {p.source for p in found} == {"rivers.md"}
+    one = index("river owl heron chess", 10, where="year > 1990")
+    assert [(p.pid, p.metadata["year"], p.citation) for p in one] == [("r1", 1999, "rows.jsonl, line 1")]
+    assert index("heron", 10, where="source = 'nowhere'") == []
+    with pytest.raises(InputError, match="no passage has a field 'yaer'"):
+        index("heron", 10, where="yaer = 1999")
+    view = index.where("year = 1999")
+    assert [p.pid for p in view("heron owl", 5)] == ["r1"] == [p.pid for p in view.search_many(["heron"], 5)[0]]
+    assert view.corpus_hash != index.corpus_hash and view.path is None
+
+
+def test_every_changed_byte_is_noticed_by_check(made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("retrieval.manifest.SMALL", 0)
+    path = copy(made, "colbert", tmp_path)
+    for file in [file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST]:
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        (problem,) = check_index(path)
+        assert problem == f"{file.relative_to(path).as_posix()} has changed since the index was made"
+        file.write_bytes(whole)
+    assert check_index(path) == []
+
+
+@pytest.mark.slow
+def test_what_is_added_to_a_compressed_index_is_found_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Slow where colbert-ai's C++ extensions were never compiled."""
+    monkeypatch.setattr(writer, "EXACT_UP_TO", 50)
+    texts = [f"In the year {1000 + n}, the duke of {chr(65 + n % 26)}ville had {n % 97} horses." for n in range(120)]
+    passages = [Passage(str(n), text, metadata={"n": n}) for n, text in enumerate(texts)]
+    path = tmp_path / "i"
+    build_index(passages[:60], path, search="auto", progress=False)
+    assert index_info(path)["search"] == "plaid"
+    add_to_index(path, passages[60:100], progress=False)
+    assert index_info(path)["search"] == "exact + plaid"
+    remove_from_index(path, "n = 7 or n = 70")
+    index = open_folder(path)
+    for n in (3, 59, 60, 99):
+        assert index(f"How many horses had the duke in {1000 + n}?", 1)[0].pid == str(n)
+    assert not {"7", "70"} & {p.pid for p in index("year 1007 and year 1070", 200)}
+    assert {p.pid for p in index("the duke in 1003", 200, where="n < 5 or n = 98")} == {"0", "1", "2", "3", "4", "98"}
+    add_to_index(path, passages[100:], progress=False)
+    info = index_info(path)
+    assert (info["search"], info["segments"], info["passages"]) == ("plaid", 2, 118) and check_index(path) == []
+    assert open_folder(path)("How many horses had the duke in 1110?", 1)[0].pid == "110"

@@ -1,0 +1,107 @@
+"""A filter finds exactly the passages it describes, and a wrong one is refused with the place where it breaks."""
+
+import operator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from retrieval.passage import Passage
+from retrieval.where import check_names, parse_where
+
+PASSAGE = Passage(
+    "p1", "text", "The Guide", source="a/guide's.pdf", metadata={"page": 3, "year": "1999", "draft": False, "x-y": 2.5}
+)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "source = 'a/guide''s.pdf'",
+        'source = "a/guide\'s.pdf" and page = 3',
+        "page != 4 and page < 4 and page <= 3 and page > 2 and page >= 3.0",
+        "year = 1999 and year > 1998.5 and year = '1999'",
+        "page in (1, 2, 3)",
+        "page not in (1, 2)",
+        "not (page = 4 or page = 5)",
+        "page = 4 or page = 5 or id = 'p1'",
+        "page = 3 or page = 4 and id = 'other'",
+        "draft = false AND NOT draft = true",
+        "`x-y` = 2.5 and title >= 'The'",
+        "page>-1 and page<+1e2",
+        "nothing != 3 and nothing not in ('x')",
+    ],
+)
+def test_what_a_filter_describes_is_found(condition: str):
+    assert parse_where(condition)(PASSAGE)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "page = 4",
+        "page = '3'",  # a number is not a text
+        "draft = 0",  # nor is false
+        "page = true",
+        "title > 3",
+        "year < 'zzz' and year > 2000",
+        "nothing = 3",
+        "nothing < 3 or nothing in (1)",
+        "(page = 3 or page = 4) and id = 'other'",
+        "not page = 3",
+    ],
+)
+def test_what_a_filter_excludes_is_not_found(condition: str):
+    assert not parse_where(condition)(PASSAGE)
+
+
+@pytest.mark.parametrize(
+    ("condition", "place"),
+    [
+        ("", "at its end"),
+        ("page", "at its end"),
+        ("page = ", "at its end"),
+        ("page = 3 page = 4", "at 'page'"),
+        ("page = three", "at 'three': put a text in quotes"),
+        ("page = 'three", 'at "\'three"'),
+        ("page ~ 3", "at '~ 3'"),
+        ("3 = page", "at '3'"),
+        ("(page = 3", "at its end"),
+        ("page in ()", "at ')'"),
+        ("page in 3", "at '3'"),
+        ("page not 3", "at '3'"),
+        ("page = 3x", "at '3x'"),
+        ("__import__('os').system('true')", "at '('"),
+        ("(" * 100_000, "nests deeper"),
+        ("not " * 100_000 + "page = 3", "nests deeper"),
+    ],
+)
+def test_a_wrong_filter_is_refused_with_its_place(condition: str, place: str):
+    with pytest.raises(InputError) as caught:
+        parse_where(condition)
+    assert place in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_misspelt_field_is_told_instead_of_finding_nothing():
+    with pytest.raises(InputError, match=r"no passage has a field 'pgae'.*there are id, page, source, title"):
+        check_names(parse_where("pgae = 3"), ["page"])
+
+
+@given(st.text())
+def test_any_text_can_be_asked_for_and_no_text_breaks_the_parser(text: str):
+    quoted = text.replace("'", "''")
+    assert parse_where(f"title = '{quoted}'")(Passage("p", "t", text))
+    try:
+        parse_where(text)
+    except InputError:
+        pass
+
+
+@given(st.integers(-5, 5), st.integers(-5, 5), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
+def test_numbers_compare_as_numbers(found: int, wanted: int, sign: str):
+    compare = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[sign]
+    passage = Passage("p", "t", metadata={"n": found, "as_text": str(found)})
+    expected = getattr(operator, compare)(found, wanted)
+    assert parse_where(f"n {sign} {wanted}")(passage) == expected
+    assert parse_where(f"as_text {sign} {wanted}")(passage) == expected
