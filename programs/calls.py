@@ -3,7 +3,7 @@
 import copy
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -14,9 +14,10 @@ from dspy.utils.usage_tracker import UsageTracker
 
 from data.errors import InputError
 from lm.connect import adapter_for, explain
+from lm.ensemble import answer_together
 from programs.concurrency import Later, extend_trace, gate
-from programs.questions import clean, is_unknown
-from programs.trace import Cost, Judgement, Node, Route
+from programs.questions import clean
+from programs.trace import Cost, Judgement, Node, Route, Step
 from retrieval.passage import Passage, Retriever
 
 
@@ -100,15 +101,56 @@ class Run:
         extend_trace(steps)
         return prediction
 
-    def judge(self, predictor: dspy.Predict, **inputs: Any) -> Judgement:
-        """Ask a judge whose `verdict` is one of two labels, the affirmative one first."""
+    def ask_together(
+        self, predictor: dspy.Predict, prompts: Sequence[dict[str, Any]], weights: Sequence[float]
+    ) -> dspy.Prediction | None:
+        """One answer from several prompts, whose token probabilities are mixed. Each prompt is a call of the budget.
+
+        Args:
+            predictor: Whose LM, signature and demonstrations they share.
+            prompts: The inputs of each; the first stands for all in DSPy's trace.
+            weights: How much each counts.
+
+        Returns:
+            The predictor's outputs, or None where the LM's output could not be read.
+
+        Raises:
+            BudgetSpent: There are not as many calls left, or no time.
+            InputError: The LM gives no token probabilities.
+        """
+        lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
+        with self._place(len(prompts)):
+            mixed = answer_together(lm, signature, predictor.demos, prompts, weights)
+        if dspy.settings.usage_tracker:
+            usage = {"prompt_tokens": mixed.prompt_tokens, "completion_tokens": mixed.completion_tokens}
+            dspy.settings.usage_tracker.add_usage(lm.model, usage)
+        try:
+            prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text))
+        except AdapterParseError:
+            with self._lock:
+                self.unreadable += 1
+            return None
+        extend_trace([(predictor, prompts[0], prediction)])
+        return prediction
+
+    def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
+        """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
+
+        Args:
+            predictor: The judge.
+            threshold: The verdict is affirmative from this probability on, where the LM gives probabilities; else it is
+                what the LM says. At 0.5 both are the same.
+            **inputs: The predictor's.
+        """
         prediction = self.ask(predictor, **inputs)
         if prediction is None:
             return Judgement(verdict=None, readable=False)
         signature = cast(type[dspy.Signature], predictor.signature)
-        affirmative = get_args(signature.output_fields["verdict"].annotation)[0]
-        probabilities = prediction.get("probabilities") or {}
-        return Judgement(verdict=prediction.verdict, probability=probabilities.get(affirmative))
+        affirmative, negative = get_args(signature.output_fields["verdict"].annotation)
+        probability = (prediction.get("probabilities") or {}).get(affirmative)
+        if probability is None:
+            return Judgement(verdict=prediction.verdict)
+        return Judgement(verdict=affirmative if probability >= threshold else negative, probability=probability)
 
     def settle(self, node: Node, route: Route, reason: str, predictor: dspy.Predict, **inputs: Any) -> Node:
         """Ask for the node's answer and end the node with it."""
@@ -116,10 +158,9 @@ class Run:
         if prediction is None:
             return node.end(route, f"{reason}, but the LM's answer could not be read")
         node.evidence = clean(prediction.get("evidence")) or None
-        answer = clean(prediction.answer)
-        if is_unknown(answer):
-            return node.end(route, f"{reason}, but the LM found no answer")
-        return node.end(route, reason, answer)
+        if reasoning := clean(prediction.get("reasoning")):
+            node.steps.append(Step(generation=reasoning))
+        return node.conclude(route, reason, prediction.answer)
 
     def search(self, query: str, k: int) -> Later[list[Passage]]:
         """Start a search. Take its passages with `found`, or `drop` it where they are not needed."""
@@ -174,26 +215,26 @@ class Run:
         return None, []
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Wait for a place among the process's calls, then take one call from the budget."""
+    def _place(self, calls: int = 1) -> Iterator[None]:
+        """Wait for a place among the process's calls, then take so many calls from the budget."""
         places, left = gate(), self._seconds_left()
         if not places.acquire(timeout=left):
             raise BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
         try:
             with self._lock:
-                self._check()
-                self._calls += 1
+                self._check(calls)
+                self._calls += calls
             yield
         finally:
             places.release()
 
-    def _check(self) -> None:
+    def _check(self, calls: int = 1) -> None:
         """Raise if nothing may start any more."""
         if self.error is not None:
             raise Stopped
         if self.max_seconds is not None and self._seconds_left() == 0:
             raise BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
-        if self.max_calls is not None and self._calls >= self.max_calls:
+        if self.max_calls is not None and self._calls + calls > self.max_calls:
             raise BudgetSpent(f"max_calls={self.max_calls} is spent")
 
     def _seconds_left(self) -> float | None:

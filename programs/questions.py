@@ -1,12 +1,17 @@
-"""What the programs do with the text of questions and answers: compare it, and fill in "#1" references."""
+"""What the programs do with the text of questions and answers: compare it, cut it, and fill in "#1" references."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 UNKNOWN = "unknown"
 
+# A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
+MAX_SUB_QUESTIONS = 10
+
 # Only at the edges of a word: "3.5" and "C#" keep what tells them from "35" and "C".
 _PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
+# Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
+_SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]*\s+")
 _REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 
 
@@ -24,6 +29,22 @@ def normal(text: str) -> str:
 def is_unknown(answer: str) -> bool:
     """Whether an answer says that there is none."""
     return normal(answer) in ("", UNKNOWN)
+
+
+def first_sentence(text: str) -> str:
+    """The text up to the end of its first sentence; all of it where no end is found."""
+    end = _SENTENCE_END.search(text)
+    return text[: end.end()].rstrip() if end else text
+
+
+def listed(sub_questions: Iterable[object]) -> list[str]:
+    """The sub-questions that an LM listed, in its order, 10 at most.
+
+    Empty ones are left out. One that differs from an earlier one only in its spelling takes that one's.
+    """
+    texts = [clean(text) for text in sub_questions]
+    spelling: dict[str, str] = {}
+    return [spelling.setdefault(normal(text), text) for text in texts if normal(text)][:MAX_SUB_QUESTIONS]
 
 
 def references(question: str, before: int) -> list[int]:

@@ -8,20 +8,18 @@ import dspy
 from programs.calls import Run
 from programs.concurrency import Later, gather
 from programs.program import Program, check
-from programs.questions import UNKNOWN, clean, fill, normal, references
-from programs.trace import JudgedPassage, Judgement, Node
+from programs.questions import UNKNOWN, fill, listed, normal, references
+from programs.steps import judge_listwise
+from programs.trace import JudgedPassage, Node
 from retrieval.passage import Passage, Retriever
 from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
 from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
 Relevance = Literal["pointwise", "listwise"]
 
-# A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
-MAX_SUB_QUESTIONS = 10
-
 
 class RAISF(Program):
-    """Algorithm 1 of the paper: judge, retrieve, filter, and break down what is left.
+    """Answers what it knows, reads what is relevant, and breaks down what is left, again and again.
 
     What runs beside what, what a node may end as, and what it costs is in its trace (`programs.trace`). A question is
     broken down into at most 10 sub-questions; what an LM lists beyond that is left out.
@@ -37,9 +35,13 @@ class RAISF(Program):
         use_decomposition: False answers "unknown" where no passage is relevant ("No QDM").
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
+        know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
+            probabilities; `optimize.calibrate` fits it.
+        relevance_threshold: The same for a passage to count as relevant. A listwise judge gives no probabilities.
 
     Source:
-        Section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3 the relevant passages: we do that.
+        Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3
+        the relevant passages: we do that.
     """
 
     system = "ra-isf"
@@ -55,17 +57,23 @@ class RAISF(Program):
         use_decomposition: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
+        know_threshold: float = 0.5,
+        relevance_threshold: float = 0.5,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
         check("max_depth", max_depth, max_depth >= 0, "0 or more")
         check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
+        check("know_threshold", know_threshold, 0 <= know_threshold <= 1, "0 to 1")
+        check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance
         self.use_know = use_know
         self.use_relevance = use_relevance
         self.use_decomposition = use_decomposition
+        self.know_threshold = know_threshold
+        self.relevance_threshold = relevance_threshold
         self.know = dspy.Predict(SelfKnowledge)
         self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
         self.decompose = dspy.Predict(Decomposition)
@@ -107,39 +115,29 @@ class RAISF(Program):
         return node  # the budget was spent inside the block
 
     def _knows(self, run: Run, node: Node) -> bool:
-        node.know = run.judge(self.know, question=node.question)
+        node.know = run.judge(self.know, self.know_threshold, question=node.question)
         return node.know.verdict == "know"
 
     def _relevant(self, run: Run, node: Node, passages: list[Passage]) -> list[str]:
         """The prompt texts of the relevant passages; every judgement goes into the node's record."""
         node.passages = [JudgedPassage.of(passage) for passage in passages]
-        judge = self._judge_each if self.relevance == "pointwise" else self._judge_list
-        texts = [passage.prompt_text for passage in passages]
-        if texts:
-            judge(run, node, texts)
-        return [text for text, judged in zip(texts, node.passages, strict=True) if judged.relevant]
+        if self.relevance == "pointwise":
+            self._judge_each(run, node)
+        else:
+            judge_listwise(run, self.relevant, node.question, node.passages)
+        return [passage.prompt_text for passage in node.passages if passage.relevant]
 
-    def _judge_each(self, run: Run, node: Node, texts: list[str]) -> None:
-        def judge(text: str, passage: JudgedPassage) -> None:
-            passage.judgement = run.judge(self.relevant, question=node.question, passage=text)
+    def _judge_each(self, run: Run, node: Node) -> None:
+        def judge(passage: JudgedPassage) -> None:
+            threshold = self.relevance_threshold
+            text = passage.prompt_text
+            passage.judgement = run.judge(self.relevant, threshold, question=node.question, passage=text)
 
-        gather([Later(partial(judge, *pair)) for pair in zip(texts, node.passages, strict=True)])
-
-    def _judge_list(self, run: Run, node: Node, texts: list[str]) -> None:
-        prediction = run.ask(self.relevant, question=node.question, passages=texts)
-        for number, passage in enumerate(node.passages, 1):
-            if prediction is None:
-                passage.judgement = Judgement(verdict=None, readable=False)
-            else:  # a number that no passage has is passed over
-                relevant = number in (prediction.relevant_ids or [])
-                passage.judgement = Judgement(verdict="relevant" if relevant else "irrelevant")
+        gather([Later(partial(judge, passage)) for passage in node.passages])
 
     def _break_down(self, run: Run, node: Node) -> list[str]:
-        """The node's sub-questions; one that differs from an earlier one only in its spelling takes that one's."""
         prediction = run.ask(self.decompose, question=node.question)
-        listed = [clean(text) for text in (prediction.sub_questions or [] if prediction else [])]
-        spelling: dict[str, str] = {}
-        return [spelling.setdefault(normal(text), text) for text in listed if normal(text)][:MAX_SUB_QUESTIONS]
+        return listed((prediction.sub_questions or []) if prediction else [])
 
     def _solve_all(self, run: Run, sub_questions: list[str], depth: int, above: frozenset[str]) -> list[Node]:
         """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others."""

@@ -4,13 +4,43 @@ import inspect
 from typing import Any
 
 from data.errors import InputError
+from programs.baselines.blendfilter import BlendFilter
+from programs.baselines.cot import CoT
+from programs.baselines.cot_rag import CoTRAG
 from programs.baselines.direct import Direct
+from programs.baselines.ircot import IRCoT
+from programs.baselines.iter_retgen import IterRetGen
+from programs.baselines.least_to_most import LeastToMost
 from programs.baselines.rag import RAG
+from programs.baselines.react import ReAct
+from programs.baselines.replug import REPLUG
+from programs.baselines.self_ask import SelfAsk
+from programs.baselines.self_rag import SelfRAG
+from programs.baselines.skr import SKR
 from programs.program import Program
 from programs.ra_isf import RAISF
 from retrieval.passage import Retriever
 
-PROGRAMS: dict[str, type[Program]] = {program.system: program for program in (RAISF, Direct, RAG)}
+# RA-ISF, then what answers from memory, what retrieves once, and what retrieves in steps.
+PROGRAMS: dict[str, type[Program]] = {
+    program.system: program
+    for program in (
+        RAISF,
+        Direct,
+        CoT,
+        LeastToMost,
+        RAG,
+        CoTRAG,
+        REPLUG,
+        SKR,
+        SelfRAG,
+        BlendFilter,
+        IterRetGen,
+        IRCoT,
+        SelfAsk,
+        ReAct,
+    )
+}
 
 
 def build(name: str, retriever: Retriever | None = None, **options: Any) -> Program:
@@ -27,22 +57,37 @@ def build(name: str, retriever: Retriever | None = None, **options: Any) -> Prog
     if name not in PROGRAMS:
         raise InputError(f"unknown program {name!r}: choose {', '.join(PROGRAMS)}")
     program = PROGRAMS[name]
+    known = defaults(program)
     for option in options:
-        if option not in _option_names(program):
-            raise InputError(f"{name} has no option {option!r}: choose {', '.join(_option_names(program))}")
-    if "retriever" in _takes(program):
+        if option not in known:
+            raise InputError(f"{name} has no option {option!r}: choose {', '.join(known)}")
+    if searches(program):
         options["retriever"] = retriever
     return program(**options)
 
 
 def options(program: Program) -> dict[str, Any]:
     """The options, JSON values, that `build` makes the same program from; the retriever is not among them."""
-    return {name: getattr(program, name) for name in _option_names(type(program))}
+    return {name: getattr(program, name) for name in defaults(type(program))}
 
 
-def _takes(program: type[Program]) -> list[str]:
-    return list(inspect.signature(program.__init__).parameters)[1:]  # less self
+def defaults(program: type[Program]) -> dict[str, Any]:
+    """A program's options with their defaults."""
+    return {name: given.default for name, given in _parameters(program).items() if name != "retriever"}
 
 
-def _option_names(program: type[Program]) -> list[str]:
-    return [name for name in _takes(program) if name != "retriever"]
+def searches(program: type[Program]) -> bool:
+    """Whether a program takes a retriever."""
+    return "retriever" in _parameters(program)
+
+
+def about(program: type[Program]) -> tuple[str, str]:
+    """What a program does, in a line, and the source that describes it: both from its docstring."""
+    summary, _, rest = inspect.cleandoc(program.__doc__ or "").partition("\n")
+    return summary, " ".join(rest.rpartition("Source:")[2].split())
+
+
+def _parameters(program: type[Program]) -> dict[str, inspect.Parameter]:
+    names = dict(inspect.signature(program.__init__).parameters)
+    del names["self"]
+    return names

@@ -8,19 +8,22 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from programs.questions import UNKNOWN, normal
+from programs.questions import UNKNOWN, clean, is_unknown, normal
 from retrieval.passage import Passage
 
 Route = Literal[
     "direct",  # answered from memory
     "passages",  # answered from retrieved passages
     "decomposed",  # answered from the answers of sub-questions
+    "acted",  # the LM ended its actions with an answer (ReAct)
     "depth",  # deeper than max_depth: not asked
     "cycle",  # equal to a question above it: not asked
     "reference",  # names a sub-question that has no answer: not asked
     "duplicate",  # solved elsewhere in the tree, with the same steps: nothing was asked again
     "no_passages",  # no relevant passage, and decomposition is switched off
     "no_sub_questions",  # the decomposition gave none
+    "max_steps",  # as many actions as it may take, and none of them an answer
+    "unreadable",  # no action could be read
     "budget",  # max_calls or max_seconds was spent here
 ]
 
@@ -41,13 +44,19 @@ class Judgement(BaseModel):
 
 
 class JudgedPassage(BaseModel):
-    """A retrieved passage. `judgement` is None where nobody judged it."""
+    """A retrieved passage. `citation` says where a reader finds it; `judgement` is None where nobody judged it."""
 
     pid: str
     title: str
     text: str
+    citation: str = ""
     score: float | None = None
     judgement: Judgement | None = None
+
+    @property
+    def prompt_text(self) -> str:
+        """The passage as one line for a language model."""
+        return Passage(self.pid, self.text, self.title).prompt_text
 
     @property
     def relevant(self) -> bool:
@@ -58,7 +67,22 @@ class JudgedPassage(BaseModel):
     def of(cls, passage: Passage) -> "JudgedPassage":
         """The record of a passage, before it is judged."""
         score = None if passage.score is None else float(passage.score)
-        return cls(pid=passage.pid, title=passage.title, text=passage.text, score=score)
+        citation = passage.citation if passage.source else ""
+        return cls(pid=passage.pid, title=passage.title, text=passage.text, citation=citation, score=score)
+
+
+class Step(BaseModel):
+    """A move of a system that works in steps: it writes something, and may search with it.
+
+    Attributes:
+        generation: What the LM wrote: a thought, a reasoning, a passage; empty where the step only searches.
+        query: What was searched for; None where nothing was.
+        passages: What the search brought and the system took, in the retriever's order.
+    """
+
+    generation: str = ""
+    query: str | None = None
+    passages: list[JudgedPassage] = []
 
 
 class Cost(BaseModel):
@@ -91,7 +115,9 @@ class Node(BaseModel):
         answer: "unknown" where it has none.
         reason: Why it ended so, for a person.
         know: What the self-knowledge judge said; None where it was not asked.
-        passages: In the retriever's order.
+        passages: What was at hand to answer from, in the order of retrieval. RA-ISF reads the relevant ones among
+            them; a system that drops passages on its way lists those that it kept.
+        steps: What a system that works in steps did, in order.
         sub_questions: In the order of the decomposition.
         waits_for: The numbers, from 1, of the earlier sub-questions beside it whose answers it names.
         evidence: The sentence that the answer was read from.
@@ -105,6 +131,7 @@ class Node(BaseModel):
     reason: str = "not finished"
     know: Judgement | None = None
     passages: list[JudgedPassage] = []
+    steps: list[Step] = []
     sub_questions: list["Node"] = []
     waits_for: list[int] = []
     evidence: str | None = None
@@ -114,6 +141,13 @@ class Node(BaseModel):
         """Close the node and return it."""
         self.route, self.reason, self.answer = route, reason, answer
         return self
+
+    def conclude(self, route: Route, reason: str, answer: object) -> "Node":
+        """Close the node with what the LM gave for an answer, which may say that there is none."""
+        answer = clean(answer)
+        if is_unknown(answer):
+            return self.end(route, f"{reason}, but the LM found no answer")
+        return self.end(route, reason, answer)
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, a parent before its children."""
@@ -164,13 +198,13 @@ def _shape(node: Node) -> tuple:
     return (normal(node.question), node.route, node.answer, *map(_shape, node.sub_questions))
 
 
-_STYLES = {"direct": "cyan", "passages": "green", "decomposed": "blue", "duplicate": "magenta"}
+_STYLES = {"direct": "cyan", "passages": "green", "decomposed": "blue", "acted": "green", "duplicate": "magenta"}
 
 
 def render(trace: Trace) -> RenderableType:
-    """The trace for a terminal: a tree a question, a line a passage, the cost below.
+    """The trace for a terminal: a tree a question, a line a passage or a search, the cost below.
 
-    Long passages are cut at the terminal's width.
+    Long passages and queries are cut at the terminal's width.
     """
     tree = Tree(_heading(trace.root, ""), guide_style="dim")
     _grow(tree, trace.root)
@@ -181,12 +215,25 @@ def _grow(tree: Tree, node: Node) -> None:
     if node.know:
         knows = {"know": "yes", "unknown": "no"}.get(node.know.verdict or "", "unreadable")
         tree.add(Text(f"knows it? {knows}{_probability(node.know)}", style="dim" if node.know.readable else "red"))
-    for passage in node.passages:
-        tree.add(_passage_line(passage))
+    for step in node.steps:
+        _grow_step(tree, step)
+    if not any(step.passages for step in node.steps):  # else they stand below the searches that brought them
+        for passage in node.passages:
+            tree.add(_passage_line(passage))
     if node.evidence:
         tree.add(Text.assemble(("“", "dim"), (node.evidence, "italic"), ("”", "dim")))
     for number, child in enumerate(node.sub_questions, 1):
         _grow(tree.add(_heading(child, f"{number}. ")), child)
+
+
+def _grow_step(tree: Tree, step: Step) -> None:
+    if step.generation and step.generation != step.query:
+        tree.add(Text(step.generation, style="italic"))
+    if step.query:
+        line = Text.assemble(("searched ", "dim"), (step.query, "cyan"), no_wrap=True, overflow="ellipsis")
+        branch = tree.add(line)
+        for passage in step.passages:
+            branch.add(_passage_line(passage))
 
 
 def _heading(node: Node, number: str) -> Text:
@@ -204,6 +251,8 @@ def _passage_line(passage: JudgedPassage) -> Text:
         line.append(f" score {passage.score:.2f} ", style="dim")
     if passage.title:
         line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
+    if passage.citation:
+        line.append(f" [{passage.citation}]", style="cyan" if passage.relevant else "dim")
     return line.append(f" {' '.join(passage.text.split())}", style="dim")
 
 

@@ -9,11 +9,14 @@ from signatures.answers import DirectAnswer
 
 
 class Direct(Program):
-    """Asks the LM and nothing else, the "Direct" of the paper's Table 1.
+    """Asks the LM and nothing else.
 
     Args:
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        The "Direct" of Liu et al. 2024 (RA-ISF), arXiv 2403.06840, table 1.
     """
 
     system = "direct"

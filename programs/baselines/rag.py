@@ -4,19 +4,23 @@ import dspy
 
 from programs.calls import Run
 from programs.program import Program, check
-from programs.trace import JudgedPassage, Node
+from programs.steps import search, texts
+from programs.trace import Node
 from retrieval.passage import Retriever
 from signatures.answers import GroundedAnswer
 
 
 class RAG(Program):
-    """Reads all of the top k passages, whatever they say, and answers: the "RAG" of the paper's Table 1.
+    """Reads all of the top k passages, whatever they say, and answers.
 
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        The "RAG" of Liu et al. 2024 (RA-ISF), arXiv 2403.06840, table 1.
     """
 
     system = "rag"
@@ -35,8 +39,7 @@ class RAG(Program):
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
-            passages = run.found(run.search(question, self.k))
-            node.passages = [JudgedPassage.of(passage) for passage in passages]
-            texts = [passage.prompt_text for passage in passages]
-            run.settle(node, "passages", f"from {len(texts)} passages", self.answer_from, passages=texts)
+            node.passages = search(run, question, self.k).passages
+            reason = f"from {len(node.passages)} passages"
+            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
         return node

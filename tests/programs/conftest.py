@@ -64,6 +64,26 @@ class Shelf:
         raise AssertionError("an index must not be copied")
 
 
+class Library(Shelf):
+    """A retriever that finds for each query the passages that a test says, and for any other nothing."""
+
+    def __init__(self, found: dict[str, str]):
+        super().__init__()
+        self.found = found
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        self.queries.append(query)
+        return [Passage(pid=pid, title=pid.upper(), text=f"text {pid}") for pid in self.found.get(query, "").split()][
+            :k
+        ]
+
+
+@pytest.fixture
+def library() -> Callable[[dict[str, str]], Library]:
+    """Makes one: `library({"who?": "a b", "where?": "b c"})`."""
+    return Library
+
+
 @pytest.fixture
 def plan() -> type[Plan]:
     return Plan

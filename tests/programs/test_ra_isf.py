@@ -4,7 +4,8 @@ import pytest
 
 from data.errors import InputError
 from lm.scripted import ScriptedLM
-from programs.ra_isf import MAX_SUB_QUESTIONS, RAISF
+from programs.questions import MAX_SUB_QUESTIONS
+from programs.ra_isf import RAISF
 
 
 def routes(trace):

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from programs.ra_isf import RAISF
-from programs.trace import Cost, JudgedPassage, Judgement, Node, Trace, render
+from programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace, render
 
 
 def shown(trace, width=100):
@@ -38,3 +38,36 @@ def test_a_long_passage_takes_one_line_and_brackets_are_text():
 def test_a_probability_is_shown_where_the_lm_gives_one():
     node = Node(question="q", know=Judgement(verdict="unknown", probability=0.12))
     assert "knows it? no p=0.12" in shown(Trace(system="ra-isf", root=node, cost=Cost()))
+
+
+def test_steps_show_what_was_written_searched_and_found_each_passage_once():
+    found = JudgedPassage(pid="1", title="Velm", text="Velm lies on the Oss.")
+    steps = [
+        Step(query="Where is Velm?", passages=[found]),
+        Step(generation="Velm lies on the Oss.", query="Velm lies on the Oss."),
+        Step(generation="So the answer is: the Oss."),
+    ]
+    text = shown(Trace(system="ircot", root=Node(question="q", steps=steps, passages=[found]), cost=Cost()))
+    lines = [line.strip("│├└─ ") for line in text.splitlines()]
+    assert lines[1:5] == [
+        "searched Where is Velm?",
+        "· Velm · Velm lies on the Oss.",
+        "searched Velm lies on the Oss.",
+        "So the answer is: the Oss.",
+    ]
+    assert text.count("Velm · Velm") == 1
+
+
+def test_passages_are_shown_where_no_step_searched_for_them():
+    node = Node(
+        question="q", steps=[Step(generation="A thought.")], passages=[JudgedPassage(pid="1", title="T", text="x")]
+    )
+    text = shown(Trace(system="cot-rag", root=node, cost=Cost()))
+    assert "A thought." in text and "T · x" in text
+
+
+def test_an_answer_that_says_there_is_none_is_unknown_with_the_reason():
+    for answer in ("", " Unknown. ", None):
+        node = Node(question="q").conclude("acted", "after 2 searches", answer)
+        assert (node.answer, node.reason) == ("unknown", "after 2 searches, but the LM found no answer")
+    assert Node(question="q").conclude("acted", "after 2 searches", " two\nlines ").answer == "two lines"

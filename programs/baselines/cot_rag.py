@@ -1,0 +1,45 @@
+"""CoT with retrieval: retrieve once, reason over what was found."""
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program, check
+from programs.steps import search, texts
+from programs.trace import Node
+from retrieval.passage import Retriever
+from signatures.reasoning import GroundedReasoning
+
+
+class CoTRAG(Program):
+    """Reads all of the top k passages, thinks step by step, then answers.
+
+    Args:
+        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        k: Passages retrieved.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        The "CoT + retrieval" of Wang et al. 2024 (BlendFilter), arXiv 2402.11129, table 2.
+    """
+
+    system = "cot-rag"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 5,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        self.k = k
+        self.reason_from = dspy.Predict(GroundedReasoning)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            node.passages = search(run, question, self.k).passages
+            reason = f"from {len(node.passages)} passages, step by step"
+            run.settle(node, "passages", reason, self.reason_from, passages=texts(node.passages))
+        return node

@@ -1,0 +1,67 @@
+"""Least-to-Most: break the question down once, solve the parts in order, each with the earlier answers in sight."""
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program
+from programs.questions import UNKNOWN, fill, listed, references
+from programs.trace import Node
+from signatures.answers import ComposedAnswer, DirectAnswer
+from signatures.judges import Decomposition
+
+
+class LeastToMost(Program):
+    """Lists sub-questions, answers them one after the other from memory, and the question itself last.
+
+    Each prompt carries all earlier sub-questions with their answers; the first has none to carry and is asked plainly.
+    A sub-question that names one without an answer ("#1") is not asked. Nothing is retrieved.
+
+    Args:
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Zhou et al. 2023, arXiv 2205.10625, section 2: decomposition once, then sequential solving.
+    """
+
+    system = "least-to-most"
+
+    def __init__(self, max_calls: int | None = None, max_seconds: float | None = None) -> None:
+        super().__init__(None, max_calls, max_seconds)
+        self.decompose = dspy.Predict(Decomposition)
+        self.answer_directly = dspy.Predict(DirectAnswer)
+        self.compose = dspy.Predict(ComposedAnswer)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            prediction = run.ask(self.decompose, question=question)
+            for text in listed((prediction.sub_questions or []) if prediction else []):
+                node.sub_questions.append(self._solve(run, text, node.sub_questions))
+            if not node.sub_questions:
+                reason = "from memory, the decomposition gave no sub-question"
+                return run.settle(node, "direct", reason, self.answer_directly)
+            found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
+            reason = f"from {found} of {len(node.sub_questions)} sub-answers"
+            run.settle(node, "decomposed", reason, self.compose, facts=_facts(node.sub_questions))
+        return node
+
+    def _solve(self, run: Run, text: str, earlier: list[Node]) -> Node:
+        numbers = references(text, before=len(earlier) + 1)
+        answers = {number: earlier[number - 1].answer for number in numbers}
+        missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
+        if missing:
+            node = Node(question=text, depth=1).end("reference", f"no answer for {' and '.join(missing)}")
+            node.waits_for = numbers
+            return node
+        with run.node(fill(text, answers), depth=1) as node:
+            node.waits_for = numbers
+            if earlier:
+                reason = f"from memory, {len(earlier)} earlier in sight"
+                run.settle(node, "direct", reason, self.compose, facts=_facts(earlier))
+            else:
+                run.settle(node, "direct", "from memory", self.answer_directly)
+        return node
+
+
+def _facts(solved: list[Node]) -> list[str]:
+    return [f"{node.question} = {node.answer}" for node in solved]

@@ -1,0 +1,79 @@
+"""ReAct: thoughts and actions in turns, until an action gives the answer."""
+
+import re
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program, check
+from programs.questions import clean
+from programs.steps import search, texts, union
+from programs.trace import Node, Step
+from retrieval.passage import Retriever
+from signatures.reasoning import NextAction
+
+_ACTION = re.compile(r"\b(search|finish)\s*\[([^\[\]]+)\]", re.IGNORECASE)
+_MALFORMED = "no action -> write Search[query] or Finish[answer]"
+
+
+class ReAct(Program):
+    """Thinks, then acts: Search[query] shows it the best passage, Finish[answer] ends the question.
+
+    Of what the LM writes for an action the first Search or Finish counts. Where there is none it is asked once more,
+    with a note of what is wanted; if that fails too, the question ends as "unknown". So it does when the steps are used
+    up.
+
+    Args:
+        retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
+        k: Passages that a search shows; 1, as the paper's search shows one page.
+        max_steps: Actions at most.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Yao et al. 2023, arXiv 2210.03629, section 3; its Lookup, which goes on in a long page, has no place here.
+    """
+
+    system = "react"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 1,
+        max_steps: int = 7,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        check("max_steps", max_steps, max_steps >= 1, "1 or more")
+        self.k = k
+        self.max_steps = max_steps
+        self.act = dspy.Predict(NextAction)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            steps: list[str] = []
+            for number in range(1, self.max_steps + 1):
+                action = self._next(run, question, steps)
+                if action is None:
+                    return node.end("unreadable", f"no action could be read in step {number}, nor when asked again")
+                thought, kind, text = action
+                if kind == "finish":
+                    node.steps.append(Step(generation=thought))
+                    return node.conclude("acted", f"after {len(steps)} searches", text)
+                step = search(run, text, self.k, thought)
+                node.steps.append(step)
+                node.passages = union(node.passages, step.passages)
+                steps.append(f"Search[{text}] -> {' '.join(texts(step.passages)) or 'nothing found'}")
+            node.end("max_steps", f"no answer within max_steps={self.max_steps}")
+        return node
+
+    def _next(self, run: Run, question: str, steps: list[str]) -> tuple[str, str, str] | None:
+        """The next thought, its action's kind and what stands in its brackets; None where no action can be read."""
+        for shown in (steps, [*steps, _MALFORMED]):
+            prediction = run.ask(self.act, question=question, steps=list(shown))
+            action = _ACTION.search(clean(prediction.action)) if prediction else None
+            if prediction and action and (text := clean(action[2])):
+                return clean(prediction.thought), action[1].casefold(), text
+        return None

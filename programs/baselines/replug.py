@@ -1,0 +1,63 @@
+"""REPLUG: one prompt a passage, and the answer that the weighted mean of their token probabilities gives."""
+
+import math
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program, check
+from programs.steps import search
+from programs.trace import JudgedPassage, Node
+from retrieval.passage import Retriever
+from signatures.answers import GroundedAnswer
+
+
+class REPLUG(Program):
+    """Reads each of the top k passages in a prompt of its own and mixes the probabilities of every next token.
+
+    A passage counts by the softmax of the retrieval scores. It needs an LM in the process: an endpoint does not give
+    the probabilities. Each passage's prompt counts as a call.
+
+    Args:
+        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        k: Passages retrieved, each with its prompt.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Shi et al. 2023, arXiv 2301.12652, section 3: the ensemble. Its LSR, which trains the retriever, is not here.
+    """
+
+    system = "replug"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 5,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        self.k = k
+        self.answer_from = dspy.Predict(GroundedAnswer)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            node.passages = search(run, question, self.k).passages
+            read = [[passage.prompt_text] for passage in node.passages] or [[]]
+            prompts = [{"question": question, "passages": passages} for passages in read]
+            prediction = run.ask_together(self.answer_from, prompts, shares(node.passages) or [1.0])
+            reason = f"from {len(node.passages)} passages, mixed token by token"
+            if prediction is None:
+                return node.end("passages", f"{reason}, but the LM's answer could not be read")
+            node.evidence = prediction.evidence or None
+            node.conclude("passages", reason, prediction.answer)
+        return node
+
+
+def shares(passages: list[JudgedPassage]) -> list[float]:
+    """The softmax of the passages' scores; equal where the retriever gives none."""
+    scores = [passage.score or 0.0 for passage in passages]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    return [weight / sum(weights) for weight in weights]

@@ -1,0 +1,83 @@
+"""Self-Ask: follow-up questions one at a time, each answered from retrieval, then the answer."""
+
+import dspy
+
+from programs.calls import Run
+from programs.program import Program, check
+from programs.questions import UNKNOWN, clean, normal
+from programs.steps import search, texts
+from programs.trace import Node
+from retrieval.passage import Retriever
+from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from signatures.reasoning import FollowUp
+
+_NO_MORE = ("", "none", "no")
+
+
+class SelfAsk(Program):
+    """Asks itself follow-up questions until the facts suffice, reads each one's answer from passages, and composes.
+
+    It stops at "none", at a follow-up that it has asked before, at an unreadable one, and after `max_follow_ups`. Where
+    it asks none at all it answers from memory.
+
+    Args:
+        retriever: Called as `retriever(follow_up, k)`; shared, not copied, when the program is copied. May be set
+            later.
+        k: Passages retrieved for a follow-up question.
+        max_follow_ups: Follow-up questions at most; 5, since questions of the field take four facts at most.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Press et al. 2023, arXiv 2210.03350: self-ask with a search engine.
+    """
+
+    system = "self-ask"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 5,
+        max_follow_ups: int = 5,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        check("max_follow_ups", max_follow_ups, max_follow_ups >= 1, "1 or more")
+        self.k = k
+        self.max_follow_ups = max_follow_ups
+        self.follow_up = dspy.Predict(FollowUp)
+        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.answer_directly = dspy.Predict(DirectAnswer)
+        self.compose = dspy.Predict(ComposedAnswer)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            while len(node.sub_questions) < self.max_follow_ups and (follow_up := self._next(run, node)):
+                node.sub_questions.append(self._look_up(run, follow_up))
+            if not node.sub_questions:
+                reason = "from memory, no follow-up question was asked"
+                return run.settle(node, "direct", reason, self.answer_directly)
+            found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
+            reason = f"from {found} of {len(node.sub_questions)} follow-up answers"
+            run.settle(node, "decomposed", reason, self.compose, facts=_facts(node))
+        return node
+
+    def _next(self, run: Run, node: Node) -> str:
+        """The next follow-up question, or "" where there is none."""
+        prediction = run.ask(self.follow_up, question=node.question, facts=_facts(node))
+        follow_up = clean(prediction.follow_up) if prediction else ""
+        stops = {*_NO_MORE, *(normal(sub.question) for sub in node.sub_questions)}
+        return "" if normal(follow_up) in stops else follow_up
+
+    def _look_up(self, run: Run, follow_up: str) -> Node:
+        with run.node(follow_up, depth=1) as node:
+            node.passages = search(run, follow_up, self.k).passages
+            reason = f"from {len(node.passages)} passages"
+            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
+        return node
+
+
+def _facts(node: Node) -> list[str]:
+    return [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]

@@ -1,0 +1,163 @@
+"""Self-RAG with a prompted critic: retrieve only on demand, answer from each passage, and let the critique choose."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args
+
+import dspy
+
+from programs.calls import Run
+from programs.concurrency import Later, gather
+from programs.program import Program, check
+from programs.questions import clean, is_unknown
+from programs.steps import search
+from programs.trace import JudgedPassage, Node, Step
+from retrieval.passage import Retriever
+from signatures.answers import DirectAnswer, GroundedAnswer
+from signatures.critique import RetrievalNeed, Support, Usefulness
+from signatures.judges import PassageRelevance
+
+# What each label of a critique is worth, as in the paper.
+_SUPPORT = {"fully": 1.0, "partially": 0.5, "none": 0.0}
+_USEFULNESS = {"1": -1.0, "2": -0.5, "3": 0.0, "4": 0.5, "5": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An answer from one passage."""
+
+    answer: str
+    evidence: str
+    score: float
+    shown: str
+
+
+class SelfRAG(Program):
+    """Decides whether to retrieve; then answers from each passage alone and takes the answer of the best score.
+
+    The score is exp(mean log-probability of the answer) + relevance + support + usefulness, each weighted. The critique
+    counts with its labels' probabilities where the LM gives them, else with the label alone, and with nothing where it
+    cannot be read; the first term is 1 where the LM gives no log-probabilities. An unreadable decision retrieves.
+
+    Any LM will do, since the critic is prompted; the special tokens of the paper's own checkpoints are not used.
+
+    Args:
+        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        k: Passages retrieved, each with an answer of its own.
+        threshold: It retrieves above this probability of "yes"; where the LM gives none, at "yes".
+        relevance_weight: Of the passage's relevance in the score.
+        support_weight: Of the answer's support by the passage.
+        usefulness_weight: Of the answer's usefulness.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Asai et al. 2024, arXiv 2310.11511, section 3.3, with its threshold of 0.2 and its weights of 1, 1 and 0.5.
+    """
+
+    system = "self-rag"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 5,
+        threshold: float = 0.2,
+        relevance_weight: float = 1.0,
+        support_weight: float = 1.0,
+        usefulness_weight: float = 0.5,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        check("threshold", threshold, 0 <= threshold < 1, "a probability, from 0 to below 1")
+        self.k = k
+        self.threshold = threshold
+        self.relevance_weight = relevance_weight
+        self.support_weight = support_weight
+        self.usefulness_weight = usefulness_weight
+        self.need = dspy.Predict(RetrievalNeed)
+        self.answer_directly = dspy.Predict(DirectAnswer)
+        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.relevant = dspy.Predict(PassageRelevance)
+        self.support = dspy.Predict(Support)
+        self.useful = dspy.Predict(Usefulness)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            if not self._needs(run, node):
+                return run.settle(node, "direct", "from memory", self.answer_directly)
+            node.passages = search(run, question, self.k).passages
+            tries = gather([Later(partial(self._candidate, run, question, passage)) for passage in node.passages])
+            node.steps += [Step(generation=found.shown) for found in tries if found]
+            best = _best(tries)
+            if best is None:
+                return node.end("passages", f"from {len(node.passages)} passages, but none gave an answer")
+            number, candidate = best
+            node.evidence = candidate.evidence or None
+            reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
+            node.end("passages", reason, candidate.answer)
+        return node
+
+    def _needs(self, run: Run, node: Node) -> bool:
+        prediction = run.ask(self.need, question=node.question)
+        labels = _probabilities(self.need, prediction)
+        needs = not labels or labels["yes"] > self.threshold
+        probability = f", p={labels['yes']:.2f}" if prediction and prediction.get("probabilities") else ""
+        node.steps.append(Step(generation=f"Look something up? {'yes' if needs else 'no'}{probability}"))
+        return needs
+
+    def _candidate(self, run: Run, question: str, passage: JudgedPassage) -> _Candidate | None:
+        """The answer from one passage with its score; None where there is none."""
+        text = passage.prompt_text
+        passage.judgement = run.judge(self.relevant, question=question, passage=text)
+        prediction = run.ask(self.answer_from, question=question, passages=[text])
+        answer = clean(prediction.answer) if prediction else ""
+        if prediction is None or is_unknown(answer):
+            return None
+        support = run.ask(self.support, question=question, passage=text, answer=answer)
+        useful = run.ask(self.useful, question=question, answer=answer)
+        relevance = passage.judgement.probability
+        terms = {
+            "fluency": _fluency(prediction),
+            "relevance": self.relevance_weight * (float(passage.relevant) if relevance is None else relevance),
+            "support": self.support_weight * _worth(_probabilities(self.support, support), _SUPPORT),
+            "usefulness": self.usefulness_weight * _worth(_probabilities(self.useful, useful), _USEFULNESS),
+        }
+        score = sum(terms.values())
+        shown = " + ".join(f"{name} {value:.2f}" for name, value in terms.items())
+        return _Candidate(answer, clean(prediction.get("evidence")), score, f"{answer}: {score:.2f} = {shown}")
+
+
+def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:
+    """The candidate of the highest score with its passage's number, from 1; the retriever's order breaks ties."""
+    found = [(number, candidate) for number, candidate in enumerate(tries, 1) if candidate]
+    return max(found, key=lambda pair: pair[1].score, default=None)
+
+
+def _probabilities(predictor: dspy.Predict, prediction: dspy.Prediction | None) -> dict[str, float]:
+    """Each label's probability; 1 for the verdict where the LM gives none; nothing where it could not be read."""
+    if prediction is None:
+        return {}
+    [(name, field)] = cast(Any, predictor.signature).output_fields.items()
+    return prediction.get("probabilities") or {
+        label: float(label == prediction[name]) for label in get_args(field.annotation)
+    }
+
+
+def _worth(probabilities: dict[str, float], values: dict[str, float]) -> float:
+    return sum(values[label] * probability for label, probability in probabilities.items())
+
+
+def _fluency(prediction: dspy.Prediction) -> float:
+    """exp(mean log-probability) of the output's tokens, where an endpoint was asked for them (`logprobs=True`)."""
+    tokens = _get(prediction.get("logprobs"), "content") or []
+    logprobs = [float(_get(token, "logprob")) for token in tokens]
+    return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 1.0
+
+
+def _get(value: Any, name: str) -> Any:
+    """A field of an endpoint's answer, which is a dict or an object by the client's version."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -1,0 +1,176 @@
+"""SKR-knn: whether to retrieve is voted by the training questions that are most like this one."""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypedDict
+
+import dspy
+
+from data.errors import InputError
+from evaluation.identity import digest, gold_answers
+from evaluation.metrics import accuracy
+from evaluation.runner import Outcome, ask_all
+from programs.baselines.direct import Direct
+from programs.baselines.rag import RAG
+from programs.calls import Run
+from programs.program import Program, check
+from programs.steps import search, texts
+from programs.trace import Judgement, Node
+from retrieval.passage import Retriever
+from signatures.answers import DirectAnswer, GroundedAnswer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from retrieval.dense import DenseEncoder
+
+
+class Case(TypedDict):
+    """A training question, and whether it was right only with retrieval (helped) or only without."""
+
+    question: str
+    helped: bool
+
+
+class SKR(Program):
+    """Answers from memory what resembles questions that were right without retrieval, and retrieves for the rest.
+
+    It has to be fitted (`fit`) to the LM and the index that it runs with. What it has learnt is `cases`, which an
+    artifact keeps as an option.
+
+    Args:
+        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        k: Passages retrieved.
+        neighbours: Training questions that vote.
+        cases: What `fit` has found; None before.
+        max_calls: LM calls a question may make; None for no limit.
+        max_seconds: Seconds after which a question starts no further call; None for no limit.
+
+    Source:
+        Wang et al. 2023, arXiv 2310.05002: its k-nearest-neighbour form. The embedding here is MiniLM's.
+    """
+
+    system = "skr-knn"
+
+    def __init__(
+        self,
+        retriever: Retriever | None = None,
+        k: int = 5,
+        neighbours: int = 10,
+        cases: list[Case] | None = None,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(retriever, max_calls, max_seconds)
+        check("k", k, k >= 1, "1 or more")
+        check("neighbours", neighbours, neighbours >= 1, "1 or more")
+        self.k = k
+        self.neighbours = neighbours
+        self.answer_directly = dspy.Predict(DirectAnswer)
+        self.answer_from = dspy.Predict(GroundedAnswer)
+        self._learn(cases)
+
+    def fit(self, trainset: Sequence[dspy.Example], threads: int = 8) -> "SKR":
+        """Ask each training question with and without retrieval, and keep those where it made a difference.
+
+        Args:
+            trainset: With answers; a question whose two answers are both right or both wrong says nothing.
+            threads: Questions asked at a time.
+
+        Returns:
+            The program itself, which now knows its cases.
+
+        Raises:
+            InputError: Nothing was asked, or retrieval made no difference anywhere.
+            LMError: The LM failed on ten questions in a row.
+        """
+        without, with_passages = Direct(), RAG(self.retriever, self.k)
+        without.answer_directly, with_passages.answer_from = self.answer_directly, self.answer_from
+        right: tuple[dict[str, float], dict[str, float]] = ({}, {})
+
+        def keep(scores: dict[str, float], outcome: Outcome) -> None:
+            if outcome.prediction is not None:
+                question, gold = outcome.example.question, gold_answers(outcome.example)
+                scores[question] = accuracy(outcome.prediction.answer, gold)
+
+        for program, scores in zip((without, with_passages), right, strict=True):
+            ask_all(program, trainset, partial(keep, scores), threads=threads)
+        asked = [q for q in dict.fromkeys(e.question for e in trainset) if q in right[0] and q in right[1]]
+        cases = [Case(question=q, helped=right[1][q] > right[0][q]) for q in asked if right[0][q] != right[1][q]]
+        if not cases:
+            raise InputError(
+                f"retrieval made no difference on any of {len(asked)} training questions: "
+                "give more of them, some that the LM knows and some that the passages answer"
+            )
+        self._learn(cases)
+        return self
+
+    def _learn(self, cases: list[Case] | None) -> None:
+        self.cases = cases
+        # A plain value, so that the records of a run are bound to what the program had learnt.
+        self.fitted = None if cases is None else digest(cases)
+
+    def _answer(self, run: Run, question: str) -> Node:
+        with run.node(question) as node:
+            node.know = self._knows(question)
+            if node.know.verdict == "know":
+                reason = f"from memory, as were {node.know.probability:.0%} of the questions most like it"
+                return run.settle(node, "direct", reason, self.answer_directly)
+            node.passages = search(run, question, self.k).passages
+            reason = f"from {len(node.passages)} passages"
+            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
+        return node
+
+    def _knows(self, question: str) -> Judgement:
+        if not self.cases:
+            raise InputError(
+                "skr-knn has not been fitted: call its fit(trainset) first, or load an artifact of a fitted one"
+            )
+        helped = [case["helped"] for case in self.cases]
+        known = tuple(case["question"] for case in self.cases)
+        nearest = (_case_vectors(known) @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
+        share, knows = vote([helped[i] for i in nearest], helped)
+        return Judgement(verdict="know" if knows else "unknown", probability=share)
+
+
+def vote(nearest: Sequence[bool], everyone: Sequence[bool]) -> tuple[float, bool]:
+    """Whether a question counts as known, by its nearest training questions.
+
+    Args:
+        nearest: Whether retrieval helped, for each neighbour.
+        everyone: The same for all cases. Where few were known, few known neighbours are enough.
+
+    Returns:
+        The share of neighbours that were known, and whether that is no less than among all cases.
+
+    Source:
+        Wang et al. 2023: known where l / (k - l) >= m / n, with l of k neighbours and m of m + n cases,
+        which is the same without the division by zero.
+    """
+    share = nearest.count(False) / len(nearest)
+    return share, share > 0 and share >= everyone.count(False) / len(everyone)
+
+
+def embed(questions: Sequence[str]) -> "np.ndarray":
+    """Unit vectors `(n_questions, dim)` of all-MiniLM-L6-v2.
+
+    Raises:
+        InputError: The package that MiniLM comes in is not installed.
+    """
+    import numpy as np
+
+    vectors = np.concatenate([vector.numpy() for vector in _encoder().encode_queries(questions)])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@cache
+def _case_vectors(questions: tuple[str, ...]) -> "np.ndarray":
+    return embed(questions)
+
+
+@cache
+def _encoder() -> "DenseEncoder":
+    from retrieval.checkpoint import MINILM
+    from retrieval.dense import find_model
+
+    return find_model(MINILM).encoder()

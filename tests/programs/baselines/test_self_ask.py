@@ -1,0 +1,65 @@
+"""Self-Ask: when it stops, and what it answers from."""
+
+import pytest
+
+from lm.scripted import ScriptedLM
+from programs.baselines.self_ask import SelfAsk
+
+
+def script(follow_ups, answers):
+    """Asks the follow-ups in order, by how many facts there are; reads and composes what `answers` has."""
+
+    def answer(fields):
+        number = len(fields.get("facts", []))
+        follow_up = follow_ups[number] if number < len(follow_ups) else "none"
+        found = answers.get(fields["question"], "unknown")
+        return {"follow_up": follow_up, "evidence": "as it says", "answer": found}
+
+    return ScriptedLM(answer)
+
+
+def test_it_asks_on_until_none_and_composes_from_the_facts(ask, library):
+    shelf = library({"who?": "a b", "where is Ada?": "c"})
+    lm = script(["who?", "where is Ada?"], {"who?": "Ada", "where is Ada?": "Velm", "root": "Velm, then"})
+    trace = ask(SelfAsk(shelf), lm)
+    assert (trace.root.route, trace.root.answer) == ("decomposed", "Velm, then")
+    assert lm.calls[-1]["facts"] == ["who? = Ada", "where is Ada? = Velm"]
+    assert shelf.queries == ["who?", "where is Ada?"]  # never the whole question
+    assert [[p.pid for p in sub.passages] for sub in trace.root.sub_questions] == [["a", "b"], ["c"]]
+    assert trace.root.sub_questions[0].evidence == "as it says"
+    assert trace.cost.lm_calls == 3 + 2 + 1 and trace.cost.retrievals == 2
+
+
+@pytest.mark.parametrize("stop", ["none", "None.", "NO", "", "who?", " Who "])
+def test_none_or_the_same_question_again_ends_the_asking(ask, library, stop):
+    lm = script(["who?", stop or " "], {"who?": "Ada", "root": "Ada"})
+    trace = ask(SelfAsk(library({"who?": "a"})), lm)
+    assert len(trace.root.sub_questions) == 1 and trace.root.answer == "Ada"
+
+
+def test_an_unreadable_follow_up_ends_the_asking(ask, library):
+    lm = ScriptedLM(
+        lambda f: {"answer": "x", "evidence": "e"} | ({"follow_up": "who?"} if f.get("facts") == [] else {})
+    )
+    trace = ask(SelfAsk(library({"who?": "a"})), lm)
+    assert trace.root.answer == "x" and trace.unreadable == 1 and len(trace.root.sub_questions) == 1
+
+
+def test_it_asks_no_more_than_it_may(ask, library):
+    lm = script([f"question {n}?" for n in range(20)], {"root": "x"})
+    trace = ask(SelfAsk(library({}), max_follow_ups=3), lm)
+    assert [sub.question for sub in trace.root.sub_questions] == [f"question {n}?" for n in range(3)]
+    assert trace.root.answer == "x"
+    assert trace.root.reason == "from 0 of 3 follow-up answers"
+
+
+def test_without_a_follow_up_it_answers_from_memory(ask, library):
+    trace = ask(SelfAsk(library({})), script([], {"root": "Ada"}))
+    assert (trace.root.route, trace.root.answer, trace.cost.retrievals) == ("direct", "Ada", 0)
+
+
+def test_a_spent_budget_ends_it(ask, library):
+    lm = script(["who?", "where?"], {"who?": "Ada", "where?": "Velm"})
+    trace = ask(SelfAsk(library({}), max_calls=3), lm)
+    assert (trace.root.route, trace.root.answer) == ("budget", "unknown")
+    assert [sub.answer for sub in trace.root.sub_questions] == ["Ada", "unknown"]

@@ -1,0 +1,90 @@
+"""SKR-knn: what fitting keeps, how the neighbours vote, and that what was learnt is kept."""
+
+import dspy
+import pytest
+
+from data.errors import InputError
+from evaluation.identity import describe
+from lm.scripted import ScriptedLM
+from programs.baselines.skr import SKR, vote
+
+RIVERS = ["Which river flows through Velm?", "How long is the river Oss?", "Where does the river Tarn begin?"]
+WRITERS = ["Who wrote the novel Ember?", "Which novel did Ada write first?", "Who is the author of Dusk?"]
+
+
+def script():
+    """Knows the writers by heart, reads the rivers, and is wrong about both the other way round."""
+
+    def respond(fields):
+        knows, reads = "river" not in fields["question"], "passages" in fields
+        return {"evidence": "e", "answer": "right" if knows != reads else "wrong"}
+
+    return ScriptedLM(respond)
+
+
+def examples(questions, answer="right"):
+    return [dspy.Example(question=q, answer=answer).with_inputs("question") for q in questions]
+
+
+@pytest.fixture
+def fitted(shelf):
+    with dspy.context(lm=script()):
+        return SKR(shelf, neighbours=3).fit(examples([*RIVERS, *WRITERS]))
+
+
+def test_a_question_is_treated_like_the_training_questions_it_resembles(ask, fitted):
+    trace = ask(fitted, script(), "Which river flows past the town of Brell?")
+    assert (trace.root.route, trace.root.answer, trace.root.know.verdict) == ("passages", "right", "unknown")
+    trace = ask(fitted, script(), "Who is the author of the novel Ash?")
+    assert (trace.root.route, trace.root.answer, trace.root.know.verdict) == ("direct", "right", "know")
+    assert (trace.cost.lm_calls, trace.cost.retrievals) == (1, 0)
+
+
+def test_fitting_keeps_where_retrieval_made_a_difference_and_drops_ties(shelf):
+    train = [*examples([RIVERS[0], WRITERS[0]]), *examples([RIVERS[1]], "neither")]
+    with dspy.context(lm=script()):
+        program = SKR(shelf).fit(train)
+    assert program.cases == [{"question": RIVERS[0], "helped": True}, {"question": WRITERS[0], "helped": False}]
+
+
+def test_a_training_set_that_says_nothing_is_refused(shelf):
+    with dspy.context(lm=script()), pytest.raises(InputError, match="no difference on any of 1 training questions"):
+        SKR(shelf).fit(examples(RIVERS[:1], "neither"))
+
+
+def test_unfitted_it_says_what_to_do(shelf):
+    with dspy.context(lm=script()), pytest.raises(InputError, match=r"has not been fitted: call its fit\(trainset\)"):
+        SKR(shelf)(question="root")
+
+
+@pytest.mark.parametrize(
+    ("nearest", "everyone", "knows"),
+    [
+        ([False, True], [False, True], True),  # no less than the base rate
+        ([False, True, True], [False, True], False),
+        ([False, True, True], [False, *[True] * 9], True),  # few were known: one in three is many
+        ([True], [True, True], False),  # nothing was ever known
+        ([False], [False, False], True),  # nothing was ever helped
+    ],
+)
+def test_the_vote_is_measured_against_the_base_rate(nearest, everyone, knows):
+    assert vote(nearest, everyone)[1] == knows
+
+
+def test_what_was_learnt_is_saved_loaded_and_part_of_what_it_is(ask, fitted, shelf, tmp_path):
+    from optimize.artifact import load, save
+
+    save(fitted, tmp_path / "skr")
+    again = load(tmp_path / "skr", lm=script(), retriever=shelf)
+    assert isinstance(again, SKR) and again.cases == fitted.cases
+    assert again(question="Which river flows past the town of Brell?").trace.root.route == "passages"
+    with dspy.context(lm=script()):  # else a run could go on with the records of another fit
+        assert describe(fitted) != describe(SKR(shelf, neighbours=3, cases=fitted.cases[:2]))
+
+
+def test_a_spent_budget_ends_it(ask, fitted):
+    replies = iter(["mumble", "mumble"])
+    lm = ScriptedLM(lambda f: next(replies))
+    lm.adapter = dspy.ChatAdapter()  # its second try in JSON is one call too many
+    fitted.max_calls = 1
+    assert ask(fitted, lm, WRITERS[0]).root.route == "budget"

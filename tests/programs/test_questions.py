@@ -1,0 +1,40 @@
+"""What the programs do with text: sentences and lists that an LM wrote."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from programs.questions import clean, first_sentence, listed, normal
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Ada wrote it. So the answer is: Ada.", "Ada wrote it."),
+        ("Did she? Yes.", "Did she?"),
+        ('He said "no." Then he left.', 'He said "no."'),
+        ("J. R. Stone lives in St. Ives. It is small.", "J. R. Stone lives in St. Ives."),
+        ("Mrs. Dow met Dr. Lane at 3.5 miles. Then", "Mrs. Dow met Dr. Lane at 3.5 miles."),
+        ("It began in 1905. It ended.", "It began in 1905."),
+        ("no end at all", "no end at all"),
+        ("", ""),
+    ],
+)
+def test_one_sentence_is_kept(text, first):
+    assert first_sentence(text) == first
+
+
+@given(st.text())
+def test_the_first_sentence_is_a_beginning_and_never_nothing(text):
+    text = clean(text)
+    assert text.startswith(first_sentence(text))
+    assert bool(first_sentence(text)) == bool(text)
+
+
+def test_listed_sub_questions_are_cleaned_and_spelt_one_way():
+    assert listed([" who?\n", "", None, "?", "Who", 7]) == ["who?", "who?", "7"]
+
+
+@given(st.lists(st.text(max_size=5)))
+def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
+    assert len(listed(texts)) <= 10 and all(normal(text) for text in listed(texts))

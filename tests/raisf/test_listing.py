@@ -1,0 +1,20 @@
+"""`raisf programs`, where a user finds what can be compared."""
+
+import json
+
+from raisf import cli
+from raisf.options import PROGRAM_NAMES
+
+
+def test_every_program_is_listed_with_what_it_does_and_its_source(capsys):
+    assert cli.main(["programs", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["programs"]
+    assert tuple(program["name"] for program in listed) == PROGRAM_NAMES
+    assert all("arXiv" in program["source"] and program["summary"] for program in listed)
+    assert next(program for program in listed if program["name"] == "ircot")["options"]["max_passages"] == 15
+
+
+def test_a_person_sees_a_table(capsys):
+    assert cli.main(["programs"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in PROGRAM_NAMES)
