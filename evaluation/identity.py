@@ -13,7 +13,7 @@ from lm.connect import adapter_for
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), the corpus it reads, and for each predictor the LM it
+    That is its class, its plain options (k, max_depth, ...), the corpus it reads and by which encoder, and for each predictor the LM it
     asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's address is left out: the
     same model may be served elsewhere when a run resumes.
     """
@@ -25,6 +25,8 @@ def describe(program: dspy.Module) -> dict[str, Any]:
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = f"{type(value).__name__} {value.corpus_hash}"
+            if checkpoint := getattr(getattr(value, "manifest", None), "checkpoint_sha256", None):
+                described[f"{name}'s encoder"] = checkpoint
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature

@@ -1,7 +1,7 @@
 """How sure a mean is: bootstrap intervals over questions. The number of questions travels with every value."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +69,43 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples
     if len(ours) != len(theirs):
         raise ValueError(f"a paired difference needs the same questions: found {len(ours)} and {len(theirs)} values")
     return _percentile_interval(np.subtract(ours, theirs, dtype=np.float64), samples, seed)
+
+
+def bootstrap_groups(
+    statistic: Callable[[NDArray[np.float64]], float],
+    groups: Sequence[Hashable],
+    *,
+    n: int,
+    samples: int = 2_000,
+    seed: int = 0,
+) -> Score:
+    """A statistic of rows that belong together in groups, such as five passages of one question, with its 95% interval.
+
+    Whole groups are resampled: rows of one question are not independent, and to count them as if they were would make
+    the interval too narrow.
+
+    Args:
+        statistic: From the multiplicity of each row in a resample, (n_rows,), to its value; NaN where it is undefined.
+        groups: Each row's group, (n_rows,).
+        n: What the Score shall say it rests on: the rows that the statistic has in its denominator.
+        samples: Resamples; those in which the statistic is undefined are left out.
+        seed: Equal seeds give equal intervals.
+
+    Returns:
+        The Score; NaN with n = 0 where the statistic is undefined on all rows.
+
+    Source: Field and Welsh 2007, the cluster bootstrap.
+    """
+    value = statistic(np.ones(len(groups))) if groups else math.nan
+    if math.isnan(value):
+        return Score(math.nan, math.nan, math.nan, 0)
+    numbers: dict[Hashable, int] = {}
+    group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
+    random = np.random.default_rng(seed)
+    drawn = (random.integers(0, len(numbers), len(numbers)) for _ in range(samples))
+    values = [statistic(np.bincount(picked, minlength=len(numbers))[group_of].astype(np.float64)) for picked in drawn]
+    low, high = np.nanquantile(values, (0.025, 0.975))
+    return Score(value, float(low), float(high), n)
 
 
 def _percentile_interval(values: NDArray[np.float64], samples: int, seed: int) -> Score:

@@ -37,9 +37,16 @@ class Outcome:
 
 
 def ask_all(
-    program: dspy.Module, examples: Sequence[dspy.Example], keep: Callable[[Outcome], None], *, threads: int = 8
+    program: Callable[..., dspy.Prediction],
+    examples: Sequence[dspy.Example],
+    keep: Callable[[Outcome], None],
+    *,
+    threads: int = 8,
+    inputs: Sequence[str] = ("question",),
 ) -> None:
     """Asks all questions and hands each outcome to `keep` as it is there, one at a time, in order of completion.
+
+    The program is called with the examples' fields that `inputs` names.
 
     The caller's DSPy settings (LM, adapter, callbacks) hold in the workers. On Ctrl-C no new question is asked; what
     finishes within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends
@@ -61,7 +68,7 @@ def ask_all(
         try:
             while not over.is_set():
                 example, context = waiting.get_nowait()
-                outcome = context.run(_ask, program, example)
+                outcome = context.run(_ask, program, example, inputs)
                 # `keep` runs here and not in the main thread: Ctrl-C, which strikes there, cannot cut a record in two.
                 with lock:
                     if raised:
@@ -148,13 +155,13 @@ def evaluate(
         return summarise(done.values())
 
 
-def _ask(program: dspy.Module, example: dspy.Example) -> Outcome:
+def _ask(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     start = time.perf_counter()
     prediction, error = None, None
     try:
         # A trace list of its own: the workers' calls would pile up in the caller's.
         with dspy.context(trace=[]):
-            prediction = program(question=example.question)
+            prediction = program(**{name: example[name] for name in inputs})
     except Exception as raised:
         error = raised
     return Outcome(example, prediction, error, time.perf_counter() - start)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation import intervals
-from evaluation.intervals import Score, bootstrap, paired_difference
+from evaluation.intervals import Score, bootstrap, bootstrap_groups, paired_difference
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
@@ -65,3 +65,31 @@ def test_no_questions_is_not_a_zero() -> None:
 
 def test_a_score_prints_as_percent_with_n() -> None:
     assert str(Score(0.465, 0.431, 0.498, 500)) == "46.5 [43.1, 49.8] n=500"
+
+
+def test_a_statistic_over_groups_of_one_has_the_interval_of_its_mean() -> None:
+    values = np.random.default_rng(1).random(200)
+    plain = bootstrap(values.tolist())
+    score = bootstrap_groups(lambda weights: float(weights @ values / weights.sum()), range(200), n=200)
+    assert score.value == pytest.approx(plain.value) and score.n == 200
+    assert (score.low, score.high) == pytest.approx((plain.low, plain.high), abs=0.005)
+    assert score == bootstrap_groups(lambda weights: float(weights @ values / weights.sum()), range(200), n=200)
+
+
+def test_groups_are_drawn_whole() -> None:
+    seen = []
+
+    def note(weights: np.ndarray) -> float:
+        seen.append(tuple(weights))
+        return 0.0
+
+    bootstrap_groups(note, ["a", "b", "a"], n=3, samples=50)
+    assert {weights[0] == weights[2] for weights in seen} == {True}
+    assert {(1.0, 1.0, 1.0), (2.0, 0.0, 2.0), (0.0, 2.0, 0.0)} == set(seen)
+
+
+def test_an_undefined_statistic_is_no_zero_and_undefined_resamples_are_left_out() -> None:
+    assert bootstrap_groups(lambda weights: math.nan, ["a"], n=1).n == 0
+    assert bootstrap_groups(lambda weights: 1.0, [], n=0).n == 0
+    score = bootstrap_groups(lambda weights: 1.0 if weights[0] else math.nan, ["a", "b"], n=2)
+    assert score == Score(1.0, 1.0, 1.0, 2)

@@ -1,0 +1,223 @@
+"""How good a judge is by itself: right verdicts, ranking, calibration, each with an interval over questions."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evaluation.intervals import Score, bootstrap_groups
+
+Array = NDArray[np.float64]
+
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The judgements whose probability lies in one tenth of [0, 1].
+
+    Attributes:
+        low: Where it begins.
+        high: Where it ends; the last bin holds 1 too.
+        n: How many judgements.
+        probability: Their mean probability; None if there are none.
+        share: The share of them that is positive by gold; the same as `probability` for a calibrated judge.
+    """
+
+    low: float
+    high: float
+    n: int
+    probability: float | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReport:
+    """What was measured of one judge. The positive class is the judge's first label: know, or relevant.
+
+    Attributes:
+        scores: By measure: accuracy (n: all judgements), precision (n: positive verdicts), recall (n: positive by
+            gold), f1; and where the judge gives a score or a probability, auroc and ece (n: judgements that have one).
+            A measure that cannot be had is not there.
+        bins: The reliability of its probabilities, for a plot; empty where there are none.
+    """
+
+    scores: dict[str, Score] = field(default_factory=dict)
+    bins: list[Bin] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON-able values."""
+        scores = {name: score.as_dict() for name, score in self.scores.items()}
+        return {"scores": scores, "bins": [asdict(one) for one in self.bins]}
+
+
+def verdict_scores(gold: Sequence[bool], verdicts: Sequence[bool], groups: Sequence[Hashable]) -> dict[str, Score]:
+    """Accuracy, precision, recall and F1 of verdicts.
+
+    Args:
+        gold: Whether each row is positive by gold, (n,).
+        verdicts: Whether the judge said so, (n,).
+        groups: What each row is resampled with, such as its question, (n,).
+
+    Source: Manning, Raghavan and Schuetze 2008, section 8.3.
+    """
+    positive, said = np.asarray(gold, bool), np.asarray(verdicts, bool)
+    right, hits = (positive == said).astype(float), (positive & said).astype(float)
+    everything, both = np.ones(len(positive)), positive.astype(float) + said
+    parts = {
+        "accuracy": (right, everything, len(positive)),
+        "precision": (hits, said.astype(float), int(said.sum())),
+        "recall": (hits, positive.astype(float), int(positive.sum())),
+        "f1": (2 * hits, both, len(positive)),
+    }
+    return {
+        name: bootstrap_groups(partial(_ratio, above, below), groups, n=n) for name, (above, below, n) in parts.items()
+    }
+
+
+def auroc(gold: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The probability that a positive row has a higher score than a negative one; half of the ties count.
+
+    Args:
+        gold: Whether each row is positive, (n,).
+        scores: Any numbers that should be higher for positive rows, (n,); only their order counts.
+        weights: How often each row is there, (n,); once if not given.
+
+    Returns:
+        In [0, 1], 0.5 is chance; NaN where one of the classes is missing.
+
+    Source: Hanley and McNeil 1982; the rank statistic of Mann and Whitney.
+    """
+    positive, values = np.asarray(gold, bool), np.asarray(scores, np.float64)
+    each = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
+    _, place = np.unique(values, return_inverse=True)
+    return _auroc(positive, place, each)
+
+
+def auroc_score(gold: Sequence[bool], scores: Sequence[float], groups: Sequence[Hashable]) -> Score:
+    """`auroc` with its interval."""
+    positive = np.asarray(gold, bool)
+    _, place = np.unique(np.asarray(scores, np.float64), return_inverse=True)
+    return bootstrap_groups(partial(_auroc, positive, place), groups, n=len(positive))
+
+
+def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int = BINS) -> list[Bin]:
+    """How often the rows of each probability are positive: the points of a reliability diagram.
+
+    Args:
+        gold: Whether each row is positive, (n,).
+        probabilities: Of the positive label, in [0, 1], (n,).
+        bins: Equally wide parts of [0, 1].
+
+    Source: DeGroot and Fienberg 1983; Guo et al. 2017, section 2.
+    """
+    of, positive = np.asarray(probabilities, np.float64), np.asarray(gold, bool)
+    place, made = _places(of, bins), []
+    for number in range(bins):
+        here = place == number
+        n = int(here.sum())
+        probability, share = (float(of[here].mean()), float(positive[here].mean())) if n else (None, None)
+        made.append(Bin(number / bins, (number + 1) / bins, n, probability, share))
+    return made
+
+
+def ece_score(
+    gold: Sequence[bool], probabilities: Sequence[float], groups: Sequence[Hashable], bins: int = BINS
+) -> Score:
+    """Expected calibration error: over the bins, the mean distance of probability and share of positives.
+
+    It is taken of the positive label's probability, not of the likelier label's: that is what a threshold cuts.
+
+    Args:
+        gold: Whether each row is positive, (n,).
+        probabilities: Of the positive label, in [0, 1], (n,).
+        groups: What each row is resampled with, (n,).
+        bins: Equally wide parts of [0, 1].
+
+    Source: Naeini et al. 2015; Guo et al. 2017, section 2. Resampling adds noise to every bin, so that the interval
+    lies somewhat high for a judge that is nearly calibrated.
+    """
+    of, positive = np.asarray(probabilities, np.float64), np.asarray(gold, np.float64)
+    place = _places(of, bins)
+
+    def ece(weights: Array) -> float:
+        gaps = np.bincount(place, weights * (of - positive), minlength=bins)
+        return float(np.abs(gaps).sum() / weights.sum())
+
+    return bootstrap_groups(ece, groups, n=len(positive))
+
+
+def cuts(scores: ArrayLike, low: float, high: float, most: int = 200) -> Array:
+    """The thresholds worth trying: one between each two neighbouring scores, and one beyond either end.
+
+    Args:
+        scores: The rows' scores, finite, (n,).
+        low: A score that none lies below, such as 0 for probabilities.
+        high: One that none lies above.
+        most: How many at most; more are thinned to quantiles of the scores.
+
+    Returns:
+        Ascending, strictly between `low` and `high`.
+    """
+    inside = np.unique(np.asarray(scores, np.float64))
+    inside = inside[(inside > low) & (inside < high)]
+    points = np.array([low, *inside, high])
+    middles = (points[1:] + points[:-1]) / 2
+    if len(middles) > most:
+        middles = middles[np.linspace(0, len(middles) - 1, most).round().astype(int)]
+    return middles
+
+
+def best_cut(gold: Sequence[bool], scores: Sequence[float]) -> float:
+    """The threshold on scores of the best balanced accuracy, the mean of the shares right in either class.
+
+    Balanced, because the rows that it is fitted on may hold the classes in other shares than those it is used on.
+
+    Raises:
+        ValueError: One of the classes is missing.
+    """
+    positive, values = np.asarray(gold, bool), np.asarray(scores, np.float64)
+    if positive.all() or not positive.any():
+        raise ValueError("a threshold needs rows of both classes")
+    tried = cuts(values, values.min() - 1, values.max() + 1)
+    said = values[None] >= tried[:, None]  # (cuts, n)
+    balanced = said[:, positive].mean(1) + (~said[:, ~positive]).mean(1)
+    return float(tried[int(balanced.argmax())])
+
+
+def recentred(probability: float, threshold: float) -> float:
+    """The probability on the scale on which the threshold is one half.
+
+    Its log-odds less those of the threshold: what a judge's leaning to one label, which the threshold makes up for,
+    adds to the log-odds of every row.
+
+    Source: Saerens, Latinne and Decaestecker 2002 (priors as shifts of the log-odds); Zhao et al. 2021.
+    """
+    return float(1 / (1 + math.exp(_log_odds(threshold) - _log_odds(probability))))
+
+
+def _log_odds(probability: float) -> float:
+    inside = min(max(probability, 1e-9), 1 - 1e-9)
+    return math.log(inside / (1 - inside))
+
+
+def _ratio(above: Array, below: Array, weights: Array) -> float:
+    total = float(weights @ below)
+    return float(weights @ above) / total if total else math.nan
+
+
+def _auroc(positive: NDArray[np.bool_], place: NDArray[np.int64], weights: Array) -> float:
+    size = int(place.max()) + 1 if len(place) else 0
+    yes = np.bincount(place, weights * positive, minlength=size)
+    no = np.bincount(place, weights * ~positive, minlength=size)
+    pairs = float(yes.sum() * no.sum())
+    below = np.cumsum(no) - no
+    return float(yes @ (below + no / 2)) / pairs if pairs else math.nan
+
+
+def _places(probabilities: Array, bins: int) -> NDArray[np.int64]:
+    return np.minimum((probabilities * bins).astype(np.int64), bins - 1)

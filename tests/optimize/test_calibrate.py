@@ -1,0 +1,231 @@
+"""If these failed, calibrating could cost answers, learn from chance, or be lost when the program is saved."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import dspy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from evaluation.identity import describe
+from lm import pocket
+from lm.connect import connect
+from lm.scripted import ScriptedLM
+from optimize.artifact import load, save
+from optimize.calibrate import _choose, calibrate
+from programs.ra_isf import RAISF
+from retrieval.bm25 import BM25
+from retrieval.passage import Passage
+
+
+class Scoring(dspy.ChatAdapter):
+    """Reads the probability of yes from a field of the reply that no signature has."""
+
+    def _call_postprocess(
+        self, processed_signature: Any, original_signature: Any, outputs: Any, *rest: Any
+    ) -> list[dict[str, Any]]:
+        values = super()._call_postprocess(processed_signature, original_signature, outputs, *rest)
+        for value, output in zip(values, outputs, strict=True):
+            said = re.search(
+                r"## probability ## \]\]\s+([\d.]+)", output if isinstance(output, str) else output["text"]
+            )
+            if said and "verdict" in original_signature.output_fields:
+                yes, no = get_args(original_signature.output_fields["verdict"].annotation)
+                value["probabilities"] = {yes: float(said[1]), no: 1 - float(said[1])}
+        return values
+
+
+class Shelf:
+    """For every question its own passage, and one that looks like it."""
+
+    path = None
+    corpus_hash = "shelf"
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        number = int(query.split()[1])
+        return [Passage(f"g{number}", f"gold {number}"), Passage(f"o{number}", f"other {number}")][:k]
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        return [self(query, k) for query in queries]
+
+    def __deepcopy__(self, memo: dict) -> "Shelf":
+        return self
+
+
+def timid(fields: dict[str, Any]) -> dict[str, Any]:
+    """Knows every other question but never trusts itself by half; finds all passages relevant, its own more so.
+
+    It reads rightly from the gold passage alone.
+    """
+    number = int(fields["question"].split()[1])
+    known, spread = number % 2 == 0, number % 10 / 100
+    if "passage" in fields:
+        gold = "gold" in fields["passage"]
+        return {"verdict": "relevant", "probability": str((0.85 if gold else 0.6) + spread)}
+    if "passages" in fields:
+        right = "other" not in str(fields["passages"])
+        return {"evidence": "e", "answer": f"right {number}" if right else "wrong"}
+    return {
+        "verdict": "unknown",
+        "probability": str((0.3 if known else 0.1) + spread),
+        "answer": f"right {number}" if known else "wrong",
+        "sub_questions": [],
+    }
+
+
+def questions(n: int, **fields: Any) -> list[dspy.Example]:
+    return [
+        dspy.Example(question=f"question {i} ?", answer=f"right {i}", gold_pids=[f"g{i}"], **fields).with_inputs(
+            "question"
+        )
+        for i in range(n)
+    ]
+
+
+@pytest.fixture
+def lm() -> ScriptedLM:
+    made = ScriptedLM(timid)
+    made.adapter = Scoring(use_json_adapter_fallback=False)
+    return made
+
+
+@pytest.fixture
+def program(lm: ScriptedLM) -> RAISF:
+    made = RAISF(Shelf(), k=2)
+    made.set_lm(lm)
+    return made
+
+
+def calibrated(program: dspy.Module, n: int = 40, **options: Any) -> tuple[Any, dict[str, Any]]:
+    made: Any = calibrate(program, **{"valset": questions(n), "progress": False, **options})
+    return made, made.compile_report["calibration"]
+
+
+@pytest.mark.parametrize("aim", ["accuracy", "balanced"])
+def test_thresholds_part_what_gold_parts(program: RAISF, aim: str) -> None:
+    before = describe(program)
+    made, report = calibrated(program, aim=aim)
+    assert 0.19 < made.know_threshold < 0.3 and 0.69 < made.relevance_threshold < 0.85
+    for judge in ("know", "relevance"):
+        found = report["judges"][judge]
+        assert found["threshold"] == {"before": 0.5, "after": getattr(made, f"{judge}_threshold")}
+        assert found["before"]["scores"]["accuracy"]["value"] == 0.5
+        assert found["after"]["scores"]["accuracy"]["value"] == 1
+        assert found["after"]["scores"]["ece"]["value"] < found["before"]["scores"]["ece"]["value"]
+        assert sum(one["n"] for one in found["after"]["bins"]) == found["after"]["scores"]["accuracy"]["n"]
+    assert describe(program) == before and made.know.lm is program.know.lm
+
+
+def test_the_calibrated_program_answers_by_its_thresholds(program: RAISF) -> None:
+    made, _ = calibrated(program, aim="accuracy")
+    routes = {i: made(question=f"question {i} ?") for i in (50, 51)}
+    assert program(question="question 50 ?").answer == "wrong"
+    assert (routes[50].trace.root.route, routes[50].answer) == ("direct", "right 50")
+    assert (routes[51].trace.root.route, routes[51].answer) == ("passages", "right 51")
+
+
+def test_the_answers_are_an_aim_of_their_own_and_need_no_gold_of_the_judges(program: RAISF, lm: ScriptedLM) -> None:
+    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(20)]
+    made, report = calibrated(program, valset=bare, aim="answer")
+    assert report["answer"]["before"]["value"] == 0 and report["answer"]["after"]["value"] > 0.6
+    assert "gold_pids" in report["judges"]["relevance"]["skipped"]
+    assert made.know_threshold < 0.5 < made.relevance_threshold
+    every = [repr(sorted(call.items())) for call in lm.calls]
+    # Once for the labels, once for the know judge's report, once for all of the grid.
+    assert len(every) <= 3 * len(set(every)), "a judgement was bought again for another threshold"
+
+
+def test_where_gold_shows_the_gap_the_answers_find_it(program: RAISF) -> None:
+    made, report = calibrated(program, n=20, aim="answer")
+    assert report["answer"]["after"]["value"] == 1
+    assert 0.69 < made.relevance_threshold < 0.85
+
+
+def test_probabilities_without_a_pattern_leave_the_threshold_alone() -> None:
+    random = np.random.default_rng(0)
+    moved = 0
+    for _ in range(40):
+        probability, gold = random.random(30), random.random(30) < 0.5
+        tried = np.array([0.5, *np.linspace(0.01, 0.99, 50)])
+        chosen, _ = _choose(((probability >= tried[:, None]) == gold).astype(float), np.arange(30) % 5)
+        moved += chosen != 0
+    assert moved <= 15, "the best of fifty is always better on what it was chosen on"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 20), st.integers(0, 10_000))
+def test_what_is_chosen_was_better_where_it_was_not_chosen(candidates: int, items: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values, folds = random.integers(0, 2, (candidates, items)).astype(float), random.integers(0, 5, items)
+    chosen, picks = _choose(values, folds)
+    held_out = values[picks, np.arange(items)].mean()
+    if chosen == 0:
+        assert not picks.any()
+    else:
+        assert held_out > values[0].mean() and values[chosen].mean() == values.mean(1).max()
+
+
+def test_a_calibrated_program_is_saved_and_loaded_with_its_thresholds(
+    program: RAISF, lm: ScriptedLM, tmp_path: Path
+) -> None:
+    program.compile_report = {"chosen": "labeled"}  # type: ignore[attr-defined]
+    made, report = calibrated(program, aim="accuracy")
+    save(made, tmp_path / "a")
+    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
+    assert (loaded.know_threshold, loaded.relevance_threshold) == (made.know_threshold, made.relevance_threshold)
+    assert loaded.compile_report == {"chosen": "labeled", "calibration": report}
+
+
+def test_an_lm_without_probabilities_keeps_its_verdicts_and_says_why(program: RAISF, lm: ScriptedLM) -> None:
+    lm.adapter = dspy.ChatAdapter(use_json_adapter_fallback=False)
+    for aim in ("accuracy", "answer"):
+        made, report = calibrated(program, n=6, aim=aim)
+        assert (made.know_threshold, made.relevance_threshold) == (0.5, 0.5)
+        assert {found["skipped"] for found in report["judges"].values()} == {"its LM gives no probabilities"}
+
+
+def test_a_judge_that_is_off_or_of_one_class_or_listwise_is_left_alone(lm: ScriptedLM) -> None:
+    off = RAISF(Shelf(), k=2, use_know=False, relevance="listwise")
+    off.set_lm(lm)
+    assert list(calibrated(off, n=6, aim="accuracy")[1]["judges"]) == ["relevance"]
+    one = RAISF(Shelf(), k=1)
+    one.set_lm(lm)
+    judges = calibrated(one, n=6, aim="accuracy")[1]["judges"]
+    assert judges["relevance"]["skipped"] == "all 6 judgements of the validation set are relevant by gold"
+
+
+def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, lm: ScriptedLM) -> None:
+    from programs.baselines.direct import Direct
+
+    for options, message in (
+        ({"aim": "luck"}, "unknown aim 'luck': choose answer, accuracy, balanced"),
+        ({"valset": []}, "validation set is missing"),
+    ):
+        with pytest.raises(InputError, match=message):
+            calibrated(program, **options)
+    with pytest.raises(InputError, match="Direct has no thresholds"):
+        calibrated(Direct())
+    assert lm.calls == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (pocket.path() / "model.safetensors").is_file(), reason="the pocket Llama is not trained yet")
+def test_the_pocket_llamas_judges_are_calibrated(world, tmp_path: Path) -> None:
+    program = RAISF(BM25.load(world.index), max_depth=2)
+    program.set_lm(connect("pocket"))
+    made, report = calibrated(program, valset=[*world.dev, *world.test], aim="balanced")
+    for judge, found in report["judges"].items():
+        threshold = getattr(made, f"{judge}_threshold")
+        assert 0 < threshold < 1 and found["threshold"]["after"] == threshold
+        assert sum(one["n"] for one in found["before"]["bins"]) == found["before"]["scores"]["accuracy"]["n"] > 0
+    save(made, tmp_path / "a")
+    loaded: Any = load(tmp_path / "a")
+    for example in world.train[:5]:
+        for node in loaded(question=example.question).trace.root.walk():
+            if node.know is not None:
+                assert (node.know.verdict == "know") == (node.know.probability >= made.know_threshold)

@@ -1,0 +1,84 @@
+"""`raisf eval --module` and `raisf compile --calibrate`, as a person uses them, with the pocket Llama."""
+
+import json
+
+import pytest
+
+from data.files import read_jsonl
+from evaluation.intervals import Score
+from raisf import cli
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a small world and its index."""
+    folder = tmp_path_factory.mktemp("home")
+    world = folder / "world"
+    assert cli.main(["world", "--train", "40", "--dev", "16", "--test", "16", "--out", str(world)]) == 0
+    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
+    assert cli.main(index) == 0
+    return folder
+
+
+def _json(capsys, *argv):
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_know_judge_is_measured_beside_its_baselines_on_the_same_questions(home, capsys):
+    files = ["--test", home / "world/test.jsonl", "--train", home / "world/train.jsonl"]
+    found = _json(capsys, "eval", "--module", "know", *files)
+    assert {"accuracy", "precision", "recall", "f1", "auroc", "ece"} == set(found["judge"]["scores"])
+    assert len(found["judge"]["bins"]) == 10 and found["judge"]["threshold"] == 0.5
+    assert set(found["baselines"]) == {"baseline, sum", "baseline, mean"}
+    for measured in (found["judge"], *found["baselines"].values()):
+        assert measured["scores"]["accuracy"]["n"] == measured["scores"]["auroc"]["n"] == found["rows"] >= 16
+        assert measured["scores"]["recall"]["n"] == found["positive"]
+    assert any("fitted on" in note and "train.jsonl" in note for note in found["notes"])
+
+
+def test_without_training_questions_the_baseline_has_its_auroc_alone(home, capsys):
+    found = _json(capsys, "eval", "--module", "know", "--test", home / "world/test.jsonl", "--know-threshold", "0")
+    assert [set(measured["scores"]) for measured in found["baselines"].values()] == [{"auroc"}, {"auroc"}]
+    assert found["judge"]["scores"]["precision"]["n"] == found["rows"], "from 0 on everything counts as known"
+
+
+def test_the_relevance_judge_needs_the_index_and_keeps_its_verdicts(home, capsys, tmp_path):
+    argv = ["eval", "--module", "relevance", "--test", home / "world/test.jsonl", "--limit", "8"]
+    assert cli.main([str(word) for word in argv]) == 2
+    assert "--index" in capsys.readouterr().err
+    found = _json(capsys, *argv, "--index", home / "index", "--k", "3", "--out", tmp_path / "rows.jsonl")
+    rows = list(read_jsonl(tmp_path / "rows.jsonl"))
+    assert len(rows) == found["rows"] and sum(row["gold"] for row in rows) == found["positive"]
+    right = sum(row["gold"] == row["said"] for row in rows) / len(rows)
+    assert found["judge"]["scores"]["accuracy"]["value"] == pytest.approx(right)
+    assert all(row["said"] == (row["probability"] >= 0.5) for row in rows)
+
+
+def test_the_decomposition_judge_is_measured_and_all_of_it_is_shown(home, capsys):
+    argv = ["eval", "--module", "decomposition", "--test", str(home / "world/test.jsonl")]
+    found = _json(capsys, *argv)
+    assert cli.main(argv) == 0
+    shown = capsys.readouterr().out
+    for name in ("exact_match", "right_number", "token_f1"):
+        assert name.replace("_", " ") in shown
+        assert str(Score(**found["judge"]["scores"][name])) in shown
+
+
+def test_training_questions_for_another_judge_are_a_mistake(home, capsys):
+    files = ["--test", str(home / "world/test.jsonl"), "--train", str(home / "world/train.jsonl")]
+    assert cli.main(["eval", "--module", "decomposition", *files]) == 2
+    assert "--module know" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_compiled_program_is_calibrated_and_remembers_it(home, capsys):
+    files = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]
+    made = _json(capsys, "compile", *files, "--calibrate", "balanced", "--out", home / "calibrated")
+    assert made["calibration"]["aim"] == "balanced" and set(made["calibration"]["judges"]) == {"know", "relevance"}
+    kept = json.loads((home / "calibrated/manifest.json").read_text())["options"]
+    for judge, found in made["calibration"]["judges"].items():
+        assert kept[f"{judge}_threshold"] == found.get("threshold", {"after": 0.5})["after"]
+    argv = ["eval", "--module", "know", "--program", home / "calibrated", "--test", home / "world/test.jsonl"]
+    assert _json(capsys, *argv)["judge"]["threshold"] == kept["know_threshold"]
