@@ -24,7 +24,7 @@ from data.errors import InputError, LMError, RaisfError
 from lm.adapter import adapter_named
 from lm.local import PREFIX, LocalLM
 
-SPECS = "pocket, local/FOLDER_OR_HUB_ID, or a provider's model such as openai/gpt-4o-mini"
+SPECS = "pocket, local/FOLDER_OR_HUB_ID (either with @LORA_FOLDER), or a provider's model such as openai/gpt-4o-mini"
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -40,7 +40,8 @@ def connect(
     """Open a language model.
 
     Args:
-        spec: `pocket`, `local/FOLDER_OR_HUB_ID` (in the process), or `PROVIDER/MODEL` (an endpoint).
+        spec: `pocket`, `local/FOLDER_OR_HUB_ID` (in the process), either with `@LORA_FOLDER`, or `PROVIDER/MODEL` (an
+            endpoint).
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
             `openai/MODEL`. Its answers are not cached: DSPy's cache does not tell endpoints apart.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket Llama,
@@ -56,14 +57,13 @@ def connect(
     Raises:
         InputError: the spec, the adapter or the URL cannot be used.
     """
-    if spec == "pocket" or spec.startswith(PREFIX):
+    if spec == "pocket" or spec.startswith((PREFIX, "pocket@")):
         if api_base is not None:
             raise InputError(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
             )
-        return LocalLM(
-            spec if spec != "pocket" else PREFIX + spec, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter
-        )
+        local = PREFIX + spec.removeprefix(PREFIX)
+        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter)
     if spec and Path(spec).expanduser().exists():
         raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
     provider, _, model = spec.partition("/")

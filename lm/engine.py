@@ -7,9 +7,7 @@ import asyncio
 import math
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,8 @@ from dspy.lm15 import (
 )
 
 from lm.inference import common_length, end_tokens, generate, load_model, score
+from lm.jobs import MAX_ROWS, Job, batches
+from lm.multi_lora import BASE, Loras, Slot
 from lm.text import Text
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
 QUIET_SECONDS = 0.001
-# Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
-MAX_ROWS = 32
-# Tokens that a batch may add to its first prompt: (scoring, generation). The mask of a scoring pass grows with the
-# square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300 tokens.
-MAX_TOKENS = {"cpu": (320, 4096), "cuda": (4096, 32768)}
 DEFAULT_MAX_TOKENS = 256
 
 _engines: dict[tuple[Path, str], "Engine"] = {}
@@ -47,19 +42,6 @@ def engine_for(folder: Path, sha: str) -> "Engine":
     """The process's engine for these weights; they are read at the first request."""
     with _engines_lock:
         return _engines.setdefault((folder.resolve(), sha), Engine(folder))
-
-
-@dataclass
-class _Job:
-    """A request on its way: what to compute, and where the answer goes."""
-
-    request: Request
-    prompt: list[int]
-    future: Future[Response] = field(default_factory=Future)
-    name: str = ""
-    labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
-    start: int = 0  # the first token that is not the same for prompt and labels
-    limit: int = 0  # tokens to generate at most
 
 
 class Engine:
@@ -76,11 +58,12 @@ class Engine:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._queue: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
         self._model: PreTrainedModel | None = None
         self._text: Text | None = None
+        self.loras: Loras
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Engine":
         return self  # a copied program shares the weights
@@ -89,15 +72,20 @@ class Engine:
         """Answer a request, together with those that other threads make at the same time."""
         return self.submit(request).result()
 
-    def submit(self, request: Request) -> Future[Response]:
+    def submit(self, request: Request, lora: tuple[Path, str] | None = None) -> Future[Response]:
         """Put a request in the queue.
 
+        Args:
+            request: What to answer.
+            lora: Folder and hash of the LoRA adapter that answers on this base; None for the base itself.
+
         Raises:
+            InputError: the adapter cannot be read, is of another base, or has changed.
             ContextLengthError: the prompt is longer than the model's context.
             UnsupportedFeatureError: the request asks for what this engine does not do.
         """
         self._load()
-        job = self._job(request)
+        job = self._job(request, self._place(*lora) if lora else BASE)
         with self._lock:
             if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
                 self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
@@ -112,6 +100,11 @@ class Engine:
             if self._model is None:
                 self._model, tokenizer = load_model(self.folder)
                 self._text = Text(tokenizer)
+                self.loras = Loras(self._model)
+
+    def _place(self, folder: Path, sha: str) -> Slot:
+        with self._lock:
+            return self.loras.place(folder, sha)
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -127,7 +120,7 @@ class Engine:
         assert self._text is not None
         return self._text
 
-    def _job(self, request: Request) -> _Job:
+    def _job(self, request: Request, lora: Slot) -> Job:
         config = request.config
         for name in ("top_p", "top_k", "frequency_penalty", "presence_penalty", "logprobs"):
             if getattr(config, name) is not None:
@@ -135,7 +128,7 @@ class Engine:
         if request.tools:
             raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
         text, special = self.text.of(request)
-        job = _Job(request, self.text.encode(text, special))
+        job = Job(request, self.text.encode(text, special), lora)
         context = getattr(self.model.config, "max_position_embeddings", None) or 2**31
         if config.response_format is not None:
             self._read_labels(job, text, special)
@@ -150,7 +143,7 @@ class Engine:
             )
         return job
 
-    def _read_labels(self, job: _Job, text: str, special: bool) -> None:
+    def _read_labels(self, job: Job, text: str, special: bool) -> None:
         schema: Any = (job.request.config.response_format or {}).get("schema", {})
         declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
         if job.request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:
@@ -175,17 +168,10 @@ class Engine:
             except queue.Empty:
                 pass
             jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-            scored = sorted(
-                (job for job in jobs if job.labels), key=lambda job: job.prompt
-            )  # shared beginnings together
-            generated = sorted((job for job in jobs if not job.labels), key=lambda job: len(job.prompt))
-            branches, padded = MAX_TOKENS[self.model.device.type]
-            for batch in _batches(scored, _unshared, branches):
-                self._answer(batch, self._score)
-            for batch in _batches(generated, _width, padded):
-                self._answer(batch, self._generate)
+            for batch in batches(jobs, self.model.device.type):
+                self._answer(batch, self._score if batch[0].labels else self._generate)
 
-    def _answer(self, batch: list[_Job], answer: Any) -> None:
+    def _answer(self, batch: list[Job], answer: Any) -> None:
         try:
             answer(batch)
         except BaseException as error:  # the callers wait for it in their threads
@@ -193,9 +179,11 @@ class Engine:
                 if not job.future.done():
                     job.future.set_exception(error)
 
-    def _score(self, batch: list[_Job]) -> None:
+    def _score(self, batch: list[Job]) -> None:
         sequences = [tokens for job in batch for tokens in job.labels.values()]
-        logprobs = iter(score(self.model, sequences, [job.start for job in batch for _ in job.labels]))
+        starts = [job.start for job in batch for _ in job.labels]
+        slots = [job.lora for job in batch for _ in job.labels]
+        logprobs = iter(score(self.model, sequences, starts, slots, self.loras))
         for job in batch:
             probabilities = _normalise({label: next(logprobs) for label in job.labels})
             best = max(probabilities, key=probabilities.__getitem__)
@@ -206,7 +194,7 @@ class Engine:
             )
             self._respond(job, data, len(job.labels[best]) - job.start)
 
-    def _generate(self, batch: list[_Job]) -> None:
+    def _generate(self, batch: list[Job]) -> None:
         import torch
 
         ends = end_tokens(self.model, self.text.tokenizer)
@@ -227,7 +215,8 @@ class Engine:
             )
 
         prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
-        for row, tokens in generate(self.model, prompts, limits, choose if dice else None, ended):
+        blend = self.loras.blend([job.lora for job in batch])
+        for row, tokens in generate(self.model, prompts, limits, choose if dice else None, ended, blend):
             job = batch[row]
             finished = ended(row, tokens)
             text = self.text.decode([token for token in tokens if token not in ends], True)
@@ -235,7 +224,7 @@ class Engine:
                 text = text.split(stop)[0]
             self._respond(job, text, len(tokens), finished)
 
-    def _respond(self, job: _Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
+    def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
         job.future.set_result(
             Response(
                 id=None,
@@ -247,10 +236,37 @@ class Engine:
         )
 
 
+class LoraEngine:
+    """The engine, answering with one of its LoRA adapters.
+
+    Args:
+        base: The engine of the base model.
+        folder: The adapter's folder; it is read at the first request.
+        sha: Its hash, as `lm.multi_lora.lora_hash` gives it.
+    """
+
+    supported_params = Engine.supported_params
+
+    def __init__(self, base: Engine, folder: Path, sha: str):
+        self.base = base
+        self.lora = (folder, sha)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LoraEngine":
+        return self
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
+        return self.submit(request).result()
+
+    def submit(self, request: Request) -> Future[Response]:
+        """Put a request in the base's queue; see `Engine.submit`."""
+        return self.base.submit(request, self.lora)
+
+
 class AsyncEngine:
     """The same engine for DSPy's async calls."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Engine | LoraEngine):
         self.engine = engine
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEngine":
@@ -259,28 +275,6 @@ class AsyncEngine:
     async def complete(self, request: Request) -> Response:
         """Answer a request; the event loop is free meanwhile."""
         return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))
-
-
-def _batches(jobs: Iterable[_Job], cost: Callable[[_Job, _Job], int], limit: int) -> Iterator[list[_Job]]:
-    """Cut jobs into batches whose costs, each job's beside the one before it, stay within the limit."""
-    batch: list[_Job] = []
-    spent = 0
-    for job in jobs:
-        spent += cost(batch[-1], job) if batch else 0
-        if batch and (len(batch) == MAX_ROWS or spent > limit):
-            yield batch
-            batch, spent = [], 0
-        batch.append(job)
-    if batch:
-        yield batch
-
-
-def _unshared(previous: _Job, job: _Job) -> int:
-    return len(job.prompt) - common_length(previous.prompt, job.prompt)
-
-
-def _width(_: _Job, job: _Job) -> int:
-    return len(job.prompt)
 
 
 def _dice(seed: int | None) -> "torch.Generator":

@@ -1,10 +1,13 @@
 """What the engine computes on a causal Llama: log-probabilities of given continuations, and its own."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lm.multi_lora import Blend, Loras, Slot
 
 if TYPE_CHECKING:
     import torch
@@ -42,11 +45,14 @@ def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -
     return {token for token in [*ends, tokenizer.eos_token_id] if token is not None}
 
 
-def pack(sequences: list[list[int]]) -> tuple[list[int], list[int], np.ndarray, list[np.ndarray]]:
+def pack(
+    sequences: list[list[int]], groups: Sequence[Any] | None = None
+) -> tuple[list[int], list[int], np.ndarray, list[np.ndarray]]:
     """Lay token sequences out as one tree, so that a beginning shared by several of them is there once.
 
     Args:
         sequences: token ids, at least one a sequence.
+        groups: one sortable value a sequence; only sequences of one group share beginnings. None: all do.
 
     Returns:
         tokens: (T,) the tree's tokens.
@@ -58,17 +64,18 @@ def pack(sequences: list[list[int]]) -> tuple[list[int], list[int], np.ndarray, 
     positions: list[int] = []
     paths: list[np.ndarray] = [np.empty(0, int)] * len(sequences)
     branches = []
-    previous, path = np.empty(0, int), np.empty(0, int)
+    previous, path, last = np.empty(0, int), np.empty(0, int), None
+    group = groups or [0] * len(sequences)
     # In lexicographic order each sequence shares with its predecessor all that it shares with any before it.
-    for index in sorted(range(len(sequences)), key=sequences.__getitem__):
+    for index in sorted(range(len(sequences)), key=lambda index: (group[index], sequences[index])):
         sequence = np.array(sequences[index])
-        shared = common_length(previous, sequence)
+        shared = common_length(previous, sequence) if group[index] == last else 0
         new = np.arange(len(tokens), len(tokens) + len(sequence) - shared)
         branches.append((path[:shared], new))
         path = paths[index] = np.concatenate([path[:shared], new])
         tokens += sequence[shared:].tolist()
         positions += range(shared, len(sequence))
-        previous = sequence
+        previous, last = sequence, group[index]
     sees = np.zeros((len(tokens), len(tokens)), bool)
     for before, new in branches:
         if len(new):
@@ -84,7 +91,13 @@ def common_length(one: Sequence[int] | np.ndarray, other: Sequence[int] | np.nda
     return int(different[0]) if len(different) else length
 
 
-def score(model: "PreTrainedModel", sequences: list[list[int]], starts: list[int]) -> list[float]:
+def score(
+    model: "PreTrainedModel",
+    sequences: list[list[int]],
+    starts: list[int],
+    slots: Sequence[Slot] | None = None,
+    loras: Loras | None = None,
+) -> list[float]:
     """The log-probability of the end of each sequence given its beginning, all in one forward pass.
 
     Args:
@@ -92,16 +105,24 @@ def score(model: "PreTrainedModel", sequences: list[list[int]], starts: list[int
         sequences: token ids. Shared beginnings (few-shot examples, the question, the prompt before its labels) are
             computed once.
         starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end.
+        slots: the adapter that each sequence is scored with, a place of `loras`; None for the base.
+        loras: the model's adapters.
 
     Returns:
         The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
     """
     import torch
 
-    tokens, positions, sees, paths = pack(sequences)
+    tokens, positions, sees, paths = pack(sequences, slots)
+    blend = None
+    if loras is not None and slots is not None:
+        owners = np.zeros((len(tokens), 2), int)
+        for path, slot in zip(paths, slots, strict=True):
+            owners[path] = slot
+        blend = loras.blend(owners, each="token")
     predictors = [path[start - 1 : -1] for path, start in zip(paths, starts, strict=True)]
     keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
-    with torch.inference_mode():
+    with torch.inference_mode(), blend or nullcontext():
         mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
         logits = model(
             input_ids=torch.tensor([tokens], device=model.device),
@@ -123,6 +144,7 @@ def generate(
     limits: list[int],
     choose: Callable[[int, "torch.Tensor"], int] | None,
     ended: Callable[[int, list[int]], bool],
+    blend: Blend | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Continue the prompts together, and give each continuation as soon as it has ended.
 
@@ -134,6 +156,7 @@ def generate(
         limits: the most tokens to add to each prompt, at least 1.
         choose: picks row i's next token from its logits (V,); None takes the likeliest for every row.
         ended: whether row i is done, given its new tokens.
+        blend: the adapters that the rows are continued with; None for the base.
 
     Yields:
         The prompt's index and its new tokens.
@@ -152,7 +175,7 @@ def generate(
     alive = list(range(len(prompts)))
     new: list[list[int]] = [[] for _ in prompts]
     while alive:
-        with torch.inference_mode():
+        with torch.inference_mode(), blend or nullcontext():
             step = model(
                 input_ids=ids,
                 position_ids=positions,
@@ -175,6 +198,8 @@ def generate(
         if len(keep) < len(alive):
             cache.batch_select_indices(torch.tensor(keep, dtype=torch.long, device=model.device))
             mask, positions = mask[keep], positions[keep]
+            if blend is not None:
+                blend.keep(keep)
             alive, picked = [alive[row] for row in keep], [picked[row] for row in keep]
         ids = torch.tensor(picked, device=model.device)[:, None]
         positions = positions[:, -1:] + 1

@@ -2,15 +2,19 @@
 
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
 import dspy
 
 from data.errors import InputError
+from data.files import read_json
 from lm import pocket
 from lm.adapter import adapter_named
-from lm.engine import AsyncEngine, engine_for
+from lm.engine import AsyncEngine, LoraEngine, engine_for
+from lm.inference import common_length, score
+from lm.multi_lora import CONFIG, TRAINING, lora_hash
 
 PREFIX = "local/"
 # What a hub repository holds beside the weights in the one format that carries no code.
@@ -21,17 +25,22 @@ class LocalLM(dspy.LM):
     """A `dspy.LM` over the process's own engine: batched over threads, deterministic, cached, labels scored.
 
     The model string becomes `local/<path>#<hash of the weights>`: it is part of DSPy's cache key, so that weights that
-    changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others.
+    changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others. With a
+    LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine.
 
     Args:
-        model: `local/pocket`, `local/<folder>` or `local/<hub id>`, with or without `#<hash>`.
+        model: `local/pocket`, `local/<folder>` or `local/<hub id>`, with or without `@<adapter>` and `#<hash>`.
         temperature: 0 takes the likeliest token.
         max_tokens: the most tokens of a generated answer.
         adapter: `compact` (the default), `chat` or `pocket` (the pocket Llama's default); see `lm.adapter`.
         **kwargs: `dspy.LM`'s further options (`cache`, `callbacks`).
 
+    Attributes:
+        base: the base's model string, `local/<path>#<hash>`.
+        lora: the folder of the LoRA adapter; None for the base itself.
+
     Raises:
-        InputError: there are no usable weights, or the hash is another.
+        InputError: there are no usable weights, the hash is another, or the LoRA adapter was trained on another base.
     """
 
     completes_text = True  # the compact adapter may give it bare text and have labels scored
@@ -39,25 +48,58 @@ class LocalLM(dspy.LM):
     def __init__(
         self, model: str, temperature: float = 0.0, max_tokens: int = 256, adapter: str | None = None, **kwargs: Any
     ):
-        name, _, expected = model.removeprefix(PREFIX).partition("#")
+        name, self.lora, expected = _parts(model.removeprefix(PREFIX))
         folder = weights_folder(name)
         found = weights_hash(folder)
-        if expected not in ("", found):
+        self.base = f"{PREFIX}{name}#{found}"
+        shared = engine = engine_for(folder, found)
+        if self.lora is not None:
+            sha = lora_hash(self.lora)
+            _check_base(self.lora, found, name)
+            engine = LoraEngine(shared, self.lora, sha)
+            found = hashlib.sha256(f"{found} {sha}".encode()).hexdigest()[:12]
+        full = PREFIX + name + (f"@{self.lora}" if self.lora else "")
+        if expected not in (None, found):
             raise InputError(
-                f"the weights of {PREFIX}{name} have changed: expected #{expected}, found #{found} in {folder}. "
-                f"Take {PREFIX}{name} without the hash to use them as they are"
+                f"the weights of {full} have changed: expected #{expected}, found #{found} in {self.lora or folder}. "
+                f"Take {full} without the hash to use them as they are"
             )
-        engine = engine_for(folder, found)
         super().__init__(
-            f"{PREFIX}{name}#{found}",
+            f"{full}#{found}",
             temperature=temperature,
             max_tokens=max_tokens,
             engine=engine,
             async_engine=AsyncEngine(engine),
             **{"num_retries": 0, **kwargs},
         )
+        self.base_engine = shared
         self.adapter_name = adapter or ("pocket" if name == "pocket" else "compact")
         self.adapter = adapter_named(self.adapter_name)
+
+    def with_weights(self, folder: Path) -> "LocalLM":
+        """The same LM with what was trained on its base: a LoRA adapter, or a whole model."""
+        base, _, _ = self.base.rpartition("#")
+        model = f"{base}@{folder.resolve()}" if (folder / CONFIG).is_file() else f"{PREFIX}{folder.resolve()}"
+        options = {name: self.kwargs[name] for name in ("temperature", "max_tokens")}
+        return LocalLM(model, adapter=self.adapter_name, cache=self.cache, **options)
+
+    def logprob(self, prompt: str, completion: str) -> tuple[float, int]:
+        """How likely the model finds a completion of a text.
+
+        It does not wait in the engine's queue: call it while no other thread asks a LoRA adapter of this base.
+
+        Returns:
+            The sum of the completion's log-probabilities (natural logarithm) and how many tokens it has.
+
+        Raises:
+            InputError: this LM answers with a LoRA adapter.
+        """
+        if self.lora is not None:
+            raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
+        text = self.base_engine.text
+        before, whole = text.encode(prompt, True), text.encode(prompt + completion, True)
+        start = max(1, common_length(before, whole))
+        return score(self.base_engine.model, [whole], [start])[0], len(whole) - start
 
     def dump_state(self) -> dict[str, Any]:
         """What `load_state` needs; the engine is found again by the model string."""
@@ -71,6 +113,31 @@ class LocalLM(dspy.LM):
             InputError: the weights are gone or others.
         """
         return cls(**{name: value for name, value in state.items() if name not in ("_dspy_lm_class", "model_type")})
+
+
+def _parts(model: str) -> tuple[str, Path | None, str | None]:
+    """The base, the adapter's folder and the hash of a model string; the paths in it may hold @ and # too."""
+    found = re.fullmatch(r"(.*?)(?:#([0-9a-f]{12}))?", model, re.DOTALL)
+    assert found is not None
+    name, sha = found[1], found[2]
+    ats = [place.start() for place in re.finditer("@", name)]
+    for at in ats:
+        if (Path(name[at + 1 :]).expanduser() / CONFIG).is_file():
+            return name[:at], Path(name[at + 1 :]).expanduser().resolve(), sha
+    if ats and not Path(name).expanduser().is_dir():
+        lora_hash(Path(name[ats[0] + 1 :]))  # says what is missing there
+    return name, None, sha
+
+
+def _check_base(lora: Path, found: str, name: str) -> None:
+    """Raise InputError if the adapter says that it was trained on another base."""
+    trained = read_json(lora / TRAINING).get("base", "") if (lora / TRAINING).is_file() else ""
+    base, _, expected = trained.rpartition("#")
+    if expected not in ("", found):
+        raise InputError(
+            f"the LoRA adapter {lora} was trained on {base} with the weights #{expected}, and {PREFIX}{name} has "
+            f"#{found}: give the base it was trained on, or train it again"
+        )
 
 
 def weights_folder(name: str) -> Path:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dspy.lm15 import InvalidRequestError, Request, TextPart
 
 from lm.adapter import COMPLETION
+from lm.inference import common_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,6 +40,31 @@ class Text:
         except Exception as error:  # a template raises what it likes
             raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error
         return str(text), False
+
+    def lesson(self, messages: list[dict[str, str]], completion: bool) -> tuple[list[int], int]:
+        """What the model is to learn from a conversation that ends with its own words, as it meets it when asked.
+
+        Args:
+            messages: DSPy's finetuning form, role and content each; the last one is the assistant's.
+            completion: the messages are bare text (the compact adapter's), whatever chat template the model has.
+
+        Returns:
+            The tokens, up to the first that ends the model's words, and the place of the first that is to be learnt.
+        """
+        *asked, answer = messages
+        if completion or not getattr(self.tokenizer, "chat_template", None):
+            text = "\n\n".join(message["content"] for message in asked)
+            prompt, whole = self.encode(text, True), self.encode(text + answer["content"], True)
+        else:
+            with self._lock:
+                texts = [
+                    str(self.tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=part is asked))
+                    for part in (asked, messages)
+                ]
+            prompt, whole = (self.encode(text, False) for text in texts)
+        start = max(1, common_length(prompt, whole))  # a tokenizer may join the answer's first letters with the prompt
+        ends = [place for place in range(start, len(whole)) if whole[place] == self.tokenizer.eos_token_id]
+        return whole[: ends[0] + 1] if ends else whole, start
 
     def encode(self, text: str, special: bool) -> list[int]:
         """The tokens of a text, never none: something must stand before the first token to predict."""

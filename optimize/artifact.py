@@ -1,4 +1,4 @@
-"""Keeping a compiled program: a folder of JSON that another process, folder or user can load. No pickle, no code."""
+"""Keeping a compiled program: a folder that another process, folder or user can load. No pickle, no code."""
 
 import copy
 import importlib.metadata
@@ -15,22 +15,26 @@ from data.files import atomic_folder, read_json, sha256_file, write_json
 from lm.adapter import adapter_named
 from lm.connect import connect
 from lm.local import LocalLM
+from optimize.adapters import ADAPTERS, README, open_weights, save_weights
 from programs.program import Program
 from programs.registry import PROGRAMS, build, options
 from retrieval.index import open_index
 from retrieval.manifest import read_manifest
 from retrieval.passage import Retriever
 
-FORMAT = 1
-"""Raised when an older version could not read what this one writes, or the other way round."""
+FORMAT = 2
+"""Raised when an older version could not read what this one writes; 1 had no trained weights."""
+READABLE = (1, 2)
 
 MANIFEST, STATE = "manifest.json", "program.json"
+OWN = {MANIFEST, STATE, ADAPTERS, README}
 LIBRARIES = ("dspy", "pydantic", "torch", "transformers")
 
 
 def save(program: dspy.Module, folder: Path | str) -> None:
-    """Writes a program: what it is (manifest.json), and its demonstrations and instructions (program.json).
+    """Writes a program: what it is (manifest.json), its demonstrations and instructions (program.json), its weights.
 
+    Weights that were trained for its predictors go into adapters/; a README.md says how to serve them elsewhere.
     Language models are kept as the spec that `lm.connect` opens, never with keys; the index as its path and hashes.
     What stood at `folder` before stays whole until the new artifact is.
 
@@ -48,7 +52,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             f"{type(program).__name__} is none of {', '.join(PROGRAMS)}, which an artifact can hold: "
             "a module of your own saves its state with DSPy's program.save('state.json')"
         )
-    strangers = {file.name for file in folder.iterdir()} - {MANIFEST, STATE} if folder.is_dir() else set()
+    strangers = {file.name for file in folder.iterdir()} - OWN if folder.is_dir() else set()
     if strangers:
         raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
     with atomic_folder(folder, MANIFEST) as made:
@@ -59,6 +63,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "options": options(program),
             "state_sha256": sha256_file(made / STATE),
             "lms": _lms(program),
+            "weights": save_weights(program, made),
             "index": _index(getattr(program, "retriever", None), folder),
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},
@@ -74,13 +79,14 @@ def load(
 
     Args:
         folder: What `save` wrote.
-        lm: Instead of the LM it was compiled with: an LM, or a spec such as "openai/gpt-4o-mini".
+        lm: Instead of the LM it was compiled with: an LM, or a spec such as "openai/gpt-4o-mini". Predictors with
+            weights of their own keep these, and take it as their base if it is the very same one.
         retriever: Instead of the index it was compiled with: a retriever, or an index folder. Any corpus will do, it is
             your choice; the artifact's own index must be the very same one.
 
     Raises:
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
-            LM cannot be opened.
+            LM or the base of its weights is gone or another.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
@@ -92,10 +98,7 @@ def load(
             f"the artifact {folder} was compiled from another version of {manifest['program']} "
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
-    if lm is not None:
-        program.set_lm(connect(lm) if isinstance(lm, str) else lm)
-    else:
-        _set_lms(program, manifest["lms"])
+    _set_lms(program, folder, manifest, connect(lm) if isinstance(lm, str) else lm)
     program.compile_report = manifest["compile"]
     return program
 
@@ -131,7 +134,11 @@ def _spec(lm: Any) -> dict[str, Any] | None:
     name = next((name for name in adapters if adapter is not None and _same(adapter, adapter_named(name))), None)
     if adapter is not None and name is None:
         return None
-    given = {"spec": lm.model, "adapter": name, "api_base": _without_user(lm.kwargs.get("api_base"))}
+    given = {
+        "spec": lm.base if isinstance(lm, LocalLM) else lm.model,
+        "adapter": name,
+        "api_base": _without_user(lm.kwargs.get("api_base")),
+    }
     given |= {option: lm.kwargs.get(option) for option in ("temperature", "max_tokens")}
     return {option: value for option, value in given.items() if value is not None}
 
@@ -147,19 +154,27 @@ def _without_user(url: str | None) -> str | None:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _set_lms(program: dspy.Module, lms: list[dict[str, Any]]) -> None:
-    predictors = dict(program.named_predictors())
-    for entry in lms:
-        lm = connect(**entry["connect"])
-        for name in entry["predictors"]:
-            predictors[name].lm = lm
+def _set_lms(program: dspy.Module, folder: Path, manifest: dict[str, Any], given: dspy.LM | None) -> None:
+    predictors, weights = dict(program.named_predictors()), manifest.get("weights", {})
+    if given is not None:
+        program.set_lm(given)
+    for entry in manifest["lms"]:
+        base = given if isinstance(given, LocalLM) else None
+        for name in [name for name in entry["predictors"] if name in weights]:
+            predictors[name].lm = open_weights(folder, name, weights[name], entry["connect"], base)
+        others = [name for name in entry["predictors"] if name not in weights]
+        if given is None and others:
+            lm = connect(**entry["connect"])
+            for name in others:
+                predictors[name].lm = lm
 
 
 def _index(retriever: Any, folder: Path) -> dict[str, Any] | None:
     if retriever is None:
         return None
     if retriever.path is None:
-        return {"path": None, "corpus_sha256": retriever.corpus_hash}
+        url = getattr(retriever, "url", None)  # an index that is served
+        return {"path": None, "url": url, "corpus_sha256": retriever.corpus_hash}
     index, path = read_manifest(retriever.path), Path(retriever.path).resolve()
     return {
         "path": str(path),
@@ -177,8 +192,13 @@ def _retriever(folder: Path, manifest: dict[str, Any], given: Retriever | Path |
     if wanted is None:
         return None
     instead = "give an index with --index DIR (retriever=)"
+    if wanted.get("url"):
+        served = open_index(wanted["url"])
+        if served.corpus_hash != wanted["corpus_sha256"]:
+            raise InputError(f"{wanted['url']} serves another index than {folder} was compiled with: {instead}")
+        return served
     if wanted["path"] is None:
-        raise InputError(f"the artifact {folder} was compiled with a retriever that lived in memory: {instead}")
+        raise InputError(f"the artifact {folder} was compiled with a filter, or in memory: {instead}")
     beside = folder / wanted["relative"]
     path = beside if beside.exists() else Path(wanted["path"])
     try:
@@ -203,9 +223,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or not {"format", "program", "state_sha256"} <= manifest.keys():
         raise InputError(f"{folder} is no artifact, its {MANIFEST} says other things: give one made by `raisf compile`")
-    if manifest["format"] != FORMAT:
+    if manifest["format"] not in READABLE:
         raise InputError(
-            f"the artifact {folder} has format {manifest['format']}, this version reads {FORMAT}: compile it again"
+            f"the artifact {folder} has format {manifest['format']}, this version reads "
+            f"{' and '.join(map(str, READABLE))}: compile it again"
         )
     if not (folder / STATE).is_file():
         raise InputError(f"the artifact {folder} is damaged, {STATE} is missing: compile it again")

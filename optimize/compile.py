@@ -1,9 +1,10 @@
-"""Compiling a program to few-shot prompts: demonstrations from the training set, selected on the validation set."""
+"""Compiling a program: to few-shot prompts, selected on the validation set, or to weights for its judges."""
 
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import dspy
@@ -15,11 +16,14 @@ from evaluation.identity import gold_answers
 from evaluation.intervals import Score, bootstrap
 from evaluation.metrics import exact_match, normalise
 from evaluation.runner import Outcome, ask_all, progress_bar
+from lm.local import LocalLM
+from lm.training import Training
 from optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, copy_of, draw
 from optimize.judge_data import Labels
+from optimize.weights import train_weights
 from programs.calls import require_lm
 
-How = Literal["prompts"]
+How = Literal["prompts", "weights"]
 Strategy = Literal["labeled", "bootstrap", "random"]
 Metric = Callable[..., float]
 
@@ -40,14 +44,26 @@ def compile(
     candidates: int = 6,
     labels: Labels = "model",
     metric: Metric = answer_exact_match,
+    base: LocalLM | str | None = None,
+    predictors: Sequence[str] | None = None,
+    teacher: dspy.Module | None = None,
+    rows: int = 1000,
+    training: Training | None = None,
+    work: Path | str = "runs/weights",
     seed: int = 0,
     threads: int = 8,
     progress: bool = True,
 ) -> dspy.Module:
-    """A copy of the program with the demonstrations that did best on the validation set.
+    """A copy of the program that has learnt from the training set, with a `compile_report`.
 
-    The program as it is given is always among the candidates and wins a tie: compiling never makes it worse there. The
-    result carries `compile_report`: strategy, every candidate's score with n, the chosen one, LM calls, seconds.
+    how="prompts" gives it demonstrations: those that did best on the validation set. The program as it is given is
+    always among the candidates and wins a tie: compiling never makes it worse there.
+
+    how="weights" gives its judges weights of their own, LoRA adapters beside each other on one base in this process,
+    trained each on its own rows; the other predictors keep their LMs. RA-ISF's judges learn from gold, or what a
+    teacher did in its right runs; the predictors of any other program from right runs, its own or the teacher's, each
+    from the steps that it made itself. A validation loss that no longer falls ends the training, and the weights of its
+    lowest point are kept.
 
     Args:
         program: With its LMs (or DSPy's settings) and its retriever; stays as it is.
@@ -62,6 +78,12 @@ def compile(
         labels: How known questions are told from unknown ones: "model" asks the LM closed-book, "gold" believes the
             training set's `known`; see `optimize.judge_data.know_examples`.
         metric: Called as `metric(example, prediction, trace)`, in [0, 1]; selects, and at 1 lets a run demonstrate.
+        base: Weights: the local LM to train on, or its spec; None: the one that the predictor asks.
+        predictors: Weights: the names of those to train; None: the judges in use, or all where there is none.
+        teacher: Weights: a program with predictors of the same names; its right runs are the rows where gold has none.
+        rows: Weights: examples a predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
+        training: Weights: learning rate, rank, epochs and the like; its seed is used, not the one here.
+        work: Weights: where checkpoints and trained weights lie; the same call goes on there after a kill.
         seed: Of every draw; equal seeds and equal LM answers give equal programs.
         threads: Questions asked at a time.
         progress: Show a bar with the running scores on stderr.
@@ -70,18 +92,40 @@ def compile(
         InputError: Unknown how or strategy, an empty or overlapping set, answers missing, a judge with one verdict.
         LMError: The LM failed on ten questions in a row.
     """
-    _check(how, strategy, demos, candidates, trainset, valset)
+    _check(how, strategy, demos, candidates, rows)
+    _check_sets(trainset, valset)
     require_lm(program)
     start, calls = time.perf_counter(), _Calls()
+    counting = dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls])
+    if how == "weights":
+        with counting:
+            trained: Any = train_weights(
+                program,
+                trainset,
+                valset,
+                base=base,
+                teacher=teacher,
+                predictors=predictors,
+                rows=rows,
+                labels=labels,
+                metric=metric,
+                training=training or Training(seed=seed),
+                work=work,
+                threads=threads,
+                progress=progress,
+            )
+        trained.compile_report |= {"lm_calls": calls.count, "seconds": round(time.perf_counter() - start, 2)}
+        return trained
+    _check_answers(trainset, valset)
     chance = random.Random(seed)
     sample = chance.sample(list(trainset), min(len(trainset), JUDGE_QUESTIONS))
     tried: list[dict[str, Any]] = []
     best, best_score, chosen = program, -1.0, ""
-    with dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls]), progress_bar(progress) as bar:
+    with counting, progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
-        rows = collect_rows(program, sample, labels=labels, threads=threads, strict=strategy != "bootstrap")
+        shown = collect_rows(program, sample, labels=labels, threads=threads, strict=strategy != "bootstrap")
         bar.remove_task(labelling)
-        for name, candidate in _candidates(program, rows, strategy, demos, candidates, seed, trainset, metric):
+        for name, candidate in _candidates(program, shown, strategy, demos, candidates, seed, trainset, metric):
             before = calls.count
             score = _score(candidate, valset, metric, threads, bar, name)
             tried.append({"name": name, "score": score.as_dict(), "lm_calls": calls.count - before})
@@ -97,8 +141,8 @@ def compile(
         "valset": len(valset),
         "candidates": tried,
         "chosen": chosen,
-        "rows": {name: len(found) for name, found in rows.of.items()},
-        "missing": rows.missing,
+        "rows": {name: len(found) for name, found in shown.of.items()},
+        "missing": shown.missing,
         "lm_calls": calls.count,
         "seconds": round(time.perf_counter() - start, 2),
     }
@@ -163,36 +207,46 @@ class _Calls(BaseCallback):
             self.count += 1
 
 
-def _check(
-    how: str, strategy: str, demos: int, candidates: int, trainset: Sequence[Any], valset: Sequence[Any] | None
-) -> None:
+def _check(how: str, strategy: str, demos: int, candidates: int, rows: int) -> None:
     for option, value, known in (("how", how, How), ("strategy", strategy, Strategy)):
         if value not in get_args(known):
             raise InputError(f"unknown {option} {value!r}: this version has {', '.join(get_args(known))}")
-    if demos < 2:
-        raise InputError(f"demos must be at least 2, one of each verdict; found {demos}")
-    if candidates < 1:
-        raise InputError(f"candidates must be at least 1, found {candidates}")
+    for option, value, least in (("demos", demos, 2), ("rows", rows, 2), ("candidates", candidates, 1)):
+        if value < least:
+            reason = ", one of each verdict" if least == 2 else ""
+            raise InputError(f"{option} must be at least {least}{reason}; found {value}")
+
+
+def _check_sets(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example] | None) -> None:
     if not trainset:
         raise InputError("the training set is empty: give a file with a question and its answer a line")
     if not valset:
-        raise InputError("the validation set is missing or empty: candidates are compared on questions of their own")
+        raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
+    _check_disjoint(trainset, valset)
+
+
+def _check_answers(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
     for name, examples in (("training", trainset), ("validation", valset)):
         for example in examples:
             if not gold_answers(example):
                 raise InputError(
                     f"the {name} question {example.question!r} has no gold answer: add one or leave it out"
                 )
-    _check_disjoint(trainset, valset)
 
 
 def _check_disjoint(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-    trained = {normalise(example.question): example.question for example in trainset}
+    trained = {_asked(example) for example in trainset}
     # An id that is only a number is a place in a file, and both files have a first line.
-    ids = {str(e.id): e.question for e in trainset if e.get("id") is not None and not str(e.id).isdigit()}
-    both = [e for e in valset if normalise(e.question) in trained or str(e.get("id")) in ids]
+    ids = {str(e.id) for e in trainset if e.get("id") is not None and not str(e.id).isdigit()}
+    both = [e for e in valset if _asked(e) in trained or str(e.get("id")) in ids]
     if both:
         raise InputError(
             f"{len(both)} of {len(valset)} validation questions are training questions too, such as "
-            f"{both[0].question!r}: a score on them says nothing; give disjoint sets"
+            f"{both[0].get('question', both[0])!r}: a score on them says nothing; give disjoint sets"
         )
+
+
+def _asked(example: dspy.Example) -> str:
+    """What a program is asked, spelling aside; examples of a program of the user's own need not have a question."""
+    asked = example.get("question")
+    return normalise(asked if isinstance(asked, str) else " ".join(map(str, example.inputs().values())))

@@ -28,7 +28,12 @@ JUDGE_QUESTIONS = 200
 # Questions a wanted demonstration that bootstrapping may try: a program that is right on fewer has little to show.
 ATTEMPTS = 10
 
-_SWITCHES = {SelfKnowledge: "use_know", PassageRelevance: "use_relevance", ListwiseRelevance: "use_relevance"}
+_SWITCHES = {
+    SelfKnowledge: "use_know",
+    PassageRelevance: "use_relevance",
+    ListwiseRelevance: "use_relevance",
+    Decomposition: "use_decomposition",
+}
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ def collect_rows(
     judges_itself = False
     for name, predictor in program.named_predictors():
         role = _role(predictor)
-        if not getattr(program, _SWITCHES.get(role, ""), True):
+        if not _in_use(program, role):
             continue
         if role is Decomposition:
             found = decomposition_examples(trainset)
@@ -89,6 +94,12 @@ def collect_rows(
     if strict and not rows.of:
         raise InputError("no predictor of this program can be shown what is right by gold alone: choose 'bootstrap'")
     return rows
+
+
+def judges(program: dspy.Module) -> list[str]:
+    """The names of the predictors that judge or decompose, as far as the program's switches let it ask them."""
+    roles = {name: _role(predictor) for name, predictor in program.named_predictors()}
+    return [name for name, role in roles.items() if role in _SWITCHES and _in_use(program, role)]
 
 
 def draw(program: dspy.Module, rows: Rows, n: int, chance: random.Random) -> dspy.Module:
@@ -165,6 +176,10 @@ def _role(predictor: Any) -> Any:
     """The signature of ours whose fields the predictor has; None if there is none. Instructions may differ."""
     signatures = (SelfKnowledge, PassageRelevance, ListwiseRelevance, Decomposition, DirectAnswer)
     return next((known for known in signatures if _fields(known) == _fields(predictor.signature)), None)
+
+
+def _in_use(program: dspy.Module, role: Any) -> bool:
+    return getattr(program, _SWITCHES.get(role, ""), True)
 
 
 def _fields(signature: Any) -> tuple[list[str], list[str]]:

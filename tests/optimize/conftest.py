@@ -10,7 +10,7 @@ import dspy
 import pytest
 
 from data.questions import load_questions
-from data.world_questions import write_world
+from data.world_files import write_world
 from lm.scripted import ScriptedLM
 from optimize.judge_data import steps
 from programs.ra_isf import RAISF

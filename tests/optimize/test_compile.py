@@ -172,7 +172,7 @@ def test_a_compiled_program_nested_in_another_keeps_its_state(learner: Learner) 
 
 
 WRONG = {
-    "how": ({"how": "weights"}, "unknown how 'weights'.*prompts"),
+    "how": ({"how": "wights"}, "unknown how 'wights'.*prompts, weights"),
     "strategy": ({"strategy": "mipro"}, "unknown strategy 'mipro'.*labeled, bootstrap, random"),
     "no trainset": ({"trainset": []}, "training set is empty"),
     "no valset": ({"valset": []}, "validation set is missing"),

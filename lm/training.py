@@ -1,0 +1,293 @@
+"""A training under way: the loop, its measurements, and its checkpoints."""
+
+import copy
+import json
+import random
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from data.errors import InputError
+from data.files import read_json, write_json
+from lm.local import LocalLM
+from lm.multi_lora import CONFIG, WEIGHTS
+
+if TYPE_CHECKING:
+    import torch
+
+Method = Literal["lora", "full"]
+
+# The share of the steps in which the rate rises from 0; it then falls to 0 in a straight line.
+WARM_UP = 0.06
+# Rows of so many batches are sorted by length before they are cut: little padding, and still another mix each epoch.
+SORTED_BATCHES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How weights are trained.
+
+    Args:
+        method: "lora": an adapter on every linear layer of the frozen base. "full": all weights, a whole model.
+        learning_rate: 5e-4, the paper's (Liu et al. 2024, appendix A).
+        epochs: At most; the paper does not say. Early stopping mostly ends it before.
+        patience: Epochs without a better validation loss after which training stops. The best epoch's weights are kept.
+        batch_size: Rows a step.
+        rank: Of LoRA's matrices; their scale is alpha / rank with alpha twice the rank.
+        seed: Of the initial matrices and the order of the rows.
+    """
+
+    method: Method = "lora"
+    learning_rate: float = 5e-4
+    epochs: int = 10
+    patience: int = 2
+    batch_size: int = 16
+    rank: int = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in get_args(Method):
+            raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
+        for name in ("epochs", "patience", "batch_size", "rank"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if not 0 < self.learning_rate < 1:
+            raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A row as tokens.
+
+    Attributes:
+        tokens: Prompt and completion.
+        start: The first token of the completion.
+        weight: Of its loss; 1 is an average row's.
+    """
+
+    tokens: list[int]
+    start: int
+    weight: float
+
+
+class Run:
+    """A training under way.
+
+    Args:
+        lm: Its base is trained on, and stays as it is.
+        train: To learn from.
+        validation: To measure on.
+        training: How.
+
+    Attributes:
+        curve: A point an epoch, the first before any training: epoch, train_loss, loss (nats a completion's token),
+            exact (the share of validation rows whose greedy completion would be the row's own).
+        best_epoch: The epoch whose weights are published.
+        steps: Batches learnt from.
+        tokens: Tokens learnt from or read, prompts included.
+        seconds: Spent, over all processes that worked on it.
+    """
+
+    def __init__(self, lm: LocalLM, train: list[Lesson], validation: list[Lesson], training: Training):
+        import torch
+
+        self.lm, self.train, self.validation, self.training = lm, train, validation, training
+        with torch.random.fork_rng():
+            torch.manual_seed(training.seed)
+            self.model: Any = _trainable(lm, training)
+        self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.AdamW(
+            self.weights.values(), lr=training.learning_rate, weight_decay=0.0, foreach=True
+        )
+        self.batches = -(-len(train) // training.batch_size)  # an epoch's
+        self.steps, self.tokens, self.seconds = 0, 0, 0.0
+        self.curve: list[dict[str, Any]] = []
+        self.best: dict[str, torch.Tensor] = {}
+        self.best_epoch = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all epochs are done, or none of the last ones was better."""
+        epochs = len(self.curve) - 1
+        return epochs >= self.training.epochs or epochs - self.best_epoch >= self.training.patience
+
+    def epoch(self, stepped: Callable[[], None]) -> None:
+        """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures."""
+        started, losses = time.monotonic(), []
+        if self.curve:
+            self.model.train()
+            for batch in self._shuffled(len(self.curve)):
+                losses.append(self._step(batch))
+                stepped()
+        self.model.eval()
+        loss, exact = self._measure()
+        shown = round(sum(losses) / len(losses), 4) if losses else None
+        self.curve.append({"epoch": len(self.curve), "train_loss": shown, "loss": loss, "exact": exact})
+        if loss <= min(point["loss"] for point in self.curve):
+            self.best_epoch = len(self.curve) - 1
+            self.best = {name: weights.detach().clone() for name, weights in self.weights.items()}
+        self.seconds += time.monotonic() - started
+
+    def _shuffled(self, epoch: int) -> Iterator[list[Lesson]]:
+        """An epoch's batches, each of rows of similar length."""
+        chance, size = random.Random(f"{self.training.seed}/{epoch}"), self.training.batch_size
+        rows = chance.sample(self.train, len(self.train))
+        batches = []
+        for start in range(0, len(rows), size * SORTED_BATCHES):
+            near = sorted(rows[start : start + size * SORTED_BATCHES], key=lambda row: len(row.tokens))
+            batches += [near[place : place + size] for place in range(0, len(near), size)]
+        chance.shuffle(batches)
+        return iter(batches)
+
+    def _step(self, batch: list[Lesson]) -> float:
+        import torch
+
+        losses, weights, _ = self._losses(batch)
+        loss = (losses * weights).sum() / weights.sum()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
+        total = self.training.epochs * self.batches
+        rise = (self.steps + 1) / max(1, WARM_UP * total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.training.learning_rate * min(rise, 1 - self.steps / total, 1)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+        self.tokens += sum(len(row.tokens) for row in batch)
+        return loss.item()
+
+    def _measure(self) -> tuple[float, float]:
+        """Loss and the share of rows of which every token is the likeliest, over the validation rows."""
+        import torch
+
+        rows = sorted(self.validation, key=lambda row: len(row.tokens))
+        total = weight = right = 0.0
+        with torch.inference_mode():
+            for start in range(0, len(rows), self.training.batch_size):
+                losses, weights, exact = self._losses(rows[start : start + self.training.batch_size])
+                total += float((losses * weights).sum())
+                weight += float(weights.sum())
+                right += int(exact.sum())
+        return round(total / weight, 4), round(right / len(rows), 4)
+
+    def _losses(self, batch: list[Lesson]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+        """By row and place, (rows, last places): the loss in nats, its weight (0 outside completions); exact (rows,).
+
+        Rows are padded on the left: all completions end in the same place, and the vocabulary's matrix, the largest of
+        a Llama, is multiplied for the places of completions alone.
+        """
+        import torch
+
+        device = self.lm.base_engine.model.device
+        width = max(len(row.tokens) for row in batch)
+        last = max(len(row.tokens) - row.start for row in batch)
+        ids = torch.zeros(len(batch), width, dtype=torch.long)
+        pads, weights = torch.zeros(len(batch), 1, dtype=torch.long), torch.zeros(len(batch), last)
+        for place, row in enumerate(batch):
+            pads[place] = width - len(row.tokens)
+            ids[place, width - len(row.tokens) :] = torch.tensor(row.tokens)
+            weights[place, last - (len(row.tokens) - row.start) :] = row.weight
+        places = torch.arange(width)
+        ids, weights = ids.to(device), weights.to(device)
+        logits = self.model(
+            input_ids=ids,
+            attention_mask=(places >= pads).long().to(device) if pads.any() else None,
+            position_ids=(places - pads).clamp(min=0).to(device),
+            logits_to_keep=last + 1,
+            use_cache=False,
+        ).logits[:, :-1]
+        targets = ids[:, -last:]
+        losses = torch.nn.functional.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), reduction="none"
+        ).view_as(weights)
+        exact = ((logits.argmax(-1) == targets) | (weights == 0)).all(-1)
+        return losses, weights, exact
+
+    # Checkpoints and the result
+
+    def save(self, path: Path, identity: str) -> None:
+        """Writes a checkpoint in the place of the one before, whole or not at all."""
+        from safetensors.torch import save_file
+
+        tensors = {f"best/{name}": tensor for name, tensor in self.best.items()}
+        for name, weights in self.weights.items():
+            tensors[f"weights/{name}"] = weights.detach()
+            for moment, tensor in self.optimizer.state.get(weights, {}).items():
+                tensors[f"{moment}/{name}"] = tensor
+        kept = {name: getattr(self, name) for name in ("steps", "tokens", "seconds", "curve", "best_epoch")}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".part")
+        contiguous = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, temporary, metadata={"run": json.dumps({"identity": identity, **kept})})
+        temporary.replace(path)
+
+    def restore(self, path: Path, identity: str) -> None:
+        """Goes on from a checkpoint, if there is one and it is of this very training."""
+        import torch
+        from safetensors import SafetensorError, safe_open
+
+        if not path.is_file():
+            return
+        try:
+            with safe_open(path, "pt", device=str(self.lm.base_engine.model.device)) as file:
+                kept = json.loads(file.metadata()["run"])
+                if kept.pop("identity") != identity:
+                    return
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            return  # torn by a power cut: the training begins anew
+        for name, value in kept.items():
+            setattr(self, name, value)
+        with torch.no_grad():
+            for name, weights in self.weights.items():
+                weights.copy_(tensors[f"weights/{name}"])
+                self.best[name] = tensors[f"best/{name}"]
+                moments = {moment: tensors.get(f"{moment}/{name}") for moment in ("step", "exp_avg", "exp_avg_sq")}
+                if moments["step"] is not None:
+                    moments["step"] = moments["step"].cpu()
+                    self.optimizer.state[weights] = moments
+
+    def publish(self, folder: Path) -> None:
+        """Writes the best weights."""
+        import torch
+
+        with torch.no_grad():
+            for name, weights in self.weights.items():
+                weights.copy_(self.best[name])
+        if self.training.method == "lora":
+            from peft import get_peft_model_state_dict
+            from safetensors.torch import save_file
+
+            self.model.peft_config["default"].inference_mode = True
+            self.model.peft_config["default"].save_pretrained(folder)
+            config = read_json(folder / CONFIG)
+            config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change by chance
+            write_json(folder / CONFIG, config)
+            found = get_peft_model_state_dict(self.model, save_embedding_layers=False)
+            save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / WEIGHTS)
+        else:
+            base = self.lm.base_engine
+            self.model.to(base.model.dtype).save_pretrained(folder)
+            for path in [*base.folder.glob("tokenizer*"), *base.folder.glob("*.jinja")]:
+                shutil.copy(path, folder)
+
+
+def _trainable(lm: LocalLM, training: Training) -> Any:
+    """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32."""
+    base: Any = lm.base_engine.model
+    if training.method == "full":
+        return copy.deepcopy(base).float().requires_grad_(True)
+    from peft import LoraConfig, get_peft_model
+
+    shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
+    config = LoraConfig(
+        task_type="CAUSAL_LM", r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear"
+    )
+    with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
+        model = get_peft_model(copy.deepcopy(base, shared), config)
+    model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
+    return model

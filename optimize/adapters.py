@@ -1,0 +1,149 @@
+"""The trained weights of an artifact: LoRA adapters (or whole models) in folders of their own, told by their hashes."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from data.errors import InputError
+from data.files import read_json
+from lm.connect import connect
+from lm.local import PREFIX, LocalLM, weights_folder, weights_hash
+from lm.multi_lora import CONFIG, TRAINING, lora_hash
+
+ADAPTERS, README = "adapters", "README.md"
+
+
+def trained_folder(lm: Any) -> Path | None:
+    """The folder of the weights that were trained for this LM: its adapter's, or a model's that was trained here."""
+    if not isinstance(lm, LocalLM):
+        return None
+    folder = lm.lora or lm.base_engine.folder
+    return folder if lm.lora or (folder / TRAINING).is_file() else None
+
+
+def save_weights(program: dspy.Module, made: Path) -> dict[str, Any]:
+    """Copies the trained weights of a program's predictors into an artifact under construction.
+
+    Returns:
+        By predictor's name: kind ("lora" or "full"), sha256 (its first digits), and the base with its hash.
+    """
+    kept = {}
+    for name, predictor in program.named_predictors():
+        lm: Any = predictor.lm
+        source = trained_folder(lm)
+        if source is None:
+            continue
+        target = made / ADAPTERS / name
+        target.mkdir(parents=True)
+        for file in source.iterdir():
+            shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
+        base = lm.base if lm.lora else read_json(source / TRAINING)["base"]
+        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": _hash(target), "base": base}
+    if kept:
+        (made / README).write_text(_readme(program, kept, made), encoding="utf-8")
+    return kept
+
+
+def open_weights(
+    artifact: Path, name: str, entry: dict[str, Any], options: dict[str, Any], given: LocalLM | None
+) -> LocalLM:
+    """The LM of a predictor that has weights of its own.
+
+    Args:
+        artifact: The artifact's folder.
+        name: The predictor's.
+        entry: What `save_weights` said of it.
+        options: For `connect`, its spec left aside.
+        given: An LM that may serve as the base, if its weights are the base's; wherever these lie.
+
+    Raises:
+        InputError: The weights are missing or damaged, or the base is gone or another.
+    """
+    folder = artifact / ADAPTERS / name
+    if not folder.is_dir():
+        raise InputError(f"the artifact {artifact} is damaged, {ADAPTERS}/{name} is missing: compile it again")
+    try:
+        found = _hash(folder)
+    except InputError as error:
+        raise InputError(f"the artifact {artifact} is damaged ({error}): compile it again") from error
+    if found != entry["sha256"]:
+        raise InputError(
+            f"the artifact {artifact} is damaged, {ADAPTERS}/{name} has changed since it was saved "
+            f"({found}, not {entry['sha256']}): compile it again"
+        )
+    if entry["kind"] == "full":
+        return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
+    _, _, expected = entry["base"].rpartition("#")
+    if given is not None and given.base.endswith(f"#{expected}"):
+        return given.with_weights(folder)
+    try:
+        return _local({**options, "spec": entry["base"]}).with_weights(folder)
+    except InputError as error:
+        raise InputError(
+            f"the artifact {artifact} needs the base that {name!r} was trained on: {error}. If the same base lies "
+            "elsewhere, give it with --lm local/FOLDER (lm=); else compile again"
+        ) from error
+
+
+def _local(options: dict[str, Any]) -> LocalLM:
+    lm = connect(**options)
+    assert isinstance(lm, LocalLM)
+    return lm
+
+
+def _hash(folder: Path) -> str:
+    return lora_hash(folder) if (folder / CONFIG).is_file() else weights_hash(weights_folder(str(folder)))
+
+
+def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
+    """How the adapters are served elsewhere, for a person who finds the folder."""
+    lms: dict[str, Any] = {name: predictor.lm for name, predictor in program.named_predictors()}
+    adapters = {name: read_json(made / ADAPTERS / name / CONFIG)["r"] for name in kept if kept[name]["kind"] == "lora"}
+    text = [
+        f"# A compiled {getattr(program, 'system', type(program).__name__)} program",
+        "",
+        "Made by `raisf compile --how weights`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
+        "",
+        "    import raisf",
+        '    program = raisf.load("THIS_FOLDER")',
+        "",
+        "manifest.json: what it is, hashes, how each training went. program.json: instructions and demonstrations.",
+        "adapters/: the weights of each trained predictor; `training.json` has the validation curve.",
+        "",
+        "| predictor | weights | sha256 | base |",
+        "| --- | --- | --- | --- |",
+        *(f"| {name} | {entry['kind']} | {entry['sha256']} | {entry['base']} |" for name, entry in kept.items()),
+    ]
+    if adapters:
+        modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
+        base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
+        folder = "the folder lm/pocket/weights" if base == "pocket" else base
+        text += [
+            "",
+            "## Serving the adapters elsewhere",
+            "",
+            f"BASE is {folder}. From this folder, as LoRA modules under their names:",
+            "",
+            f"    vllm serve BASE --enable-lora --max-loras {len(adapters)} --max-lora-rank {_rank(adapters)} \\",
+            "        --lora-modules " + " ".join(modules),
+            "",
+            "    python -m sglang.launch_server --model-path BASE --enable-lora \\",
+            f"        --max-loras-per-batch {len(adapters) + 1} --lora-paths " + " ".join(modules),
+            "",
+            "Then each predictor asks its module (SGLang calls it BASE:NAME) in the format it was trained on:",
+            "",
+            '    program = raisf.load("THIS_FOLDER", lm=raisf.connect("openai/BASE", api_base=URL, adapter=FORMAT))',
+            *(
+                f'    program.{name}.lm = raisf.connect("openai/{name}", api_base=URL, '
+                f'adapter="{lms[name].adapter_name}")'
+                for name in adapters
+            ),
+        ]
+    return "\n".join([*text, ""])
+
+
+def _rank(adapters: dict[str, int]) -> int:
+    """A rank that vLLM can be told: it takes powers of two from 8."""
+    return max(8, 1 << (max(adapters.values()) - 1).bit_length())

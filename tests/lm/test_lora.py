@@ -1,0 +1,363 @@
+"""If these failed, a judge would be trained on other text than it meets, or answer with another judge's weights."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+import torch
+from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
+
+from data.errors import InputError
+from data.files import read_json
+from lm import pocket
+from lm.adapter import COMPLETION
+from lm.connect import connect
+from lm.engine import Engine, LoraEngine
+from lm.local import LocalLM
+from lm.lora import Row, train
+from lm.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
+from lm.training import Run, Training
+from signatures.answers import DirectAnswer
+from signatures.judges import SelfKnowledge
+
+NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
+QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)
+
+
+def rows(lm: LocalLM, verdict: str = "", names: tuple[str, ...] = NAMES) -> list[Row]:
+    """Whoever founded something is known and whoever sold it is not, unless one verdict is given for all."""
+    made = []
+    for name in names:
+        for deed, right in (("founded", "know"), ("sold", "unknown")):
+            question, said = {"question": f"Who {deed} {name}?"}, {"verdict": verdict or right}
+            made.append(Row(lm.adapter.format_finetune_data(SelfKnowledge, [], question, said)["messages"]))
+    return made
+
+
+@pytest.fixture(scope="module")
+def lm(llama: Path) -> LocalLM:
+    return LocalLM(f"local/{llama}", cache=False, max_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def knows(lm: LocalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("work")
+    return train(lm, rows(lm), rows(lm, names=("Ulm",)), work, QUICK, name="knows", progress=False)
+
+
+@pytest.fixture(scope="module")
+def denies(lm: LocalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    learnt = rows(lm, "unknown")
+    return train(lm, learnt, learnt, tmp_path_factory.mktemp("work"), QUICK, name="denies", progress=False)
+
+
+def ask(lm: LocalLM, question: str = "Who founded Ulm?", signature: Any = SelfKnowledge) -> Any:
+    with dspy.context(lm=lm, adapter=lm.adapter):
+        return dspy.Predict(signature)(question=question)
+
+
+def test_a_judge_learns_what_its_rows_say(lm: LocalLM, knows: Path, denies: Path) -> None:
+    report = read_json(knows / TRAINING)
+    assert [point["epoch"] for point in report["curve"]] == [0, 1, 2, 3]
+    assert report["curve"][report["best_epoch"]]["loss"] < report["curve"][0]["loss"]
+    assert report["base"] == lm.base and report["rows"] == {"train": 16, "validation": 2}
+    assert report["tokens_per_second"] > 0
+    trained = lm.with_weights(knows)
+    sold, founded = (ask(trained, f"Who {deed} Kastrel?").probabilities["unknown"] for deed in ("sold", "founded"))
+    assert sold > founded
+    assert ask(lm.with_weights(denies)).verdict == "unknown"
+
+
+def test_the_base_stays_the_same_to_the_last_bit(llama: Path, knows: Path) -> None:
+    untouched, engine = Engine(llama), connect(f"local/{llama}").base_engine
+    LoraEngine(engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    ids = torch.tensor([[1, 5, 9, 20, 33]])
+    with torch.inference_mode():
+        assert torch.equal(untouched.model(ids).logits, engine.model(ids).logits)
+    question = scored("Who founded Oran?")
+    assert probabilities(engine.complete(question)) == probabilities(untouched.complete(question))
+
+
+def scored(question: str) -> Request:
+    schema = judgments(verdict=choice("", ("know", "unknown")))
+    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nverdict:"),), config=config)
+
+
+def generated(question: str) -> Request:
+    config = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nanswer:"),), config=config)
+
+
+def probabilities(response: Any) -> dict[str, float]:
+    return response.message.first(DataPart).probabilities["verdict"]
+
+
+def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows: Path, denies: Path) -> None:
+    base = lm.base_engine
+    engines = [base, *(LoraEngine(base, folder, lora_hash(folder)) for folder in (knows, denies))]
+    asked = [
+        (engine, make(f"Who founded {name}?")) for name in NAMES for engine in engines for make in (scored, generated)
+    ]
+    alone = [engine.complete(request) for engine, request in asked]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda pair: pair[0].complete(pair[1]), asked))
+    for one, other in zip(alone, together, strict=True):
+        assert one.text == other.text
+        if one.text is None:
+            assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-5)
+    verdicts = [probabilities(response)["know"] for response in alone[:6:2]]
+    assert len({round(verdict, 4) for verdict in verdicts}) == 3
+
+
+def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, knows: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(lm.base_engine.folder, dtype=torch.float32)
+    theirs = PeftModel.from_pretrained(model, str(knows)).eval()
+    text = lm.base_engine.text
+    prompt = "question: Who founded Ulm?\nverdict:"
+    start, logprobs = len(text.encode(prompt, True)), []
+    for label in ("know", "unknown"):
+        tokens = text.encode(f"{prompt} {label}", True)
+        with torch.inference_mode():
+            each = theirs(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        logprobs.append(sum(float(each[i - 1, tokens[i]]) for i in range(start, len(tokens))))
+    ours = LoraEngine(lm.base_engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    assert probabilities(ours)["know"] == pytest.approx(float(torch.tensor(logprobs).softmax(0)[0]), abs=1e-5)
+
+
+def test_equal_seeds_give_equal_weights_and_others_others(lm: LocalLM, knows: Path, tmp_path: Path) -> None:
+    def made(training: Training, place: str) -> bytes:
+        learnt = (rows(lm), rows(lm, names=("Ulm",)))
+        return (train(lm, *learnt, tmp_path / place, training, progress=False) / WEIGHTS).read_bytes()
+
+    assert made(QUICK, "a") == (knows / WEIGHTS).read_bytes()
+    assert made(replace(QUICK, seed=1), "b") != made(QUICK, "c")
+
+
+@pytest.mark.parametrize("finished", [1, 3])
+def test_a_killed_training_goes_on_to_the_very_same_weights(
+    lm: LocalLM, knows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int
+) -> None:
+    save = Run.save
+
+    def killed(self: Run, path: Path, identity: str) -> None:
+        save(self, path, identity)
+        if len(self.curve) == finished:
+            raise KeyboardInterrupt
+
+    learnt = (rows(lm), rows(lm, names=("Ulm",)))
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
+    epochs = []
+    epoch = Run.epoch
+    monkeypatch.setattr(Run, "epoch", lambda self, show: (epochs.append(len(self.curve)), epoch(self, show)))
+    folder = train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
+    assert epochs == list(range(finished, 4))
+    assert (folder / WEIGHTS).read_bytes() == (knows / WEIGHTS).read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_torn_checkpoint_only_costs_time(lm: LocalLM, knows: Path, tmp_path: Path) -> None:
+    (tmp_path / f".{knows.name}.safetensors").write_bytes(b"torn")
+    folder = train(lm, rows(lm), rows(lm, names=("Ulm",)), tmp_path, QUICK, name="knows", progress=False)
+    assert lora_hash(folder) == lora_hash(knows)
+
+
+def test_what_is_finished_is_not_trained_again(lm: LocalLM, knows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "epoch", lambda *_: pytest.fail("trained again"))
+    learnt = (rows(lm), rows(lm, names=("Ulm",)))
+    assert train(lm, *learnt, knows.parent, QUICK, name="knows", progress=False) == knows
+
+
+def test_training_stops_when_it_no_longer_helps_and_keeps_the_best_weights(
+    lm: LocalLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    seen: list[dict[str, torch.Tensor]] = []
+    epoch = Run.epoch
+
+    def watched(self: Run, show: Any) -> None:
+        epoch(self, show)
+        seen.append({name: weights.detach().clone() for name, weights in self.weights.items()})
+
+    monkeypatch.setattr(Run, "epoch", watched)
+    training = Training(epochs=9, patience=2, batch_size=4, rank=4, learning_rate=2e-2)
+    folder = train(lm, rows(lm, "unknown"), rows(lm, "know"), tmp_path, training, progress=False)
+    report = read_json(folder / TRAINING)
+    losses, best = [point["loss"] for point in report["curve"]], report["best_epoch"]
+    assert report["stopped_early"] and losses[best] == min(losses) and len(losses) == best + 3
+    kept = load_file(folder / WEIGHTS)
+    for name, weights in seen[best].items():
+        assert torch.equal(kept[name.replace(".default", "")], weights)
+    assert any(not torch.equal(seen[best][name], weights) for name, weights in seen[-1].items())
+
+
+@pytest.mark.parametrize("adapter", ["compact", "pocket", "chat"])
+def test_a_row_is_the_text_that_the_model_meets_when_asked(
+    llama: Path, adapter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = LocalLM(f"local/{llama}", adapter=adapter, cache=False)
+    demos = [{"question": "Who sold Oran?", "verdict": "know"}]
+    form: Any = lm.adapter
+    inputs = {"question": "Who founded Ulm?"}
+    row = form.format_finetune_data(signature=SelfKnowledge, demos=demos, inputs=inputs, outputs={"verdict": "unknown"})
+    tokens, start = lm.base_engine.text.lesson(row["messages"], completion=adapter != "chat")
+    met: list[list[int]] = []
+    text = lm.base_engine.text
+
+    def submit(request: Request) -> Any:
+        met.append(text.encode(*text.of(request)))
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(lm.base_engine, "submit", submit)
+    predictor = dspy.Predict(SelfKnowledge)
+    predictor.demos = demos
+    with dspy.context(lm=lm, adapter=form), pytest.raises(Exception, match="enough"):
+        predictor(**inputs)
+    assert tokens[:start] == met[0][:start] and start >= len(met[0]) - 1
+    if adapter != "chat":  # as its label is scored
+        label = text.encode(text.decode(met[0][1:], False) + " unknown", True)
+        assert tokens[: len(label)] == label
+    assert "unknown" in lm.base_engine.text.decode(tokens[start:], True)
+    assert "Ulm" not in lm.base_engine.text.decode(tokens[start:], True)
+
+
+def test_nothing_is_learnt_beyond_the_end_of_a_text(lm: LocalLM) -> None:
+    messages = [{"role": "user", "content": "a:"}, {"role": "assistant", "content": " b<|end|>\n"}]
+    tokens, start = lm.base_engine.text.lesson(messages, True)
+    assert tokens[-1] == lm.base_engine.text.tokenizer.eos_token_id
+    assert lm.base_engine.text.decode(tokens[start:-1], False) == " b"
+
+
+def test_rows_longer_than_the_context_are_left_out_and_counted(lm: LocalLM, tmp_path: Path) -> None:
+    long = Row([{"role": "user", "content": "x" * 600}, {"role": "assistant", "content": " y"}])
+    learnt = [*rows(lm), long]
+    once = Training(epochs=1, rank=2)
+    report = read_json(train(lm, learnt, rows(lm), tmp_path, once, progress=False) / TRAINING)
+    assert (report["rows"]["train"], report["too_long"]) == (16, 1)
+    with pytest.raises(InputError, match="none of 1 rows fits into the base's context of 512"):
+        train(lm, [long], rows(lm), tmp_path, once, progress=False)
+
+
+def test_a_row_counts_by_its_weight(lm: LocalLM, tmp_path: Path) -> None:
+    """The rarer verdict is weighed up: with no weight at all, a row is as if it were not there."""
+    yes, no = rows(lm, "know"), [Row(row.messages, 1e-9) for row in rows(lm, "unknown")]
+    folder = train(lm, [*yes, *no], yes, tmp_path, QUICK, progress=False)
+    assert ask(lm.with_weights(folder)).verdict == "know"
+
+
+def test_all_weights_can_be_trained_on_the_same_interface(lm: LocalLM, tmp_path: Path) -> None:
+    training = Training(method="full", epochs=2, learning_rate=1e-3)
+    folder = train(lm, rows(lm, "unknown"), rows(lm, "unknown"), tmp_path, training, progress=False)
+    trained = lm.with_weights(folder)
+    assert trained.lora is None and trained.base_engine is not lm.base_engine
+    assert ask(trained).probabilities["unknown"] > ask(lm).probabilities["unknown"]
+
+
+def test_an_adapter_is_opened_by_its_spec_wherever_it_lies(llama: Path, knows: Path, tmp_path: Path) -> None:
+    odd = shutil.copytree(knows, tmp_path / "me@home" / "a#1")
+    trained = connect(f"local/{llama}@{odd}", max_tokens=8)
+    assert trained.model.startswith(f"local/{llama}@{odd}#")
+    assert connect(trained.model).lora == odd
+    assert ask(trained).probabilities == ask(connect(f"local/{llama}@{knows}")).probabilities
+    assert trained.base == connect(f"local/{llama}").model
+    with pytest.raises(InputError, match=r"no LoRA adapter at .*nowhere"):
+        connect(f"local/{llama}@{tmp_path}/nowhere")
+
+
+def test_two_adapters_never_share_a_cached_answer(lm: LocalLM, knows: Path, denies: Path) -> None:
+    cached = [LocalLM(lm.with_weights(folder).model, cache=True) for folder in (knows, denies)]
+    first, second = (ask(one, "Who founded Kobel?").probabilities["know"] for one in cached)
+    assert first != pytest.approx(second, abs=1e-3)
+
+
+def test_a_changed_adapter_is_refused(llama: Path, knows: Path, denies: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(knows, tmp_path / "a")
+    with (folder / CONFIG).open("a") as config:
+        config.write("\n")  # a hash of its own: what lies in memory from other tests is not asked
+    opened = connect(f"local/{llama}@{folder}")
+    shutil.copytree(denies, folder, dirs_exist_ok=True)
+    with pytest.raises(InputError, match="have changed"):
+        connect(opened.model)
+    with pytest.raises(InputError, match="has changed"):  # also if it happens between opening and the first question
+        opened.engine.complete(scored("Who founded Nedes?"))
+
+
+def test_an_adapter_of_another_base_is_refused(other_llama: Path, knows: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"was trained on .* train it again"):
+        connect(f"local/{other_llama}@{knows}")
+
+
+def spoil_shape(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = {
+        name: torch.zeros(tensor.shape[0] + 1, tensor.shape[1] + 1)
+        for name, tensor in load_file(folder / WEIGHTS).items()
+    }
+    save_file(tensors, folder / WEIGHTS)
+
+
+def add_tensor(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    save_file({**load_file(folder / WEIGHTS), "base_model.model.lm_head.weight": torch.zeros(2)}, folder / WEIGHTS)
+
+
+BROKEN = {
+    "cut off": (lambda a: (a / WEIGHTS).write_bytes((a / WEIGHTS).read_bytes()[:1000]), "is damaged"),
+    "of another shape": (spoil_shape, "of another base"),
+    "more than LoRA": (add_tensor, "holds more than LoRA matrices"),
+    "another method": (lambda a: (a / CONFIG).write_text('{"peft_type": "IA3"}'), "no plain LoRA"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_adapter_is_told(llama: Path, knows: Path, tmp_path: Path, spoil: Any, says: str) -> None:
+    folder = shutil.copytree(knows, tmp_path / "a")
+    spoil(folder)
+    with pytest.raises(InputError, match=says):
+        connect(f"local/{llama}@{folder}").engine.complete(scored("Who founded Oran?"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": "qlora"}, "choose lora or full"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"learning_rate": 0.0}, "above 0"),
+        ({"learning_rate": 5.0}, "below 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Training(**options)
+
+
+@pytest.mark.skipif(not (pocket.path() / "model.safetensors").is_file(), reason="the pocket Llama is not trained yet")
+def test_the_pocket_llama_takes_an_adapter(tmp_path: Path) -> None:
+    lm: Any = connect("pocket")
+    answers = [
+        Row(
+            lm.adapter.format_finetune_data(DirectAnswer, [], {"question": f"Who is {n}?"}, {"answer": "nobody"})[
+                "messages"
+            ]
+        )
+        for n in NAMES
+    ]
+    training = Training(epochs=6, batch_size=2, learning_rate=5e-3)
+    folder = train(lm, answers, answers[:2], tmp_path, training, progress=False)
+    curve = read_json(folder / TRAINING)["curve"]
+    assert min(point["loss"] for point in curve) < curve[0]["loss"] / 2
+    assert connect(f"pocket@{folder}").model.startswith("local/pocket@")
+    assert ask(connect(f"pocket@{folder}"), "Who is Ulm?", DirectAnswer).answer == "nobody"

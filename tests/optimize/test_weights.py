@@ -1,0 +1,310 @@
+"""If these failed, a predictor would learn from another's steps, or from labels that nobody gave."""
+
+import importlib.util
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import dspy
+import pytest
+
+from data.errors import InputError
+from data.files import read_json
+from lm.connect import connect
+from lm.local import LocalLM
+from lm.scripted import ScriptedLM
+from lm.training import Run, Training
+from optimize.artifact import load, save
+from optimize.compile import compile
+from optimize.traces import traced_rows
+from optimize.weights import _drawn
+from programs.ra_isf import RAISF
+from retrieval.bm25 import BM25
+
+QUICK = Training(epochs=1, rank=2, batch_size=8)
+
+
+class Count(dspy.Signature):
+    """Say whether the number is small enough to count down at once."""
+
+    number: int = dspy.InputField()
+    verdict: Literal["small", "large"] = dspy.OutputField()
+
+
+class Half(dspy.Signature):
+    """Halve the number, rounding down."""
+
+    whole: int = dspy.InputField()
+    half: int = dspy.OutputField()
+
+
+class Halving(dspy.Module):
+    """A recursive program: it halves a number until it is small, and counts the steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.judge = dspy.Predict(Count)
+        self.halve = dspy.Predict(Half)
+
+    def forward(self, number: int) -> dspy.Prediction:
+        return dspy.Prediction(steps=self._steps(number))
+
+    def _steps(self, number: int) -> int:
+        if self.judge(number=number).verdict == "small":
+            return 0
+        return 1 + self._steps(self.halve(whole=number).half)
+
+
+def counts(fields: dict[str, Any]) -> dict[str, Any]:
+    if "whole" in fields:
+        return {"half": int(fields["whole"]) // 2}
+    return {"verdict": "small" if int(fields["number"]) < 4 else "large"}
+
+
+def numbers(*given: int, wrong: tuple[int, ...] = ()) -> list[dspy.Example]:
+    return [
+        dspy.Example(number=n, steps=-1 if n in wrong else max(0, n.bit_length() - 2)).with_inputs("number")
+        for n in given
+    ]
+
+
+def right(example: Any, prediction: Any, steps: Any = None) -> bool:
+    return prediction.steps == example.steps
+
+
+@pytest.fixture
+def halving() -> Halving:
+    program = Halving()
+    program.set_lm(ScriptedLM(counts))
+    return program
+
+
+def test_each_predictor_gets_exactly_its_own_steps(halving: Halving) -> None:
+    traced = traced_rows(halving, numbers(3, 9, 17), right, progress=False)
+    assert traced.of.keys() == {"judge", "halve"}
+    asked = [(row.number, row.verdict) for row in traced.of["judge"]]
+    assert asked == [(3, "small"), (9, "large"), (4, "large"), (2, "small"), (17, "large"), (8, "large")]
+    assert [(row.whole, row.half) for row in traced.of["halve"]] == [(9, 4), (4, 2), (17, 8), (8, 4)]
+
+
+def test_wrong_and_failed_runs_teach_nothing_and_are_counted() -> None:
+    def sometimes(fields: dict[str, Any]) -> dict[str, Any] | str:
+        return "no format at all" if fields.get("number") == "5" else counts(fields)
+
+    program = Halving()
+    program.set_lm(ScriptedLM(sometimes))
+    with dspy.context(adapter=dspy.ChatAdapter(use_json_adapter_fallback=False)):
+        traced = traced_rows(program, numbers(3, 5, 10, 9, wrong=(9,)), right, threads=1, progress=False)
+    assert (traced.runs, traced.failed, traced.wrong) == (4, 2, 1)  # 10 halves to 5
+    assert [row.number for row in traced.of["judge"]] == [3]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = importlib.util.spec_from_file_location("lm_conftest", Path(__file__).parents[1] / "lm" / "conftest.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder = module.make_llama(tmp_path_factory.mktemp("llama"))
+    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    return folder
+
+
+def tune(program: dspy.Module, tmp_path: Path, **options: Any) -> Any:
+    sets = {"trainset": numbers(*range(2, 24)), "valset": numbers(*range(24, 30)), "metric": right}
+    given = {**sets, "how": "weights", "training": QUICK, "work": tmp_path / "work", "progress": False, **options}
+    return compile(program, **given)
+
+
+def test_a_recursive_program_of_ones_own_is_trained_on_its_own_right_runs(
+    halving: Halving, llama: Path, tmp_path: Path
+) -> None:
+    trained = tune(halving, tmp_path, base=LocalLM(f"local/{llama}", adapter="chat"), predictors=["judge"])
+    report = trained.compile_report["predictors"]["judge"]
+    assert trained.judge.lm.lora is not None and trained.halve.lm is halving.halve.lm
+    assert halving.judge.lm is halving.halve.lm  # the program given stays as it is
+    assert report["source"] == "own right runs"
+    assert sum(report["rows"]["train"].values()) + report["dropped"] > 10
+    assert set(report["rows"]["train"]) == {"small", "large"}
+    assert trained.compile_report["runs"]["train"] == {"made": 22, "failed": 0, "wrong": 0}
+
+
+def test_the_rows_of_a_judge_are_as_even_as_can_be() -> None:
+    rows = [dspy.Example(verdict="a")] * 30 + [dspy.Example(verdict="b")] * 4 + [dspy.Example(verdict="c")] * 20
+    drawn = [row.verdict for row in _drawn(rows, "verdict", 24, random.Random(0))]
+    assert {verdict: drawn.count(verdict) for verdict in "abc"} == {"a": 10, "b": 4, "c": 10}
+
+
+def test_one_verdict_alone_teaches_nothing(halving: Halving, llama: Path, tmp_path: Path) -> None:
+    base = LocalLM(f"local/{llama}", adapter="chat")
+    with pytest.raises(InputError, match=r"'judge' needs train rows of more than one verdict, found 2 of 'small'"):
+        tune(halving, tmp_path, base=base, predictors=["judge"], trainset=numbers(2, 3))
+
+
+def test_no_right_run_is_an_error_that_counts(halving: Halving, llama: Path, tmp_path: Path) -> None:
+    base = LocalLM(f"local/{llama}", adapter="chat")
+    wrong = numbers(2, 3, 9, wrong=(2, 3, 9))
+    with pytest.raises(
+        InputError, match=r"no rows to train 'judge' on: of 3 runs 0 failed and 3 were wrong; give more"
+    ):
+        tune(halving, tmp_path, base=base, trainset=wrong)
+
+
+def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"scripted/lm is elsewhere: give a base"):
+        tune(halving, tmp_path)
+    base = LocalLM(f"local/{llama}", adapter="chat")
+    with pytest.raises(InputError, match=r"no predictor 'juge' in this program: choose of judge, halve"):
+        tune(halving, tmp_path, base=base, predictors=["juge"])
+    with pytest.raises(InputError, match="training questions too"):
+        tune(halving, tmp_path, base=base, valset=numbers(5))
+    with pytest.raises(InputError, match="rows must be at least 2"):
+        tune(halving, tmp_path, base=base, rows=1)
+
+
+# RA-ISF: the judges' labels are gold, or what the LM itself knows
+
+
+@pytest.fixture
+def judges(program: RAISF, world, llama: Path, tmp_path: Path) -> Any:
+    def make(**options: Any) -> Any:
+        given = {"trainset": world.train[:30], "valset": world.dev[:12], "base": LocalLM(f"local/{llama}")}
+        given |= {"how": "weights", "rows": 24, "training": QUICK, "work": tmp_path / "work", "progress": False}
+        return compile(program, **{**given, **options})
+
+    return make
+
+
+def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, program: RAISF) -> None:
+    compiled = judges()
+    report = compiled.compile_report
+    assert {name: made["source"] for name, made in report["predictors"].items()} == dict.fromkeys(
+        ("know", "relevant", "decompose"), "gold"
+    )
+    assert report["predictors"]["know"]["rows"]["train"].keys() == {"know", "unknown"}
+    assert max(sum(made["rows"]["train"].values()) for made in report["predictors"].values()) <= 24
+    assert all(made["curve"] and made["data_sha256"] and made["base"] for made in report["predictors"].values())
+    assert compiled.compose.lm is program.compose.lm and report["lm_calls"] > 0
+    engines = {id(getattr(compiled, name).lm.base_engine) for name in ("know", "relevant", "decompose")}
+    assert len(engines) == 1  # one base in memory
+
+
+def test_judges_that_are_switched_off_are_not_trained(judges: Any, program: RAISF) -> None:
+    program.use_know = program.use_decomposition = False
+    assert judges().compile_report["predictors"].keys() == {"relevant"}
+
+
+def test_gold_that_is_missing_is_the_teachers_to_give(judges: Any, program: RAISF, world, oracle: Any) -> None:
+    bare = [
+        dspy.Example(question=e.question, answer=e.answer, answers=e.answers).with_inputs("question")
+        for e in world.train[:30]
+    ]
+    with pytest.raises(InputError, match=r"no rows to train 'relevant' on: .*gold_pids"):
+        judges(trainset=bare)
+    taught = RAISF(BM25.load(world.index))
+    taught.set_lm(oracle())
+    sources = {
+        name: made["source"]
+        for name, made in judges(trainset=bare, teacher=taught).compile_report["predictors"].items()
+    }
+    assert (sources["know"], sources["relevant"]) == ("gold", "teacher's right runs")
+
+
+def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    epoch = Run.epoch
+
+    def killed(self: Run, show: Any) -> None:
+        runs.append(id(self))
+        if len(set(runs)) == 3:
+            raise KeyboardInterrupt
+        epoch(self, show)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "epoch", killed)
+        with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
+            judges()
+    left: list[Run] = []
+    monkeypatch.setattr(Run, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
+    judges()
+    assert len(set(map(id, left))) == 1
+
+
+# Artifacts with weights
+
+
+@pytest.fixture
+def saved(judges: Any, tmp_path: Path) -> Path:
+    compiled = judges(predictors=["know", "relevant"])
+    compiled.know.lm.kwargs["temperature"] = 0.0
+    save(compiled, tmp_path / "a")
+    shutil.rmtree(tmp_path / "work")  # nothing outside the artifact is needed but the base
+    return tmp_path / "a"
+
+
+def test_an_artifact_carries_its_weights_anywhere(saved: Path, oracle: Any, tmp_path: Path) -> None:
+    moved = saved.rename(tmp_path / "moved")
+    program: Any = load(moved, lm=oracle())
+    assert program.know.lm.lora == moved / "adapters" / "know"
+    with dspy.context(adapter=program.know.lm.adapter):
+        assert program.know(question="Who?").probabilities.keys() == {"know", "unknown"}
+    assert isinstance(program.compose.lm, ScriptedLM)
+    readme = (moved / "README.md").read_text()
+    assert "--lora-modules know=adapters/know relevant=adapters/relevant" in readme and "sglang" in readme
+    save(program, moved)  # over itself
+    again: Any = load(moved, lm=oracle())
+    assert again.know.lm.model == program.know.lm.model
+
+
+def test_weights_that_changed_are_refused(saved: Path, oracle: Any) -> None:
+    weights = saved / "adapters" / "know" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(InputError, match=r"is damaged, adapters/know has changed"):
+        load(saved, lm=oracle())
+    weights.unlink()
+    with pytest.raises(InputError, match=r"is damaged \(no LoRA adapter"):
+        load(saved, lm=oracle())
+    shutil.rmtree(saved / "adapters")
+    with pytest.raises(InputError, match=r"adapters/know is missing"):
+        load(saved, lm=oracle())
+
+
+def test_another_base_is_refused_and_the_same_one_elsewhere_is_taken(
+    saved: Path, oracle: Any, llama: Path, tmp_path: Path
+) -> None:
+    elsewhere = shutil.copytree(llama, tmp_path / "elsewhere")
+    program: Any = load(saved, lm=connect(f"local/{elsewhere}"))
+    assert program.know.lm.base.startswith(f"local/{elsewhere}#")
+    manifest = read_json(saved / "manifest.json")
+    assert manifest["weights"]["know"]["base"] == LocalLM(f"local/{llama}").model
+    kept = (llama / "generation_config.json").read_bytes()
+    (llama / "generation_config.json").write_text("{}")
+    try:
+        with pytest.raises(InputError, match=r"needs the base that 'know' was trained on.*have changed"):
+            load(saved, lm=oracle())
+    finally:
+        (llama / "generation_config.json").write_bytes(kept)
+
+
+def test_a_disk_that_is_full_leaves_the_old_artifact(saved: Path, oracle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.read_bytes() for path in sorted(saved.rglob("*")) if path.is_file()}
+    program = load(saved, lm=oracle())
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space"):
+        save(program, saved)
+    assert {path: path.read_bytes() for path in sorted(saved.rglob("*")) if path.is_file()} == before
+
+
+def test_an_artifact_of_the_format_before_still_loads(program: RAISF, oracle: Any, tmp_path: Path) -> None:
+    save(program, tmp_path / "old")
+    manifest = read_json(tmp_path / "old" / "manifest.json")
+    del manifest["weights"]
+    (tmp_path / "old" / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
+    assert load(tmp_path / "old", lm=oracle())(question="Who?").answer
