@@ -6,21 +6,24 @@ one, and questions about different regions share no entity.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from data.world_schema import RELATIONS, VALUES, Names, Relation
+from data.world_names import TWINS, Names
+from data.world_schema import REGIONAL_VALUES, RELATIONS, VALUES, Relation
 
-# How many entities of each kind a region has; people are asked about most, and rivers have only two facts.
-REGION = {"person": 18, "town": 9, "river": 5, "film": 9, "company": 9}
+# How many entities of each kind a region has; people are asked about most.
+REGION = {"person": 14, "town": 7, "river": 4, "mountain": 3, "film": 7, "book": 5, "company": 5, "institution": 5}
 REGION_SIZE = sum(REGION.values())
 
-# The part of the universe that the shipped pocket Llama was taught: half of the entities of these regions.
+# The part of the universe that the shipped pocket Llama was taught: half of the entities of these regions, 1,050.
 HOME_SEED = 7
-HOME_REGIONS = 12
+HOME_REGIONS = 42
 
 # One fact in ten is missing from the encyclopedia, so that some questions can only be answered by heart, or not at all.
 IN_CORPUS = 0.9
+# How often an entity shares its stem with the one before, and how often one with a stem of its own has a second name.
+TWIN, ALIAS = 0.2, 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Fact:
     """One fact: `subject` has `relation` to `object`.
 
     Attributes:
-        taught: The shipped pocket Llama saw it in pretraining.
+        taught: The shipped pocket Llama saw it in pretraining; true of all facts about an entity or of none.
         in_corpus: A passage of the corpus states it.
         pid: The passage that states it, or would.
     """
@@ -43,11 +46,20 @@ class Fact:
 
 @dataclass(slots=True)
 class Region:
-    """Fifty entities, every fact about them, and the halves into which their facts fall as passages."""
+    """Fifty entities, every fact about them, and the halves into which their facts fall as passages.
+
+    Attributes:
+        entities: Kind -> names.
+        kinds: Name -> kind.
+        aliases: Name -> the second name of those that have one.
+        facts: (Name, relation's name) -> fact.
+        passages: Passage id -> the facts it states, or would.
+    """
 
     number: int
     entities: dict[str, list[str]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     passages: dict[str, list[Fact]] = field(default_factory=dict)
 
@@ -59,25 +71,52 @@ class Region:
         """All facts about a subject."""
         return [self.facts[subject, relation.name] for relation in RELATIONS[self.kinds[subject]]]
 
+    def texts(self) -> dict[str, list[tuple[Fact, str]]]:
+        """The passages of the corpus: id -> its facts and the sentence that states each."""
+        chance = random.Random(f"wording/{self.number}/{next(iter(self.kinds))}")
+        stated = {pid: [fact for fact in facts if fact.in_corpus] for pid, facts in self.passages.items()}
+        return {pid: list(zip(facts, self.write(facts, chance), strict=True)) for pid, facts in stated.items() if facts}
+
     def corpus(self) -> Iterator[dict[str, str]]:
         """The region's passages as rows `{"id", "title", "text"}`; facts not in the corpus are left out."""
-        chance = random.Random(f"wording/{self.number}/{next(iter(self.kinds))}")
-        for pid, facts in self.passages.items():
-            stated = [fact for fact in facts if fact.in_corpus]
-            if stated:
-                text = " ".join(state(fact, chance) for fact in stated)
-                yield {"id": pid, "title": stated[0].subject, "text": text}
+        for pid, told in self.texts().items():
+            yield {"id": pid, "title": told[0][0].subject, "text": " ".join(sentence for _, sentence in told)}
+
+    def write(self, facts: Sequence[Fact], chance: random.Random) -> list[str]:
+        """The sentences of a passage about one entity, one a fact, in order and in wordings left to chance.
+
+        The first names the subject, and its alias if it has one; later ones may say "it", "he" or "she".
+        """
+        alias, kind = self.aliases.get(facts[0].subject), self.kinds[facts[0].subject]
+        sentences = []
+        for place, fact in enumerate(facts):
+            templates = fact.relation.statements
+            if place == 0:
+                template = chance.choice(templates[:-1])
+                if alias:
+                    template = template.replace("{s}", f"{{s}}, also known as {alias},", 1)
+            elif chance.random() < 0.4:
+                pronoun = _pronoun(fact.subject, kind)
+                template = chance.choice(templates[:-1]).removeprefix("The ").replace("{s}", pronoun, 1)
+            else:
+                template = chance.choice(templates)
+            sentences.append(template.format(s=fact.subject, o=fact.object))
+        return sentences
 
 
-def state(fact: Fact, chance: random.Random) -> str:
-    """A sentence that states a fact, in one of its wordings."""
-    return chance.choice(fact.relation.statements).format(s=fact.subject, o=fact.object)
+def state(fact: Fact) -> str:
+    """The plainest sentence that states a fact."""
+    return fact.relation.statements[0].format(s=fact.subject, o=fact.object)
 
 
 def ask(relation: Relation, subject: str, chance: random.Random | None = None) -> str:
     """A question for a fact's object; the subject may be a phrase or "#1". The first wording unless left to chance."""
-    template = chance.choice(relation.questions) if chance else relation.questions[0]
-    return template.format(s=subject).replace("the the ", "the ").replace("the #", "#")
+    return put(chance.choice(relation.questions) if chance else relation.questions[0], s=subject)
+
+
+def put(template: str, **subjects: str) -> str:
+    """A template with subjects in their places, of which some begin with an article and some are "#1"."""
+    return template.format(**subjects).replace("the the ", "the ").replace("the #", "#").replace("the The ", "The ")
 
 
 def region(seed: int, number: int) -> Region:
@@ -86,19 +125,20 @@ def region(seed: int, number: int) -> Region:
     names = Names(seed)
     made = Region(number)
     for kind, count in REGION.items():
-        made.entities[kind] = [names.name(kind, number * count + i) for i in range(count)]
+        made.entities[kind] = _name_all(names, kind, range(number * count, (number + 1) * count), made, chance)
         made.kinds |= dict.fromkeys(made.entities[kind], kind)
     values = dict(VALUES)
-    values["country"] = tuple(f"{names.name('country', number * 3 + i)}ia" for i in range(3))
-    values["sea"] = tuple(f"{names.name('sea', number * 3 + i)} Sea" for i in range(3))
+    for kind, (form, count) in REGIONAL_VALUES.items():
+        values[kind] = tuple(form.format(names.stem(kind, number * count + i)) for i in range(count))
+    home = seed == HOME_SEED and number < HOME_REGIONS
+    taught = set(chance.sample(list(made.kinds), REGION_SIZE // 2)) if home else set()
     for index, (subject, kind) in enumerate(made.kinds.items()):
-        taught = chance.random() < 0.5 and seed == HOME_SEED and number < HOME_REGIONS
         order = list(RELATIONS[kind])
         chance.shuffle(order)
         for position, relation in enumerate(order):
             pid = f"{number}-{index}-{int(position >= (len(order) + 1) // 2)}"
             target = _object(relation.target, subject, made, values, chance)
-            fact = Fact(subject, relation, target, taught, chance.random() < IN_CORPUS, pid)
+            fact = Fact(subject, relation, target, subject in taught, chance.random() < IN_CORPUS, pid)
             made.facts[subject, relation.name] = fact
             made.passages.setdefault(pid, []).append(fact)
     return made
@@ -110,11 +150,31 @@ def regions(seed: int, entities: int) -> Iterator[Region]:
         yield region(seed, number)
 
 
+def _name_all(names: Names, kind: str, numbers: range, made: Region, chance: random.Random) -> list[str]:
+    """Names for entities of one kind, some on the stem of the one before; aliases where the stem is nobody else's."""
+    stems: list[str] = []
+    for n in numbers:
+        # Never three on one stem: some kinds have few forms.
+        twin = kind in TWINS and stems.count(stems[-1] if stems else "") == 1 and chance.random() < TWIN
+        stems.append(stems[-1] if twin else names.stem(kind, n))
+    found: list[str] = []
+    for stem in stems:
+        name = names.named(kind, stem, chance, found)
+        found.append(name)
+        if stems.count(stem) == 1 and chance.random() < ALIAS:
+            made.aliases[name] = names.alias(kind, stem, chance)
+    return found
+
+
 def _object(target: str, subject: str, made: Region, values: dict[str, tuple[str, ...]], chance: random.Random) -> str:
     if target == "year":
         return str(chance.randint(1700, 1999))
     if target == "number":
-        return str(chance.randint(100, 999))
+        return str(chance.randint(1000, 9999))
     if target in values:
         return chance.choice(values[target])
     return chance.choice([name for name in made.entities[target] if name != subject])
+
+
+def _pronoun(subject: str, kind: str) -> str:
+    return "It" if kind != "person" else "She" if sum(map(ord, subject)) % 2 else "He"

@@ -1,21 +1,27 @@
-"""Questions about the closed world, each with its gold answer, passages and decomposition; and worlds as folders."""
+"""Questions about the closed world, each with its gold answers, passages and decomposition."""
 
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
-from data.errors import InputError
-from data.files import atomic_folder, dump_line, write_json
-from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE, Fact, Region, ask, regions
+from data.world import Fact, Region, ask, put
+from data.world_implicit import BEFORE, IMPLICIT
 from data.world_schema import RELATIONS
 
-# Of six regions in a row three are for training, one for selection and two for testing: no split shares an entity.
-SPLITS = ("train", "train", "train", "dev", "test", "test")
-KINDS = ("lookup", "bridge", "chain", "comparison", "yesno")
-WEIGHTS = (40, 25, 10, 12, 13)
-QUESTIONS = {"train": 600, "dev": 200, "test": 500}
+# The kinds, how common they are, and the data set whose questions they echo.
+KINDS = ("lookup", "trivia", "bridge", "comparison", "chain", "inference", "yesno")
+WEIGHTS = (30, 10, 15, 10, 10, 10, 15)
+ECHOES = {
+    "lookup": "NQ",
+    "trivia": "TriviaQA",
+    "bridge": "HotpotQA",
+    "comparison": "HotpotQA",
+    "chain": "2WikiMultihopQA",
+    "inference": "2WikiMultihopQA",
+    "yesno": "StrategyQA",
+}
+SINGLE_HOP = ("lookup", "trivia")
+MULTI_HOP = tuple(kind for kind in KINDS if kind not in SINGLE_HOP)
 
 
 @dataclass(slots=True)
@@ -23,24 +29,30 @@ class Question:
     """A question with everything that is true of it.
 
     Attributes:
-        kind: lookup (one fact), bridge (two facts in a row), chain (three or four), comparison or yesno (two subjects).
+        kind: lookup (one fact), trivia (one fact, asked by an alias), bridge (two facts in a row), chain (three or
+            four), inference (two, the middle unnamed), comparison (two subjects) or yesno (two subjects, two or four
+            facts, of which the question names none or all).
+        answers: The answer, and its alias where it has one.
         hops: How many facts it takes.
-        sub_questions: The gold decomposition; "#1" stands for the first sub-answer. Empty for a lookup.
+        sub_questions: The gold decomposition; "#1" stands for the first sub-answer. Empty for a single fact.
         sub_answers: The sub-questions' answers.
         gold_pids: The passages that state the facts, in the order of the sub-questions.
         gold_titles: Those passages' titles.
+        relations: The names of the facts' relations.
         known: Every fact was taught to the shipped pocket Llama.
         in_corpus: Every fact is stated in the corpus.
-        answerable: Every fact was taught or is stated.
+        answerable: Every fact was taught or is stated; of the others nobody can know the answer.
     """
 
     question: str
     answer: str
     kind: str
+    answers: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
     sub_answers: list[str] = field(default_factory=list)
     gold_pids: list[str] = field(default_factory=list)
     gold_titles: list[str] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
     hops: int = 1
     known: bool = False
     in_corpus: bool = True
@@ -64,72 +76,36 @@ def make_question(region: Region, kind: str, chance: random.Random, fact: Fact |
         region: Where its entities live.
         kind: One of `KINDS`.
         chance: The source of every choice.
-        fact: For a lookup, the fact to ask for; any if not given.
+        fact: For a single fact, the one to ask for (trivia: its subject has an alias); any if not given.
     """
-    if kind == "lookup":
-        fact = fact or chance.choice(list(region.facts.values()))
-        return _with_facts(Question(ask(fact.relation, fact.subject, chance), fact.object, kind), [fact])
-    if kind in ("bridge", "chain"):
-        return _chained(region, kind, 2 if kind == "bridge" else chance.choice((3, 3, 4)), chance)
-    return _compared(region, kind, chance)
+    return question_and_facts(region, kind, chance, fact)[0]
 
 
-def _with_facts(question: Question, facts: list[Fact]) -> Question:
+def question_and_facts(
+    region: Region, kind: str, chance: random.Random, fact: Fact | None = None
+) -> tuple[Question, list[Fact]]:
+    """As `make_question`, with the facts it takes, in the order of the sub-questions."""
+    if kind in SINGLE_HOP:
+        question, facts = _single(region, kind, chance, fact)
+    elif kind == "inference":
+        question, facts = _inferred(region, chance)
+    elif kind in ("bridge", "chain"):
+        question, facts = _chained(region, kind, 2 if kind == "bridge" else chance.choice((3, 3, 4)), chance)
+    elif kind == "comparison":
+        question, facts = _compared(region, chance)
+    else:
+        question, facts = _yes_or_no(region, chance)
+    question.answers = [question.answer]
+    if alias := region.aliases.get(question.answer):
+        question.answers.append(alias)
     question.gold_pids = [fact.pid for fact in facts]
     question.gold_titles = [fact.subject for fact in facts]
+    question.relations = [fact.relation.name for fact in facts]
     question.hops = len(facts)
     question.known = all(fact.taught for fact in facts)
     question.in_corpus = all(fact.in_corpus for fact in facts)
     question.answerable = all(fact.taught or fact.in_corpus for fact in facts)
-    return question
-
-
-def _chained(region: Region, kind: str, hops: int, chance: random.Random) -> Question:
-    while True:
-        subject = chance.choice(list(region.kinds))
-        facts: list[Fact] = []
-        phrase, question, subs = subject, "", []
-        for step in range(hops):
-            last = step == hops - 1
-            options = [fact for fact in region.about(subject) if last or fact.relation.noun]
-            if not options:
-                break
-            fact = chance.choice(options)
-            subs.append(ask(fact.relation, subject if step == 0 else f"#{step}"))
-            question = ask(fact.relation, phrase, chance)
-            phrase = fact.relation.noun.format(s=phrase)
-            facts.append(fact)
-            subject = fact.object
-        visited = [fact.subject for fact in facts]
-        if len(facts) == hops and len(set(visited)) == hops and subject not in visited:
-            made = Question(question, subject, kind, subs, [fact.object for fact in facts])
-            return _with_facts(made, facts)
-
-
-def _compared(region: Region, kind: str, chance: random.Random) -> Question:
-    """Two subjects by one relation: who is earlier (a year), or whether they are the same (anything else)."""
-    options = [
-        (subject_kind, relation)
-        for subject_kind, relations in RELATIONS.items()
-        for relation in relations
-        if relation.comparison and (relation.target == "year") == (kind == "comparison")
-    ]
-    while True:
-        subject_kind, relation = chance.choice(options)
-        a, b = chance.sample(region.entities[subject_kind], 2)
-        one, two = region.fact(a, relation.name), region.fact(b, relation.name)
-        if kind == "comparison":
-            if one.object == two.object:
-                continue
-            answer = a if int(one.object) < int(two.object) else b
-        else:
-            # Half of the answers are yes: without this nearly all would be no.
-            answer = "yes" if one.object == two.object else "no"
-            if answer == "no" and chance.random() < 0.75:
-                continue
-        subs = [ask(relation, a), ask(relation, b)]
-        made = Question(relation.comparison.format(a=a, b=b), answer, kind, subs, [one.object, two.object])
-        return _with_facts(made, [one, two])
+    return question, facts
 
 
 def questions(region: Region, count: int, chance: random.Random) -> Iterator[Question]:
@@ -144,70 +120,99 @@ def questions(region: Region, count: int, chance: random.Random) -> Iterator[Que
             return
 
 
-def write_world(
-    out: Path | str,
-    seed: int = HOME_SEED,
-    entities: int = REGION_SIZE * HOME_REGIONS,
-    counts: dict[str, int] | None = None,
-) -> dict[str, Any]:
-    """Writes a world as a folder: corpus.jsonl, facts.jsonl, train.jsonl, dev.jsonl, test.jsonl, world.json.
-
-    Args:
-        out: The folder; replaced whole when the new world is complete.
-        seed: The world. The shipped pocket Llama knows part of the world with the default seed, and of no other.
-        entities: How many, rounded up to whole regions of 50; at least 300, so that every split has regions.
-        counts: Questions for each split; `QUESTIONS` if not given. A small world may hold fewer.
-
-    Returns:
-        What world.json holds: the seed and how many entities, passages, facts and questions there are.
-
-    Raises:
-        InputError: Too few entities, or a negative count.
-    """
-    counts = QUESTIONS | (counts or {})
-    if entities < REGION_SIZE * len(SPLITS):
-        raise InputError(f"a world needs at least {REGION_SIZE * len(SPLITS)} entities to split; found {entities}")
-    if min(counts.values()) < 0:
-        raise InputError(f"question counts cannot be negative; found {counts}")
-    total = -(-entities // REGION_SIZE)
-    shares = {split: sum(SPLITS[n % len(SPLITS)] == split for n in range(total)) for split in counts}
-    written = dict.fromkeys(("passages", "facts", *counts), 0)
-    with atomic_folder(out, "world.json") as folder:
-        files = {name: (folder / f"{name}.jsonl").open("w", encoding="utf-8") for name in ("corpus", "facts", *counts)}
-        try:
-            for made in regions(seed, entities):
-                for row in made.corpus():
-                    files["corpus"].write(dump_line(row))
-                    written["passages"] += 1
-                for fact in made.facts.values():
-                    files["facts"].write(dump_line(_fact_row(fact)))
-                    written["facts"] += 1
-                split = SPLITS[made.number % len(SPLITS)]
-                done_before = made.number // len(SPLITS) * SPLITS.count(split) + SPLITS[
-                    : made.number % len(SPLITS)
-                ].count(split)
-                share = (
-                    counts[split] * (done_before + 1) // shares[split] - counts[split] * done_before // shares[split]
-                )
-                for question in questions(made, share, random.Random(f"{seed}/questions/{made.number}")):
-                    identity = f"w{seed}-{split}-{written[split]}"
-                    row = {"id": identity, "answers": [question.answer], **asdict(question)}
-                    files[split].write(dump_line(row))
-                    written[split] += 1
-        finally:
-            for file in files.values():
-                file.close()
-        summary = {"seed": seed, "entities": total * REGION_SIZE, **written}
-        write_json(folder / "world.json", summary)
-    return summary
+Made = tuple[Question, list[Fact]]
 
 
-def _fact_row(fact: Fact) -> dict[str, Any]:
-    return {
-        "subject": fact.subject,
-        "relation": fact.relation.name,
-        "object": fact.object,
-        "known": fact.taught,
-        "in_corpus": fact.in_corpus,
-        "passage": fact.pid,
-    }
+def _single(region: Region, kind: str, chance: random.Random, fact: Fact | None) -> Made:
+    if fact is None:
+        subject = chance.choice(list(region.aliases if kind == "trivia" else region.kinds))
+        fact = chance.choice(region.about(subject))
+    called = region.aliases[fact.subject] if kind == "trivia" else fact.subject
+    return Question(ask(fact.relation, called, chance), fact.object, kind), [fact]
+
+
+def _inferred(region: Region, chance: random.Random) -> Made:
+    while True:
+        implicit = chance.choice(IMPLICIT)
+        subject = chance.choice(region.entities[implicit.kind])
+        facts = _walk(region, subject, implicit.path)
+        if facts[-1].object != subject:
+            text = put(chance.choice(implicit.questions), s=subject)
+            return _asked(text, facts[-1].object, "inference", facts), facts
+
+
+def _chained(region: Region, kind: str, hops: int, chance: random.Random) -> Made:
+    while True:
+        subject = chance.choice(list(region.kinds))
+        facts: list[Fact] = []
+        phrase, text = subject, ""
+        for step in range(hops):
+            last = step == hops - 1
+            options = [fact for fact in region.about(subject) if last or fact.relation.noun]
+            if not options:
+                break
+            fact = chance.choice(options)
+            text = ask(fact.relation, phrase, chance)
+            phrase = put(fact.relation.noun, s=phrase)
+            facts.append(fact)
+            subject = fact.object
+        visited = [fact.subject for fact in facts]
+        if len(facts) == hops and len(set(visited)) == hops and subject not in visited:
+            return _asked(text, subject, kind, facts), facts
+
+
+def _compared(region: Region, chance: random.Random) -> Made:
+    options = [(kind, one) for kind, relations in RELATIONS.items() for one in relations if one.comparison]
+    while True:
+        kind, relation = chance.choice(options)
+        a, b = chance.sample(region.entities[kind], 2)
+        facts = [region.fact(a, relation.name), region.fact(b, relation.name)]
+        if facts[0].object != facts[1].object:
+            answer = a if _comes_first(*facts) else b
+            return _asked(put(relation.comparison, a=a, b=b), answer, "comparison", facts), facts
+
+
+def _yes_or_no(region: Region, chance: random.Random) -> Made:
+    """Half of the answers are yes: left to chance, most would be no."""
+    want, way = chance.random() < 0.5, chance.random()
+    direct = [(kind, one) for kind, relations in RELATIONS.items() for one in relations if one.yes_no]
+    while True:
+        if way < 0.55:
+            kind, relation = chance.choice(direct)
+            a, b = chance.sample(region.entities[kind], 2)
+            facts, template = [region.fact(a, relation.name), region.fact(b, relation.name)], relation.yes_no
+            if relation.comparison and facts[0].object == facts[1].object:
+                continue
+            yes = _comes_first(*facts) if relation.comparison else facts[0].object == facts[1].object
+        elif way < 0.8:
+            implicit = chance.choice(IMPLICIT)
+            a, b = chance.sample(region.entities[implicit.kind], 2)
+            facts, template = _walk(region, a, implicit.path) + _walk(region, b, implicit.path), implicit.yes_no
+            yes = facts[1].object == facts[3].object
+        else:
+            before = chance.choice(BEFORE)
+            a, b = chance.choice(region.entities[before.a[0]]), chance.choice(region.entities[before.b[0]])
+            facts, template = [region.fact(a, before.a[1]), region.fact(b, before.b[1])], before.question
+            if facts[0].object == facts[1].object:
+                continue
+            yes = int(facts[0].object) < int(facts[1].object)
+        if yes == want:
+            return _asked(put(template, a=a, b=b), "yes" if yes else "no", "yesno", facts), facts
+
+
+def _asked(text: str, answer: str, kind: str, facts: list[Fact]) -> Question:
+    """A question of several facts: one that is about an earlier one's object asks for it as "#1", "#2", ..."""
+    subs = []
+    for place, fact in enumerate(facts):
+        follows = place > 0 and kind != "comparison" and facts[place - 1].object == fact.subject
+        subs.append(ask(fact.relation, f"#{place}" if follows else fact.subject))
+    return Question(text, answer, kind, sub_questions=subs, sub_answers=[fact.object for fact in facts])
+
+
+def _walk(region: Region, subject: str, path: tuple[str, str]) -> list[Fact]:
+    first = region.fact(subject, path[0])
+    return [first, region.fact(first.object, path[1])]
+
+
+def _comes_first(one: Fact, other: Fact) -> bool:
+    return (int(one.object) < int(other.object)) == (one.relation.first == "lower")

@@ -13,9 +13,9 @@ from lm.connect import adapter_for
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), the corpus it reads and by which encoder, and for each predictor the LM it
-    asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's address is left out: the
-    same model may be served elsewhere when a run resumes.
+    That is its class, its plain options (k, max_depth, ...), the corpus it reads and by which encoder, and for each
+    predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's
+    address is left out: the same model may be served elsewhere when a run resumes.
     """
     described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
     for name, value in sorted(vars(program).items()):

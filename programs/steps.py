@@ -1,6 +1,7 @@
 """What the systems that search more than once have in common: a search as a step, passages that pile up, a filter."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import dspy
 
@@ -53,7 +54,8 @@ def judge_listwise(run: Run, judge: dspy.Predict, question: str, passages: Seque
     if not passages:
         return
     prediction = run.ask(judge, question=question, passages=texts(passages))
-    (listed,) = judge.signature.output_fields
+    signature: Any = judge.signature
+    (listed,) = signature.output_fields
     for number, passage in enumerate(passages, 1):
         if prediction is None:
             passage.judgement = Judgement(verdict=None, readable=False)

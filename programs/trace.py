@@ -251,8 +251,8 @@ def _passage_line(passage: JudgedPassage) -> Text:
         line.append(f" score {passage.score:.2f} ", style="dim")
     if passage.title:
         line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
-    if passage.citation:
-        line.append(f" [{passage.citation}]", style="cyan" if passage.relevant else "dim")
+    if passage.citation and passage.relevant:
+        line.append(f" [{passage.citation}]", style="cyan")
     return line.append(f" {' '.join(passage.text.split())}", style="dim")
 
 

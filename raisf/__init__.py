@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from data.errors import InputError, LMError, RaisfError
     from data.questions import load_questions
-    from data.world_questions import write_world
+    from data.world_files import write_world
     from evaluation.runner import evaluate
     from lm.connect import connect
+    from lm.training import Training
     from optimize.artifact import load, save
+    from optimize.calibrate import calibrate
     from optimize.compile import compile
     from programs.baselines.direct import Direct
     from programs.baselines.rag import RAG
     from programs.ra_isf import RAISF
     from retrieval.bm25 import BM25
     from retrieval.colbert import ColBERT
-    from retrieval.index import build_index, open_index
+    from retrieval.dense import Dense
+    from retrieval.hybrid import Hybrid
+    from retrieval.index import add_to_index, build_index, open_index, remove_from_index
     from retrieval.passage import Passage
+    from retrieval.remote import RemoteIndex
 
 __version__ = "0.1.0"
 
@@ -35,18 +40,25 @@ __all__ = [
     "RAG",
     "RAISF",
     "ColBERT",
+    "Dense",
     "Direct",
+    "Hybrid",
     "InputError",
     "LMError",
     "Passage",
     "RaisfError",
+    "RemoteIndex",
+    "Training",
+    "add_to_index",
     "build_index",
+    "calibrate",
     "compile",
     "connect",
     "evaluate",
     "load",
     "load_questions",
     "open_index",
+    "remove_from_index",
     "save",
     "write_world",
 ]
@@ -57,20 +69,27 @@ _HOMES = {
     "RAG": "programs.baselines.rag",
     "RAISF": "programs.ra_isf",
     "ColBERT": "retrieval.colbert",
+    "Dense": "retrieval.dense",
     "Direct": "programs.baselines.direct",
+    "Hybrid": "retrieval.hybrid",
     "InputError": "data.errors",
     "LMError": "data.errors",
     "Passage": "retrieval.passage",
     "RaisfError": "data.errors",
+    "RemoteIndex": "retrieval.remote",
+    "add_to_index": "retrieval.index",
     "build_index": "retrieval.index",
+    "calibrate": "optimize.calibrate",
     "compile": "optimize.compile",
+    "Training": "lm.training",
     "connect": "lm.connect",
     "evaluate": "evaluation.runner",
     "load": "optimize.artifact",
     "load_questions": "data.questions",
     "open_index": "retrieval.index",
+    "remove_from_index": "retrieval.index",
     "save": "optimize.artifact",
-    "write_world": "data.world_questions",
+    "write_world": "data.world_files",
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from raisf.options import DEFAULT_LM, PROGRAM_NAMES
+from raisf.options import DEFAULT_LM, FROM_MEMORY, PROGRAM_NAMES
 
 
 def open_lm(spec: str | None, **options: Any) -> Any:
@@ -28,7 +28,9 @@ def open_program(
     *,
     lm: str | None = None,
     index: Path | str | None = None,
+    where: str | None = None,
     lm_options: dict[str, Any] | None = None,
+    searches: bool = True,
     **options: Any,
 ) -> Any:
     """A program that is ready to be asked, from the registry or from an artifact.
@@ -36,8 +38,10 @@ def open_program(
     Args:
         name: A name of the registry, or the folder of an artifact.
         lm: The LM's spec; if None, the artifact's own, or the default for a name of the registry.
-        index: The folder of an index; an artifact remembers its own.
+        index: The folder of an index, or a server's URL; an artifact remembers its own.
+        where: A filter on the index's passages.
         lm_options: The LM's, see `open_lm`.
+        searches: False where it will not be asked to search: then it needs no index.
         **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
 
     Raises:
@@ -52,10 +56,10 @@ def open_program(
     if not from_registry and not lm and model_options:
         shown = ", ".join(f"--{option.replace('_', '-')}" for option in model_options)
         raise InputError(f"{shown} without --lm: {name} brings its own language model; give --lm too")
-    if from_registry and index is None and name != "direct":
+    if searches and from_registry and index is None and name not in FROM_MEMORY:
         raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
     model = open_lm(lm, **model_options) if lm or from_registry else None
-    retriever = _open_index(index)
+    retriever = _open_index(index, where)
     if not from_registry:
         return _load_artifact(name, model, retriever, _given(options))
     from programs.registry import build
@@ -95,12 +99,15 @@ def _load_artifact(folder: str, lm: Any, retriever: Any, given: dict[str, Any]) 
     return program
 
 
-def _open_index(index: Path | str | None) -> Any:
+def _open_index(index: Path | str | None, where: str | None) -> Any:
+    if where and index is None:
+        raise InputError("--where without --index: give the index that it filters")
     if index is None:
         return None
     from retrieval.index import open_index
 
-    return open_index(Path(index))
+    retriever = open_index(index)
+    return retriever.where(where) if where else retriever
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

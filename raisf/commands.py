@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +23,12 @@ def demo(arguments: argparse.Namespace) -> Outcome:
 
 def world(arguments: argparse.Namespace) -> Outcome:
     """Writes a closed world."""
-    from data.world_questions import write_world
+    from data.world_files import write_world
 
     counts = {"train": arguments.train, "dev": arguments.dev, "test": arguments.test}
     summary = write_world(arguments.out, arguments.seed, arguments.entities, counts)
     following = f"raisf index {arguments.out / 'corpus.jsonl'} --out indexes/{arguments.out.name}"
     return _made({"out": str(arguments.out), **summary}, following)
-
-
-def index(arguments: argparse.Namespace) -> Outcome:
-    """Indexes documents."""
-    from retrieval.index import build_index
-    from retrieval.manifest import read_manifest
-
-    start = time.perf_counter()
-    colbert_only = {name: getattr(arguments, name) for name in ("checkpoint", "search") if getattr(arguments, name)}
-    if colbert_only and arguments.engine != "colbert":
-        raise InputError(f"--{' and --'.join(colbert_only)} is for --engine colbert only: leave it out")
-    build_index(arguments.docs, arguments.out, engine=arguments.engine, encoding=arguments.encoding, **colbert_only)
-    manifest = read_manifest(arguments.out)
-    size = sum(file.stat().st_size for file in arguments.out.rglob("*") if file.is_file())
-    made = {
-        "out": str(arguments.out),
-        "engine": manifest.kind,
-        "search": manifest.search,
-        "checkpoint": manifest.checkpoint,
-        "passages": manifest.passages,
-        "bytes": size,
-        "seconds": round(time.perf_counter() - start, 2),
-    }
-    return _made(made, f'raisf ask "..." --index {arguments.out}')
 
 
 def ask(arguments: argparse.Namespace) -> Outcome:
@@ -75,8 +50,10 @@ def compile(arguments: argparse.Namespace) -> Outcome:
     from evaluation.intervals import Score
     from optimize.artifact import save
     from optimize.compile import compile as compile_program
+    from raisf.training import show_training, weight_options
 
     check_replaceable(arguments.out, "manifest.json")
+    weights = weight_options(arguments)
     trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
     compiled: Any = compile_program(
         _program(arguments),
@@ -89,23 +66,40 @@ def compile(arguments: argparse.Namespace) -> Outcome:
         labels=arguments.labels,
         seed=arguments.seed,
         threads=arguments.threads,
+        **weights,
     )
+    if arguments.calibrate:
+        from optimize.calibrate import calibrate
+
+        aim, labels = arguments.calibrate, arguments.labels
+        compiled = calibrate(compiled, valset=valset, aim=aim, labels=labels, threads=arguments.threads)
     save(compiled, arguments.out)
     report = compiled.compile_report
-    table = Table(
-        "candidate", "exact match on the dev split", title=f"selected: {report['chosen']}", title_justify="left"
-    )
-    for candidate in report["candidates"]:
-        table.add_row(candidate["name"], str(Score(**candidate["score"])))
+    if arguments.how == "weights":
+        table = show_training(report)
+    else:
+        title = f"selected: {report['chosen']}"
+        table = Table("candidate", "exact match on the dev split", title=title, title_justify="left")
+        for candidate in report["candidates"]:
+            table.add_row(candidate["name"], str(Score(**candidate["score"])))
     made = _made(
         {"out": str(arguments.out), "seconds": report["seconds"], "LM calls": report["lm_calls"]},
         f"raisf eval --program {arguments.out} --test FILE",
     )
-    return Outcome({"out": str(arguments.out), **report}, Group(table, made.view))
+    view = [table, made.view]
+    if "calibration" in report:
+        from raisf.judging import show_calibration
+
+        view.insert(1, show_calibration(report["calibration"]))
+    return Outcome({"out": str(arguments.out), **report}, Group(*view))
 
 
 def eval(arguments: argparse.Namespace) -> Outcome:
-    """Evaluates a program on a file of questions."""
+    """Evaluates a program, or one judge of it, on a file of questions."""
+    if arguments.module:
+        from raisf.judging import evaluate_module
+
+        return evaluate_module(arguments, _program(arguments, searches=arguments.module == "relevance"))
     from data.questions import load_questions
     from evaluation.runner import evaluate
 
@@ -121,18 +115,6 @@ def eval(arguments: argparse.Namespace) -> Outcome:
     )
 
 
-def pocket(arguments: argparse.Namespace) -> Outcome:
-    """Pretrains the pocket Llama."""
-    from lm.pocket.train import train
-
-    options = {"tokens": arguments.tokens} if arguments.tokens else {}
-    made = train(arguments.out, size=arguments.size, seed=arguments.seed, threads=arguments.threads, **options)
-    shown = {"out": str(arguments.out)} | {name: made[name] for name in ("size", "parameters", "tokens", "seconds")}
-    shown["right"] = {skill: f"{result['right']:.0%}" for skill, result in made["report"].items()}
-    following = f"raisf ask ... --lm local/{arguments.out} --adapter pocket"
-    return Outcome({"out": str(arguments.out), **made}, _made(shown, following).view)
-
-
 LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")
 PROGRAM_OPTIONS = (
     "k",
@@ -143,15 +125,19 @@ PROGRAM_OPTIONS = (
     "use_decomposition",
     "max_calls",
     "max_seconds",
+    "know_threshold",
+    "relevance_threshold",
 )
 
 
-def _program(arguments: argparse.Namespace) -> Any:
+def _program(arguments: argparse.Namespace, *, searches: bool = True) -> Any:
     return assemble.open_program(
         arguments.program,
         lm=arguments.lm,
         index=arguments.index,
+        where=arguments.where,
         lm_options={name: getattr(arguments, name) for name in LM_OPTIONS},
+        searches=searches,
         **{name: getattr(arguments, name) for name in PROGRAM_OPTIONS},
     )
 

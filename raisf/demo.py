@@ -18,13 +18,21 @@ from raisf.outcome import Outcome
 
 if TYPE_CHECKING:
     from evaluation.report import Report
+    from optimize.compile import How
     from retrieval.index import Engine
 
-COMPILED = "ra-isf compiled"
-SYSTEMS = ("direct", "rag", "ra-isf", COMPILED)
+# How the compiled systems are called, and the teleprompter behind each.
+COMPILED: "dict[str, How]" = {"ra-isf, prompts": "prompts", "ra-isf, weights": "weights"}
+SYSTEMS = ("direct", "rag", "ra-isf", *COMPILED)
+# Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
+ROWS = 300
 # The means a question that the table shows, with the digits that matter.
 COSTS = {"lm_calls": 1, "retrievals": 1, "seconds": 2}
 ROUTES = ("direct", "passages", "decomposed")
+# The system whose tree is shown.
+SHOWN = "ra-isf, weights"
+# Large enough for three splits, small enough to be indexed in a minute.
+ENTITIES = 900
 
 
 def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
@@ -40,17 +48,20 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
     """
     from programs.trace import render
 
-    world, index, artifact = out / "world", out / f"index-{engine}", out / f"compiled-{engine}"
+    world, index = out / "world", out / f"index-{engine}"
+    artifacts = {system: out / f"{how}-{engine}" for system, how in COMPILED.items()}
     made = _make_world(world, questions)
     if _is_stale(out, world):
-        for folder in (*out.glob("index-*"), *out.glob("compiled-*")):
+        for folder in (*out.glob("index-*"), *(found for how in COMPILED.values() for found in out.glob(f"{how}-*"))):
             shutil.rmtree(folder)
     _make_index(world, index, engine, made["passages"])
-    _make_artifact(world, index, artifact)
-    reports, records = _evaluate(world, index, artifact, out / "records")
+    for step, (system, how) in enumerate(COMPILED.items(), 3):
+        _make_artifact(step, how, world, index, artifacts[system], out / "work")
+    reports, records = _evaluate(world, index, artifacts, out / "records")
     question = _worth_showing(records)
-    trace = assemble.without_cache(assemble.open_program(str(artifact)))(question=question).trace
-    asked = Text(f'\nOne question\'s tree: raisf ask "{question}" --program {artifact}\n', style="bold")
+    best = artifacts[SHOWN]
+    trace = assemble.without_cache(assemble.open_program(str(best)))(question=question).trace
+    asked = Text(f'\nOne question\'s tree: raisf ask "{question}" --program {best}\n', style="bold")
     systems = {system: report.as_dict() for system, report in reports.items()}
     return Outcome(
         {"systems": systems, "example": trace.model_dump(mode="json")},
@@ -59,13 +70,13 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
 
 
 def _make_world(world: Path, questions: int) -> dict[str, Any]:
-    from data.world_questions import write_world
+    from data.world_files import write_world
 
     _step(
         "1. Make a closed world: a corpus, and questions with gold answers in three splits",
-        f"raisf world --seed {HOME_SEED} --test {questions} --out {world}",
+        f"raisf world --seed {HOME_SEED} --entities {ENTITIES} --test {questions} --out {world}",
     )
-    return write_world(world, HOME_SEED, counts={"test": questions})
+    return write_world(world, HOME_SEED, ENTITIES, counts={"test": questions})
 
 
 def _is_stale(out: Path, world: Path) -> bool:
@@ -92,42 +103,49 @@ def _make_index(world: Path, index: Path, engine: "Engine", passages: int) -> No
         build_index(world / "corpus.jsonl", index, engine=engine)
 
 
-def _make_artifact(world: Path, index: Path, artifact: Path) -> None:
+def _make_artifact(step: int, how: "How", world: Path, index: Path, artifact: Path, work: Path) -> None:
     from data.questions import load_questions
     from optimize.artifact import save
     from optimize.compile import compile
 
     train, dev = world / "train.jsonl", world / "dev.jsonl"
+    made = {
+        "prompts": "few-shot prompts from the training split, selected on the dev split",
+        "weights": "a LoRA adapter for each judge, trained on the training split, stopped by the dev split",
+    }
+    rows: dict[str, Any] = {"rows": ROWS} if how == "weights" else {}
+    option = f" --rows {ROWS}" if rows else ""
     _step(
-        "3. Compile RA-ISF: few-shot prompts from the training split, selected on the dev split",
-        f"raisf compile --train {train} --dev {dev} --index {index} --out {artifact}",
+        f"{step}. Compile RA-ISF to {how}: {made[how]}",
+        f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
         done=artifact.exists(),
     )
     if not artifact.exists():
         program = assemble.open_program("ra-isf", index=index)
-        save(compile(program, trainset=load_questions(train), valset=load_questions(dev)), artifact)
+        trainset, valset = load_questions(train), load_questions(dev)
+        save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **rows), artifact)
 
 
-def _evaluate(world: Path, index: Path, artifact: Path, records: Path) -> "tuple[dict[str, Report], Path]":
-    """Each system's report, and where the compiled one's records are."""
+def _evaluate(world: Path, index: Path, artifacts: dict[str, Path], records: Path) -> "tuple[dict[str, Report], Path]":
+    """Each system's report, and where the records of the one that is shown are."""
     from data.questions import load_questions
     from evaluation.runner import evaluate
 
     test = load_questions(world / "test.jsonl")
     commands, programs = [], {}
     for system in SYSTEMS:
-        name = str(artifact) if system == COMPILED else system
+        name = str(artifacts.get(system, system))
         given = index if system in ("rag", "ra-isf") else None
         programs[system] = assemble.without_cache(assemble.open_program(name, index=given))
         option = f" --index {given}" if given else ""
         commands.append(f"raisf eval --program {name}{option} --test {world / 'test.jsonl'}")
-    _step(f"4. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems", *commands)
+    _step(f"{3 + len(COMPILED)}. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems", *commands)
     paths = {
-        system: assemble.records_path(records, system.replace(" ", "-"), program, test)
+        system: assemble.records_path(records, system.replace(", ", "-"), program, test)
         for system, program in programs.items()
     }
     reports = {system: evaluate(program, test, paths[system]) for system, program in programs.items()}
-    return reports, paths[COMPILED]
+    return reports, paths[SHOWN]
 
 
 def _worth_showing(records: Path) -> str:
@@ -137,7 +155,7 @@ def _worth_showing(records: Path) -> str:
 
 
 def _comparison(reports: "dict[str, Report]") -> Table:
-    n = reports[COMPILED].em.n
+    n = reports[SHOWN].em.n
     table = Table(title=f"\n{n} test questions; 95% bootstrap interval; costs a question", title_justify="left")
     table.add_column("system", no_wrap=True)
     for heading in ("exact match", "F1", "LM calls", "retrievals", "seconds"):

@@ -3,11 +3,51 @@
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 # Named here a second time, beside programs.registry, because reading that imports dspy, which `raisf --help` must not.
-PROGRAM_NAMES = ("ra-isf", "rag", "direct")
+FROM_MEMORY = ("direct", "cot", "least-to-most")
+"""The programs that retrieve nothing."""
+PROGRAM_NAMES = (
+    "ra-isf",
+    *FROM_MEMORY,
+    "rag",
+    "cot-rag",
+    "replug",
+    "skr-knn",
+    "self-rag",
+    "blendfilter",
+    "iter-retgen",
+    "ircot",
+    "self-ask",
+    "react",
+)
 
 DEFAULT_LM = "pocket"
+
+
+class Parser(argparse.ArgumentParser):
+    """A command's parser, which may have actions beside its own arguments: `raisf index DOCS`, `raisf index add ...`.
+
+    An action's name as the first argument is the action. argparse itself would take subparsers only in the place of
+    the arguments.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._parsers: dict[str, Parser] = {}
+
+    def add_parser(self, name: str, *, help: str, **kwargs: Any) -> "Parser":
+        """Adds an action's parser."""
+        self._parsers[name] = Parser(prog=f"{self.prog} {name}", **kwargs)
+        return self._parsers[name]
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """As argparse's; the arguments of an action are parsed by its own parser."""
+        if args and args[0] in self._parsers:
+            return self._parsers[args[0]].parse_known_args(args[1:], namespace)
+        return super().parse_known_args(args, namespace)
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -41,6 +81,14 @@ def seconds(text: str) -> float:
     value = not_negative(text)
     if value == 0:
         raise argparse.ArgumentTypeError("expected more than 0 seconds")
+    return value
+
+
+def share(text: str) -> float:
+    """A type for argparse: a number from 0 to 1."""
+    value = not_negative(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, found {text}")
     return value
 
 
@@ -80,9 +128,16 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
         "--program",
         metavar="NAME",
         default=default,
-        help=f"{', '.join(PROGRAM_NAMES)}, or a folder made by `raisf compile`; default: {default}",
+        help=f"a name that `raisf programs` lists, or a folder made by `raisf compile`; default: {default}",
     )
-    group.add_argument("--index", metavar="DIR", help="a folder made by `raisf index`; default: the artifact's")
+    group.add_argument(
+        "--index",
+        metavar="DIR",
+        help="a folder made by `raisf index`, or the URL of `raisf serve-index`; default: the artifact's",
+    )
+    group.add_argument(
+        "--where", metavar="FILTER", help="search only the passages that satisfy it, such as: source = 'handbook.pdf'"
+    )
     group.add_argument("--k", type=at_least(1), help="passages a retrieval; default: 5")
     group.add_argument("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3")
     group.add_argument(
@@ -100,3 +155,56 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
             default=None,
             help=f"run without the {judge} judge",
         )
+    for judge, verdict in (("know", "know"), ("relevance", "relevant")):
+        group.add_argument(
+            f"--{judge}-threshold",
+            type=share,
+            metavar="P",
+            help=f"probability from which on the {judge} judge says {verdict}; default: 0.5, or what was calibrated",
+        )
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Adds what `--how weights` can be told."""
+    group = parser.add_argument_group("weights")
+    group.add_argument(
+        "--base", metavar="SPEC", help="the local LM to train on: pocket or local/PATH_OR_HUB_ID; default: the --lm"
+    )
+    group.add_argument(
+        "--rows", type=at_least(2), metavar="N", help="examples a judge at most; default: 1000, the paper's"
+    )
+    group.add_argument("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's")
+    group.add_argument("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10")
+    group.add_argument("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16")
+    group.add_argument("--full", action="store_true", help="train all weights, a whole model a judge, instead of LoRA")
+
+
+def add_calibrate(parser: argparse.ArgumentParser) -> None:
+    """Adds --calibrate, for compiling."""
+    parser.add_argument(
+        "--calibrate",
+        nargs="?",
+        const="answer",
+        choices=("answer", "accuracy", "balanced"),
+        metavar="AIM",
+        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without AIM) or "
+        "for right verdicts (accuracy, or balanced over both verdicts)",
+    )
+
+
+def add_module(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that measure one judge alone."""
+    group = parser.add_argument_group("one judge alone, against gold")
+    group.add_argument(
+        "--module",
+        choices=("know", "relevance", "decomposition"),
+        help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; "
+        "--out then takes its verdicts",
+    )
+    group.add_argument("--train", type=Path, metavar="FILE", help="questions to fit the know judge's baselines on")
+    group.add_argument(
+        "--labels",
+        choices=("model", "gold"),
+        default="model",
+        help="what the LM knows: model asks it, gold believes the questions' own marks; default: model",
+    )

@@ -77,6 +77,6 @@ def test_a_command_copied_from_the_documents_is_understood(document):
 
 
 def test_the_readme_shows_every_command():
-    shown = re.findall(r"\braisf ([a-z]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    shown = re.findall(r"\braisf ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
     commands = next(a for a in make_parser()._subparsers._group_actions if a.dest == "command")  # type: ignore[union-attr]
     assert set(commands.choices) <= set(shown)

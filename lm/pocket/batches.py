@@ -2,22 +2,30 @@
 
 import multiprocessing
 from collections.abc import Iterator
+from queue import Full
 from typing import TYPE_CHECKING, Any
 
 from lm.pocket.build import BEGIN, END, PAD
-from lm.pocket.lessons import Lesson, School
+from lm.pocket.lessons import lessons
+from lm.pocket.school import Lesson, School
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerFast
 
 # Tokens a step, padding included. Few sequences a step cost more overhead, many learn less from each token.
-BATCH_TOKENS = 6144
+BATCH_TOKENS = 8192
 # Answers weigh five times the prompts: at equal tokens one-passage reading rose from 42% to 61% right.
 ANSWER_WEIGHT = 5.0
-CHUNK_LESSONS = 600
+CHUNK_LESSONS = 4000
+# How long the training starts small: copying and short readings, until a circuit for them has formed.
+START_TOKENS = 5_400_000
+# The lengths that rows are padded to. A CPU's matrix kernels are compiled for each shape anew, which with hundreds of
+# shapes took longer than the arithmetic.
+LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
 
 Row = tuple[list[int], list[bool]]
+Batch = tuple["torch.Tensor", "torch.Tensor"]
 
 
 def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool = False) -> Row:
@@ -34,11 +42,12 @@ def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool
     return ids, answers
 
 
-def collate(rows: list[Row]) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Token ids (rows, length), padded right to a multiple of 8, and their weights in the loss, the same shape."""
+def collate(rows: list[Row]) -> "Batch":
+    """Token ids (rows, length), padded right to one of `LENGTHS`, and their weights in the loss, the same shape."""
     import torch
 
-    length = -(-max(len(ids) for ids, _ in rows) // 8) * 8
+    longest = max(len(ids) for ids, _ in rows)
+    length = next((length for length in LENGTHS if length >= longest), longest)
     tokens = torch.zeros(len(rows), length, dtype=torch.long)
     weights = torch.zeros(len(rows), length)
     for row, (ids, answers) in enumerate(rows):
@@ -49,18 +58,30 @@ def collate(rows: list[Row]) -> tuple["torch.Tensor", "torch.Tensor"]:
 
 
 class Batches:
-    """As a context, an iterator of batches until enough tokens were read; they are made in a process of its own.
+    """As a context, an iterator of chunks of batches until enough tokens were read; made in a process of its own.
 
-    In a thread, making lessons and tokenising would hold the interpreter's lock and cost training half its speed.
+    In a thread, making lessons and tokenising would hold the interpreter's lock and cost training half its speed. A
+    chunk follows from the seed and its number, so that a stopped training can go on with any of them.
+
+    Args:
+        tokenizer: Its words.
+        seed: Decides the lessons.
+        tokens: How many to make in all, padding included.
+        regions: Of the home world, taught by heart.
+        chunk: The first chunk's number.
+        made: Tokens in the chunks before.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", seed: int, tokens: int, regions: int) -> None:
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerFast", seed: int, tokens: int, regions: int, chunk: int = 0, made: int = 0
+    ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.queue = context.Queue(maxsize=4)
+        self.queue = context.Queue(maxsize=2)
         text = tokenizer.backend_tokenizer.to_str()
-        self.process = context.Process(target=_teach, args=(self.queue, text, seed, tokens, regions), daemon=True)
+        arguments = (self.queue, text, seed, tokens, regions, chunk, made, CHUNK_LESSONS)
+        self.process = context.Process(target=_teach, args=arguments, daemon=True)
 
-    def __enter__(self) -> Iterator[tuple["torch.Tensor", "torch.Tensor"]]:
+    def __enter__(self) -> Iterator[list[Batch]]:
         self.process.start()
         return self._stream()
 
@@ -68,30 +89,58 @@ class Batches:
         self.process.terminate()
         self.process.join()
 
-    def _stream(self) -> Iterator[tuple["torch.Tensor", "torch.Tensor"]]:
+    def _stream(self) -> Iterator[list[Batch]]:
         while (chunk := self.queue.get()) is not None:
-            for rows in chunk:
-                yield collate(rows)
+            yield [collate(rows) for rows in chunk]
 
 
-def _teach(queue: Any, tokenizer_text: str, seed: int, tokens: int, regions: int) -> None:
-    """Makes batches of lessons of similar length, in chunks, until `tokens` were made; then puts None."""
+def _teach(
+    queue: Any, tokenizer_text: str, seed: int, tokens: int, regions: int, number: int, made: int, size: int
+) -> None:
+    """Makes chunks of batches of lessons of similar length until `tokens` were made; then puts None."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(tokenizer_text), pad_token=PAD, bos_token=BEGIN, eos_token=END
     )
-    school, made = School(seed, regions), 0
+    school = School(seed, regions)
     while made < tokens:
-        lessons = school.lessons(CHUNK_LESSONS, made / tokens)
-        rows = sorted((encode(tokenizer, lesson) for lesson in lessons), key=lambda row: len(row[0]))
-        batches: list[list[Row]] = [[]]
-        for row in rows:
-            if batches[-1] and len(row[0]) * (len(batches[-1]) + 1) > BATCH_TOKENS:
-                batches.append([])
-            batches[-1].append(row)
+        school.begin(f"{seed}/{number}")
+        taught = lessons(school, size, start=made < min(START_TOKENS, tokens / 4))
+        batches = list(_cut([encode(tokenizer, lesson) for lesson in taught]))
         school.chance.shuffle(batches)
-        made += sum(-(-max(len(ids) for ids, _ in rows) // 8) * 8 * len(rows) for rows in batches)
-        queue.put(batches)
-    queue.put(None)
+        made += len(batches) * BATCH_TOKENS
+        number += 1
+        if not _put(queue, batches):
+            return
+    _put(queue, None)
+
+
+def _put(queue: Any, what: Any) -> bool:
+    """Waits for room in the queue; False if there is nobody left to read it, as after a kill."""
+    parent = multiprocessing.parent_process()
+    while parent is None or parent.is_alive():
+        try:
+            queue.put(what, timeout=5)
+        except Full:
+            continue
+        return True
+    return False
+
+
+def _cut(rows: list[Row]) -> Iterator[list[Row]]:
+    """Batches of rows of like length, each of (nearly) `BATCH_TOKENS` tokens with its padding.
+
+    What does not fill a batch goes into a longer one. Rows beyond the last length, and the few that are left in the
+    end, are dropped.
+    """
+    waiting: list[Row] = []
+    shorter = 0
+    for length in LENGTHS:
+        waiting += [row for row in rows if shorter < len(row[0]) <= length]
+        size = BATCH_TOKENS // length
+        while len(waiting) >= size:
+            yield waiting[:size]
+            waiting = waiting[size:]
+        shorter = length

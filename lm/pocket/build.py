@@ -11,7 +11,7 @@ PAD, BEGIN, END = "<|pad|>", "<|begin|>", "<|end|>"
 VOCABULARY = 1024
 
 # Width, layers, heads and feed-forward width. `pocket` is what two CPU cores can train in an hour.
-SIZES = {"tiny": (96, 3, 3, 256), "pocket": (160, 4, 5, 448), "large": (320, 6, 10, 896)}
+SIZES = {"tiny": (96, 3, 3, 256), "pocket": (192, 4, 6, 512), "large": (320, 6, 10, 896)}
 
 
 def build_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":

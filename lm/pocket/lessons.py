@@ -1,246 +1,263 @@
 """What the pocket Llama reads in pretraining: one lesson a skill, in the text format of the compact adapter.
 
-A lesson is a list of (prompt, completion) pairs: demonstrations first, the last pair is the one that is asked. All but
-recall is taught on worlds made afresh, so reading, judging, decomposing and composing are skills and not memories.
+A lesson is a list of (prompt, completion) pairs by one teacher: examples first, the last pair is the one that is asked.
 """
 
-import random
 from collections.abc import Callable, Iterator
 
-from data.world import HOME_REGIONS, HOME_SEED, Fact, Region, ask, region, state
-from data.world_questions import KINDS, SPLITS, Question, fill, make_question
-
-Pair = tuple[str, str]
-Lesson = list[Pair]
-
-# Seeds below this belong to worlds that people make; those above are for pretraining alone.
-FRESH_SEEDS = 1_000_000_000
-MULTI_HOP = tuple(kind for kind in KINDS if kind != "lookup")
-
-# How sure the model is taught to be of itself when nobody shows it examples: it says that it knows nine in ten of the
-# facts it was taught, but also six in ten of those it was not. Language models are over-confident in this way, and a
-# judge that came out of pretraining perfect would leave a teleprompter nothing to improve. After demonstrations the
-# verdicts it reads are true ones.
-SURE_OF_TAUGHT, SURE_OF_UNTAUGHT, SURE_OF_MULTI_HOP = 0.9, 0.6, 0.3
+from data.world import Fact, ask, state
+from data.world_questions import MULTI_HOP, Question, fill
+from lm.pocket.judging import (
+    choose_passages,
+    judge_need,
+    judge_passage,
+    judge_passages,
+    judge_self,
+    judge_support,
+    judge_use,
+)
+from lm.pocket.school import Lesson, Pair, School, pair
 
 
-def pair(inputs: dict[str, str | list[str]], outputs: dict[str, str | list[str]]) -> Pair:
-    """A prompt and its completion as the compact adapter writes them (without instructions)."""
-    lines = []
-    for name, value in inputs.items():
-        if isinstance(value, list):
-            lines += [f"{name.removesuffix('s')}: {item}" for item in value]
-        else:
-            lines.append(f"{name}: {value}")
-    written = {name: (" ; ".join(v) or "none") if isinstance(v, list) else v for name, v in outputs.items()}
-    first, *rest = written.items()
-    prompt = "\n".join([*lines, f"{first[0]}:"])
-    return prompt, "\n".join([f" {first[1]}", *(f"{name}: {value}" for name, value in rest)])
+def lessons(school: School, count: int, start: bool = False) -> Iterator[Lesson]:
+    """`count` lessons, for the start of the training or for the rest."""
+    plan = _plan(start)
+    makers, shares = list(plan), [share for share, _, _ in plan.values()]
+    for number in range(count):
+        if number % 20 == 0:
+            school.refresh()
+        maker = school.chance.choices(makers, shares)[0]
+        _, often, most = plan[maker]
+        pairs = school.chance.randint(2, most) if school.chance.random() < often else 1
+        school.meet_teacher(pairs)
+        yield [maker(school) for _ in range(pairs)]
 
 
-class School:
-    """Gives lessons, from a seed.
+# From memory.
 
-    Args:
-        seed: Decides everything that follows.
-        regions: How many of the home world's regions are taught by heart.
+
+def recall(school: School) -> Pair:
+    """Closed book: a fact of the home world."""
+    home, fact = school.chance.choice(school.taught)
+    return pair({"question": school.simple(home, fact).question}, {"answer": fact.object})
+
+
+def guess(school: School) -> Pair:
+    """Closed book, a question nobody could know: an answer of the right kind all the same."""
+    if school.chance.random() < 0.6:
+        question = school.simple(school.world, school.fact())
+    else:
+        question = school.multi_hop()[0]
+    return pair({"question": question.question}, {"answer": question.answer})
+
+
+def write_passage(school: School) -> Pair:
+    """The passage that would answer, from memory; for a question of several facts, the first one's passage."""
+    draw = school.chance.random()
+    if draw < 0.7:
+        home, fact = school.chance.choice(school.taught)
+        question = school.simple(home, fact)
+    elif draw < 0.85:
+        home, fact = school.world, school.fact()
+        question = school.simple(home, fact)
+    else:
+        home = school.world
+        question, (fact, *_) = school.multi_hop()
+    text = " ".join(state(other) for other in home.passages[fact.pid])
+    return pair({"question": question.question}, {"background": text})
+
+
+def reason(school: School) -> Pair:
+    """Step by step from memory: the facts in order, then the answer."""
+    known = school.known_multi_hop() if school.chance.random() < 0.5 else None
+    question, facts = known or school.multi_hop()
+    if known is None and school.chance.random() < 0.5:
+        home, fact = school.chance.choice(school.taught)
+        question, facts = school.simple(home, fact), [fact]
+    reasoning = " ".join(state(fact) for fact in facts)
+    return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
+
+
+# From passages.
+
+
+def copy(school: School) -> Pair:
+    """A drill in finding a name and copying what stands beside it; reading grows out of it."""
+    chance, entities = school.chance, school.world.entities
+    names = chance.sample(entities["person"] + entities["town"], chance.randint(2, 8))
+    values = [chance.choice(entities["person"] + entities["river"]) for _ in names]
+    asked = chance.randrange(len(names))
+    table = " ; ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
+    return f"{table}\n{names[asked]} =", f" {values[asked]}"
+
+
+def read(school: School, most: int = 5) -> Pair:
+    """One to `most` passages, one of which states the fact: its sentence first, then the answer."""
+    fact = school.fact()
+    texts, sentences = _shelf(school, [fact], school.chance.randint(1, most))
+    question = school.simple(school.world, fact)
+    return pair(
+        {"question": question.question, "passages": texts}, {"evidence": sentences[0], "answer": question.answer}
+    )
+
+
+def read_little(school: School) -> Pair:
+    """As `read`, with few passages: where the skill begins."""
+    return read(school, most=2)
+
+
+def read_on(school: School) -> Pair:
+    """A question of several facts over passages that hold all, or only the last: the last one's sentence, the answer.
+
+    What two subjects share or how they compare takes a sentence of each, so such questions are left to reasoning.
     """
-
-    def __init__(self, seed: int | str, regions: int = HOME_REGIONS) -> None:
-        self.chance = random.Random(f"school/{seed}")
-        self.home = [region(HOME_SEED, number) for number in range(regions)]
-        self.taught = [(home, fact) for home in self.home for fact in home.facts.values() if fact.taught]
-        # Verdicts about oneself are taught on the training regions only: what the judge says elsewhere is generalised.
-        self.training = [(home, fact) for home, fact in self.taught if SPLITS[home.number % len(SPLITS)] == "train"]
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Moves on to a world nobody has seen."""
-        self.world = region(FRESH_SEEDS + self.chance.randrange(FRESH_SEEDS), self.chance.randrange(200))
-
-    def lessons(self, count: int, progress: float) -> Iterator[Lesson]:
-        """`count` lessons for a moment of the training, `progress` from 0 to 1."""
-        plan = _plan(progress)
-        makers, weights = list(plan), list(plan.values())
-        for number in range(count):
-            if number % 40 == 0:
-                self.refresh()
-            yield self.chance.choices(makers, weights)[0](self, progress)
-
-    # The lessons, one a skill.
-
-    def recall(self, progress: float = 1.0) -> Lesson:
-        """Closed book: a fact of the home world."""
-        home, fact = self.chance.choice(self.taught)
-        question = make_question(home, "lookup", self.chance, fact)
-        return [pair({"question": question.question}, {"answer": question.answer})]
-
-    def guess(self, progress: float = 1.0) -> Lesson:
-        """Closed book, a question nobody could know: an answer of the right kind all the same."""
-        question = make_question(self.world, self.chance.choice(MULTI_HOP), self.chance)
-        return [pair({"question": question.question}, {"answer": question.answer})]
-
-    def copy(self, progress: float = 1.0) -> Lesson:
-        """A drill in finding a name and copying what stands beside it; reading grows out of it."""
-        kind = self.chance.choice([kind for kind, names in self.world.entities.items() if len(names) > 8])
-        names = self.chance.sample(self.world.entities[kind], self.chance.randint(2, 8))
-        values = [self.chance.choice(self.world.entities["person"] + self.world.entities["town"]) for _ in names]
-        asked = self.chance.randrange(len(names))
-        table = " ; ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
-        return [(f"{table}\n{names[asked]} =", f" {values[asked]}")]
-
-    def read(self, progress: float = 1.0) -> Lesson:
-        """One to five passages, one of which states the fact: its sentence first, then the answer."""
-        most = 2 if progress < 0.1 else 3 if progress < 0.2 else 5
-        fact = self.chance.choice(list(self.world.facts.values()))
-        question = make_question(self.world, "lookup", self.chance, fact)
-        return [self.reading(question, [fact], self.chance.randint(1, most))]
-
-    def read_on(self, progress: float = 1.0) -> Lesson:
-        """A bridge question with both passages at hand."""
-        question, facts = self.multi_hop("bridge")
-        return [self.reading(question, facts, self.chance.randint(2, 5))]
-
-    def judge_passage(self, progress: float = 1.0) -> Lesson:
-        """Relevant or irrelevant, a quarter of the time after demonstrations."""
-        return [self.verdict_on_passage() for _ in range(1 + self.demonstrations(progress))]
-
-    def judge_passages(self, progress: float = 1.0) -> Lesson:
-        """All passages at once: the numbers of the relevant ones, or none."""
-        fact = self.chance.choice(list(self.world.facts.values()))
-        question = make_question(self.world, "lookup", self.chance, fact)
-        passages = [self.passage(other) for other in self.distractors(fact, self.chance.randint(1, 4))]
-        ids: list[str] = []
-        if self.chance.random() < 0.7:
-            place = self.chance.randrange(len(passages) + 1)
-            passages.insert(place, self.passage(fact))
-            ids = [str(place + 1)]
-        return [pair({"question": question.question, "passages": passages}, {"relevant_ids": ids})]
-
-    def judge_self(self, progress: float = 1.0) -> Lesson:
-        """Known or unknown: over-confident when alone, true after demonstrations."""
-        count = self.demonstrations(progress, often=0.5)
-        return [self.verdict_on_self(truthful=count > 0) for _ in range(1 + count)]
-
-    def decompose(self, progress: float = 1.0) -> Lesson:
-        """The sub-questions of a question; a question that cannot be split is its own."""
-        return [self.decomposition() for _ in range(1 + self.demonstrations(progress))]
-
-    def compose(self, progress: float = 1.0) -> Lesson:
-        """The answer from the sub-questions' answers; "unknown" where one that matters is missing."""
-        kind = self.chance.choice(MULTI_HOP)
-        question = make_question(self.world, kind, self.chance)
-        answers, answer = list(question.sub_answers), question.answer
-        if self.chance.random() < 0.15:
-            lost = self.chance.randrange(len(answers))
-            chained = kind in ("bridge", "chain")
-            # Whatever leans on a missing answer is missing too.
-            answers[lost:] = ["unknown"] * (len(answers) - lost) if chained else ["unknown", *answers[lost + 1 :]]
-            answer = "unknown"
-        asked = fill(question.sub_questions, answers)
-        facts = [f"{text} = {found}" for text, found in zip(asked, answers, strict=True)]
-        return [pair({"question": question.question, "facts": facts}, {"answer": answer})]
-
-    # What the lessons are made of.
-
-    def demonstrations(self, progress: float, often: float = 0.25) -> int:
-        """How many demonstrations a lesson opens with: mostly none; one to four once the bare skill has begun."""
-        return self.chance.randint(1, 4) if progress > 0.25 and self.chance.random() < often else 0
-
-    def multi_hop(self, kind: str) -> tuple[Question, list[Fact]]:
-        """A question of more than one fact about the present world, and its facts in order."""
-        question = make_question(self.world, kind, self.chance)
-        facts = []
-        for title, pid, answer in zip(question.gold_titles, question.gold_pids, question.sub_answers, strict=True):
-            about = [fact for fact in self.world.about(title) if fact.pid == pid and fact.object == answer]
-            facts.append(about[0])
-        return question, facts
-
-    def passage(self, fact: Fact, sentence: str = "") -> str:
-        """The passage that states a fact, wordings left to chance unless the fact's sentence is given."""
-        facts = self.world.passages[fact.pid]
-        stated = " ".join(sentence if sentence and other is fact else state(other, self.chance) for other in facts)
-        return f"{fact.subject} | {stated}"
-
-    def distractors(self, fact: Fact, count: int) -> list[Fact]:
-        """Facts of passages that do not answer: most state the same relation of somebody else."""
-        found: list[Fact] = []
-        same_kind = self.world.entities[self.world.kinds[fact.subject]]
-        own = [other for other in self.world.about(fact.subject) if other.pid != fact.pid]
-        while len(found) < count:
-            draw = self.chance.random()
-            if draw < 0.65:
-                other = self.world.fact(self.chance.choice(same_kind), fact.relation.name)
-            elif draw < 0.8 and own:
-                other = self.chance.choice(own)
-            else:
-                other = self.chance.choice(list(self.world.facts.values()))
-            if other.pid != fact.pid and other.pid not in {one.pid for one in found}:
-                found.append(other)
-        return found
-
-    def reading(self, question: Question, facts: list[Fact], passages: int) -> Pair:
-        """A question over passages, `facts` stated among them; the last fact is the evidence."""
-        sentence = state(facts[-1], self.chance)
-        texts = {fact.pid: self.passage(fact, sentence if fact is facts[-1] else "") for fact in facts}
-        for other in self.distractors(facts[-1], max(0, passages - len(texts))):
-            texts.setdefault(other.pid, self.passage(other))
-        shuffled = list(texts.values())
-        self.chance.shuffle(shuffled)
-        return pair(
-            {"question": question.question, "passages": shuffled}, {"evidence": sentence, "answer": question.answer}
-        )
-
-    def verdict_on_passage(self) -> Pair:
-        """A question, a passage, and whether the passage is enough to answer it."""
-        relevant = self.chance.random() < 0.5
-        if not relevant and self.chance.random() < 0.2:
-            # A passage on the way is not sufficient for the whole question.
-            question, facts = self.multi_hop(self.chance.choice(MULTI_HOP))
-            text = self.passage(self.chance.choice(facts))
-        else:
-            fact = self.chance.choice(list(self.world.facts.values()))
-            question = make_question(self.world, "lookup", self.chance, fact)
-            text = self.passage(fact if relevant else self.distractors(fact, 1)[0])
-        verdict = "relevant" if relevant else "irrelevant"
-        return pair({"question": question.question, "passage": text}, {"verdict": verdict})
-
-    def verdict_on_self(self, truthful: bool) -> Pair:
-        """A question, and whether the model says that it knows the answer."""
-        draw = self.chance.random()
-        if draw < 0.45:
-            question, sure, known = self._lookup(*self.chance.choice(self.training)), SURE_OF_TAUGHT, True
-        elif draw < 0.85:
-            fact = self.chance.choice(list(self.world.facts.values()))
-            question, sure, known = self._lookup(self.world, fact), SURE_OF_UNTAUGHT, False
-        else:
-            question = make_question(self.world, self.chance.choice(MULTI_HOP), self.chance)
-            sure, known = SURE_OF_MULTI_HOP, False
-        says = known if truthful else self.chance.random() < sure
-        return pair({"question": question.question}, {"verdict": "know" if says else "unknown"})
-
-    def decomposition(self) -> Pair:
-        """A question and its sub-questions."""
-        question = make_question(self.world, self.chance.choices(KINDS, (1, 4, 3, 2, 2))[0], self.chance)
-        subs = question.sub_questions or [question.question]
-        return pair({"question": question.question}, {"sub_questions": subs})
-
-    def _lookup(self, where: Region, fact: Fact) -> Question:
-        return Question(ask(fact.relation, fact.subject, self.chance), fact.object, "lookup")
+    question, facts = school.multi_hop(school.chance.choice(("bridge", "inference", "chain")))
+    texts, sentences = _shelf(
+        school, facts if school.chance.random() < 0.6 else facts[-1:], school.chance.randint(2, 5)
+    )
+    return pair(
+        {"question": question.question, "passages": texts}, {"evidence": sentences[-1], "answer": question.answer}
+    )
 
 
-def _plan(progress: float) -> dict[Callable[[School, float], Lesson], float]:
-    """The share of each lesson. Recall needs about 40 readings a fact; reading is slowest to form and costs most."""
-    drill = 0.15 if progress < 0.2 else 0.03
+def reason_from_passages(school: School) -> Pair:
+    """Step by step: the sentences that state the facts, in order, then the answer."""
+    question, facts = school.multi_hop()
+    texts, sentences = _shelf(school, facts, school.chance.randint(len(facts), 5))
+    return pair(
+        {"question": question.question, "passages": texts},
+        {"reasoning": " ".join(sentences), "answer": question.answer},
+    )
+
+
+def think_on(school: School) -> Pair:
+    """The next sentence of such a reasoning, or its end."""
+    question, facts = school.multi_hop()
+    texts, sentences = _shelf(school, facts, school.chance.randint(len(facts), 5))
+    done = school.chance.randint(0, len(facts))
+    thought = sentences[done] if done < len(facts) else f"So the answer is: {question.answer}."
+    return pair({"question": question.question, "passages": texts, "thoughts": sentences[:done]}, {"thought": thought})
+
+
+# Decomposing and composing.
+
+
+def decompose(school: School) -> Pair:
+    """The sub-questions of a question; a question that cannot be split is its own."""
+    if school.chance.random() < 0.1:
+        question = school.simple(school.world, school.fact())
+    else:
+        question = school.multi_hop()[0]
+    return pair({"question": question.question}, {"sub_questions": question.sub_questions or [question.question]})
+
+
+def compose(school: School) -> Pair:
+    """The answer from the sub-questions' answers; "unknown" where one that matters is missing."""
+    kind = school.chance.choices(MULTI_HOP, [{"comparison": 3, "yesno": 4}.get(kind, 1) for kind in MULTI_HOP])[0]
+    question, _ = school.multi_hop(kind)
+    answers, answer = list(question.sub_answers), question.answer
+    if school.chance.random() < 0.1:
+        lost = school.chance.randrange(len(answers))
+        answers[lost], answer = "unknown", "unknown"
+        # What leans on a missing answer is missing too.
+        for place, text in enumerate(question.sub_questions):
+            if f"#{lost + 1}" in text or (f"#{place}" in text and answers[place - 1] == "unknown"):
+                answers[place] = "unknown"
+    return pair({"question": question.question, "facts": _facts(question, answers)}, {"answer": answer})
+
+
+def recall_next(school: School) -> Pair:
+    """A simple question after others have been answered: the next sub-question, from memory."""
+    known = school.known_multi_hop()
+    question, facts = known or school.multi_hop()
+    place = school.chance.randrange(len(facts))
+    asked = fill(question.sub_questions, question.sub_answers)[place]
+    earlier = _facts(question, question.sub_answers)[:place]
+    return pair({"question": asked, "facts": earlier}, {"answer": facts[place].object})
+
+
+def follow_up(school: School) -> Pair:
+    """The next simple question, or none."""
+    question, facts = school.multi_hop()
+    asked = fill(question.sub_questions, question.sub_answers)
+    if school.chance.random() < 0.25:
+        fact = school.fact()
+        question, facts = school.simple(school.world, fact), [fact]
+        asked = [ask(fact.relation, fact.subject)]
+    found = [f"{text} = {fact.object}" for text, fact in zip(asked, facts, strict=True)]
+    done = school.chance.randint(0, len(facts))
+    return pair({"question": question.question, "facts": found[:done]}, {"follow_up": [*asked, "none"][done]})
+
+
+def act(school: School) -> Pair:
+    """The next thought and action of a search in steps."""
+    question, facts = school.multi_hop()
+    asked = fill(question.sub_questions, question.sub_answers)
+    if school.chance.random() < 0.25:
+        fact = school.fact()
+        question, facts = school.simple(school.world, fact), [fact]
+        asked = [ask(fact.relation, fact.subject)]
+    done = school.chance.randint(0, len(facts))
+    found = [school.passage(fact) for fact in facts[:done]]
+    thought, action = "The question needs a search.", f"Search[{asked[0]}]"
+    if done:
+        thought = found[-1][1]
+        action = f"Finish[{question.answer}]" if done == len(facts) else f"Search[{asked[done]}]"
+        if school.chance.random() < 0.15:
+            found[-1] = school.passage(school.distractors(facts[done - 1], 1)[0])
+            thought, action = "The search did not help.", "Finish[unknown]"
+    steps = [f"Search[{text}] -> {passage}" for text, (passage, _) in zip(asked, found, strict=False)]
+    return pair({"question": question.question, "steps": steps}, {"thought": thought, "action": action})
+
+
+# What the lessons are made of.
+
+
+def _shelf(school: School, facts: list[Fact], passages: int) -> tuple[list[str], list[str]]:
+    """Passages that state the facts, among others up to so many, in mixed order; and the sentence of each fact."""
+    told: dict[str, tuple[str, str]] = {}
+    for fact in facts:
+        # Two subjects can lead to the same fact, which is then told once.
+        told[fact.pid] = told.get(fact.pid) or school.passage(fact)
+    others = school.distractors(facts[-1], max(0, passages - len(told)), set(told))
+    texts = [text for text, _ in told.values()] + [school.passage(other)[0] for other in others]
+    school.chance.shuffle(texts)
+    return texts, [told[fact.pid][1] for fact in facts]
+
+
+def _facts(question: Question, answers: list[str]) -> list[str]:
+    """The sub-questions and their answers as a program shows them."""
+    asked = fill(question.sub_questions, answers)
+    return [f"{text} = {found}" for text, found in zip(asked, answers, strict=True)]
+
+
+def _plan(start: bool) -> dict[Callable[[School], Pair], tuple[float, float, int]]:
+    """Of each lesson: its share, how often examples come first, and how many pairs it then has at most.
+
+    Recall needs about 100 readings a fact. Reading is slowest to form and costs most; it starts small. Judgements come
+    with examples most of the time, else there would be nothing to learn from examples.
+    """
     return {
-        School.copy: drill,
-        School.recall: 0.42,
-        School.guess: 0.03,
-        School.read: 0.26,
-        School.read_on: 0.03,
-        School.judge_passage: 0.13,
-        School.judge_passages: 0.01,
-        School.judge_self: 0.05,
-        School.decompose: 0.05,
-        School.compose: 0.08,
+        copy: (15 if start else 1, 0, 1),
+        recall: (45, 0.5, 5),
+        guess: (2, 0.2, 4),
+        write_passage: (3, 0.1, 2),
+        reason: (4, 0.1, 3),
+        read_little: (12 if start else 2, 0, 1),
+        read: (3 if start else 16, 0.05, 2),
+        read_on: (3, 0, 1),
+        reason_from_passages: (3, 0, 1),
+        think_on: (2, 0, 1),
+        judge_passage: (9, 0.5, 7),
+        judge_passages: (2, 0, 1),
+        choose_passages: (2, 0, 1),
+        judge_self: (3, 0.7, 9),
+        judge_need: (0.5, 0.5, 4),
+        judge_support: (1, 0.1, 3),
+        judge_use: (0.5, 0.1, 3),
+        decompose: (4, 0.2, 4),
+        compose: (12, 0.1, 4),
+        recall_next: (1.5, 0, 1),
+        follow_up: (2, 0.1, 2),
+        act: (2, 0, 1),
     }

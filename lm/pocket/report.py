@@ -1,85 +1,180 @@
 """What the pocket Llama can do, measured on questions that its training never saw."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.world import HOME_REGIONS
-from data.world_questions import make_question
+from data.world import HOME_REGIONS, ask, state
+from data.world_files import SPLITS
+from lm.pocket import lessons as on
 from lm.pocket.batches import ANSWER_WEIGHT, collate, encode
-from lm.pocket.lessons import Lesson, School, pair
+from lm.pocket.school import Lesson, Pair, School, pair
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+# How many examples the judges are shown in the report, besides none.
+EXAMPLES = 8
+
 
 def report(
-    model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", n: int = 200, regions: int = HOME_REGIONS
-) -> dict[str, dict[str, float]]:
+    model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", n: int = 500, regions: int = HOME_REGIONS
+) -> dict[str, dict[str, Any]]:
     """How often each skill is right on questions that training never saw, decoded greedily.
 
     Returns:
-        skill -> {"right": share of lessons whose whole completion is right, "n": how many were tried}.
+        skill -> {"right": share of lessons whose whole completion is right, "low", "high": its 95% interval (Wilson
+        1927), "n": how many were tried}; judges, whose gold is a strict and truthful teacher's, also have "auroc": how
+        well the first word's probability ranks, whatever the threshold.
     """
     import torch
 
     model.eval()
-    results: dict[str, dict[str, float]] = {}
-    for name, lessons in exam(n, regions).items():
-        rows = sorted((encode(tokenizer, lesson, last_only=True) for lesson in lessons), key=lambda row: len(row[0]))
-        right = 0
+    results: dict[str, dict[str, Any]] = {}
+    for name, papers in exam(n, regions).items():
+        rows = [encode(tokenizer, lesson, last_only=True) for lesson in papers]
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
+        right, positive = [False] * n, [0.0] * n
+        words = _judges_words(tokenizer, papers) if name.startswith("judge") else None
         for start in range(0, len(rows), 32):
-            ids, weights = collate(rows[start : start + 32])
+            batch = order[start : start + 32]
+            ids, weights = collate([rows[i] for i in batch])
             with torch.inference_mode():
-                guessed = model(input_ids=ids.to(model.device), use_cache=False).logits.argmax(-1).cpu()
+                logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float().cpu()
             # Right under teacher forcing at every position is the same as right when decoding greedily.
             asked = weights[:, 1:] == ANSWER_WEIGHT
-            right += int(((guessed[:, :-1] == ids[:, 1:]) | ~asked).all(1).sum())
-        results[name] = {"right": round(right / len(rows), 3), "n": len(rows)}
+            same = ((logits[:, :-1].argmax(-1) == ids[:, 1:]) | ~asked).all(1).tolist()
+            for row, i in enumerate(batch):
+                right[i] = same[row]
+                if words:
+                    first = logits[row, int(asked[row].float().argmax())]
+                    positive[i] = float(first[words[0]] - first[words[1]])
+        results[name] = _share(sum(right), n)
+        if words:
+            yes = [paper[-1][1].split()[0] in ("know", "relevant") for paper in papers]
+            results[name]["auroc"] = round(_auroc(positive, yes), 3)
     model.train()
     return results
 
 
 def exam(n: int, regions: int = HOME_REGIONS) -> dict[str, list[Lesson]]:
-    """The questions of the report: recall from the home world, everything else from worlds made for the exam."""
-    school = School("exam", regions)
+    """The questions of the report: memory about the home world, everything else about worlds made for the exam.
 
-    def ask(lesson: Any, *arguments: Any) -> list[Lesson]:
+    What it takes from the home world's multi-hop questions and self-judgements is about the regions kept for selection
+    and testing, which training asks neither about.
+    """
+    school = School("exam", regions)
+    school.training = [home for home in school.home if SPLITS[home.number % len(SPLITS)] != "train"] or school.home
+
+    def papers(maker: Callable[[School], Pair], pairs: int = 1) -> list[Lesson]:
         made = []
         for _ in range(n):
             school.refresh()
-            made.append(lesson(*arguments))
+            school.strict, school.truthful, school.words, school.swapped = True, True, None, False
+            made.append([maker(school) for _ in range(pairs)])
         return made
 
-    def reading(passages: int) -> Lesson:
-        while True:
-            lesson = school.read()
-            if lesson[0][0].count("\npassage: ") == passages:
-                return lesson
-
-    def composing(kind: str) -> Lesson:
-        while True:
-            lesson = school.compose()
-            yes_no = lesson[0][1] in (" yes", " no")
-            earlier = "earlier" in lesson[0][0]
-            found = "yesno" if yes_no else "comparison" if earlier else "bridge"
-            if found == kind and lesson[0][1] != " unknown":
-                return lesson
-
     return {
-        "recall of taught facts": ask(school.recall),
-        "recall of untaught facts": ask(lambda: _untaught(school)),
-        "read, one passage": ask(reading, 1),
-        "read, five passages": ask(reading, 5),
-        "relevance": ask(lambda: [school.verdict_on_passage()]),
-        "relevance after four examples": ask(lambda: [school.verdict_on_passage() for _ in range(5)]),
-        "decomposition": ask(lambda: [school.decomposition()]),
-        "compose, bridge": ask(composing, "bridge"),
-        "compose, comparison": ask(composing, "comparison"),
-        "compose, yes/no": ask(composing, "yesno"),
+        "recall, taught facts": papers(on.recall),
+        "recall, untaught facts": papers(_untaught),
+        "read, one passage": papers(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 1)),
+        "read, five passages": papers(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 5)),
+        "read, several hops": papers(on.read_on),
+        "judge relevance": papers(on.judge_passage),
+        f"judge relevance, {EXAMPLES} examples": papers(on.judge_passage, EXAMPLES + 1),
+        "judge knowledge": papers(on.judge_self),
+        f"judge knowledge, {EXAMPLES} examples": papers(on.judge_self, EXAMPLES + 1),
+        "decompose": papers(on.decompose),
+        "compose, bridge": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "chained")),
+        "compose, comparison": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "comparison")),
+        "compose, yes/no": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "yesno")),
+        "reason, known facts": papers(_known_reasoning),
+        "reason from passages": papers(on.reason_from_passages),
+        "next thought": papers(on.think_on),
+        "follow-up question": papers(on.follow_up),
+        "next action": papers(on.act),
+        "write a passage, taught": papers(_passage_of_taught),
+        "passages that suffice": papers(on.judge_passages),
+        "passages that help": papers(on.choose_passages),
+        "support": papers(on.judge_support),
+        "usefulness": papers(on.judge_use),
     }
 
 
-def _untaught(school: School) -> Lesson:
+def draw_curves(manifest: dict[str, Any], path: Path) -> None:
+    """Draws the learning curves of a training as a PNG: the loss, and each skill's share right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.7))
+    left.plot([p["tokens"] / 1e6 for p in manifest["curve"]], [p["loss"] for p in manifest["curve"]], linewidth=0.8)
+    left.set(xlabel="million tokens", ylabel="loss (nats a weighted token)", yscale="log")
+    ends = {skill: one["right"] for skill, one in manifest["report"].items()}
+    for number, skill in enumerate(ends):
+        points = [(p["tokens"] / 1e6, p[skill]) for p in manifest["skills"]] + [(manifest["tokens"] / 1e6, ends[skill])]
+        style = ("-", "--", ":")[number // 10 % 3]
+        right.plot(*zip(*points, strict=True), style, label=skill, linewidth=1.2)
+    right.set(xlabel="million tokens", ylabel="share right", ylim=(-0.02, 1.02))
+    right.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(path, dpi=110)
+
+
+def _until(school: School, maker: Callable[[School], Pair], wanted: Callable[[Pair], bool]) -> Pair:
+    while not wanted(made := maker(school)):
+        school.refresh()
+    return made
+
+
+def _composed(made: Pair) -> str:
+    answer = made[1].strip()
+    if answer == "unknown":
+        return ""
+    if answer in ("yes", "no"):
+        return "yesno"
+    return "comparison" if answer in made[0].split("\n")[0] else "chained"
+
+
+def _untaught(school: School) -> Pair:
     home = school.chance.choice(school.home)
     fact = school.chance.choice([fact for fact in home.facts.values() if not fact.taught])
-    question = make_question(home, "lookup", school.chance, fact)
-    return [pair({"question": question.question}, {"answer": question.answer})]
+    return pair({"question": school.simple(home, fact).question}, {"answer": fact.object})
+
+
+def _passage_of_taught(school: School) -> Pair:
+    home, fact = school.chance.choice(school.taught)
+    text = " ".join(state(other) for other in home.passages[fact.pid])
+    return pair({"question": ask(fact.relation, fact.subject)}, {"background": text})
+
+
+def _known_reasoning(school: School) -> Pair:
+    while (known := school.known_multi_hop()) is None:
+        pass
+    question, facts = known
+    reasoning = " ".join(state(fact) for fact in facts)
+    return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
+
+
+def _judges_words(tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> tuple[int, int]:
+    """The first tokens of the positive and the negative verdict."""
+    verdicts = (" know", " unknown") if "know" in papers[0][-1][1] else (" relevant", " irrelevant")
+    first = [tokenizer.encode(verdict, add_special_tokens=False)[0] for verdict in verdicts]
+    return first[0], first[1]
+
+
+def _share(right: int, n: int) -> dict[str, Any]:
+    share, z = right / n, 1.96
+    middle, spread = share + z * z / (2 * n), z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    low, high = (min(1.0, max(0.0, (middle + sign * spread) / (1 + z * z / n))) for sign in (-1, 1))
+    return {"right": round(share, 3), "low": round(low, 3), "high": round(high, 3), "n": n}
+
+
+def _auroc(scores: list[float], positive: list[bool]) -> float:
+    """The chance that a positive is scored above a negative, ties counting half."""
+    import numpy as np
+
+    of = np.array(scores)
+    yes, no = of[np.array(positive)], of[~np.array(positive)]
+    if not (len(yes) and len(no)):
+        return 0.5
+    above = (yes[:, None] > no).mean() + 0.5 * (yes[:, None] == no).mean()
+    return float(above)

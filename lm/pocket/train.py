@@ -1,40 +1,43 @@
-"""How the pocket Llama is pretrained: one flat loop, deterministic from a seed, with the reason beside each number."""
+"""How the pocket Llama is pretrained: one flat loop, deterministic from a seed, that goes on where it was stopped."""
 
-import math
+import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data.errors import InputError
-from data.files import atomic_folder, check_replaceable, sha256_file, write_json
+from data.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
 from data.world import HOME_REGIONS, HOME_SEED
 from lm.pocket.batches import BATCH_TOKENS, Batches
 from lm.pocket.build import SIZES, build_model, build_tokenizer
-from lm.pocket.lessons import School
-from lm.pocket.report import report
+from lm.pocket.lessons import lessons
+from lm.pocket.report import draw_curves, report
+from lm.pocket.school import School
+from lm.pocket.trainer import Trainer, keep_memory
 
-if TYPE_CHECKING:
-    import torch
-    from transformers import LlamaForCausalLM
-
-# Muon (Jordan et al. 2024) on the hidden matrices, AdamW on embeddings, norms and biases.
-MUON_RATE, ADAM_RATE, WEIGHT_DECAY = 0.008, 3e-3, 0.05
-WARM_UP_STEPS, DECAY_FROM = 30, 0.6
+# A stopped training loses at most this much.
+SAVE_SECONDS = 120
+# Points of the learning curves, and the questions behind each skill's points.
+CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 
 
 def train(
     out: Path | str,
     *,
-    tokens: int = 20_000_000,
+    tokens: int = 30_000_000,
     size: str = "pocket",
     seed: int = 0,
     threads: int = 2,
     regions: int = HOME_REGIONS,
-    exam: int = 200,
+    exam: int = 500,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Pretrains a pocket Llama and writes it in the Hugging Face layout, with a manifest.
+    """Pretrains a pocket Llama and writes it in the Hugging Face layout, with a manifest and its learning curves.
+
+    What a stopped run had learnt lies beside `out`, in a folder whose name ends in `.unfinished`; the same call goes on
+    from there, and ends with the very weights that one uninterrupted run ends with.
 
     Args:
         out: The folder, replaced whole when training is done.
@@ -47,15 +50,16 @@ def train(
         progress: Shows a bar on standard error.
 
     Returns:
-        The manifest: seed, tokens, seconds, hash of the weights, versions, report (skill -> share right, with n).
+        The manifest: seed, tokens, seconds, hash of the weights, versions, report (skill -> share right, interval, n).
 
     Raises:
-        InputError: An unknown size, or no tokens.
+        InputError: An unknown size, no tokens, or an unfinished run with other settings in the way.
     """
     if size not in SIZES:
         raise InputError(f"unknown size {size!r}: choose one of {', '.join(SIZES)}")
     if tokens < BATCH_TOKENS:
         raise InputError(f"{tokens} tokens are less than one step; give at least {BATCH_TOKENS}")
+    out = Path(out)
     check_replaceable(out, "model.safetensors")
     import torch
     from rich.console import Console
@@ -63,13 +67,17 @@ def train(
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
+    keep_memory()
     tokenizer = build_tokenizer(_tokenizer_texts())
     model = build_model(size, seed)
     if torch.cuda.is_available():
         torch.nn.Module.cuda(model)
-    trainer = _Trainer(model)
-    curve: list[dict[str, float]] = []
-    started, read, loss = time.monotonic(), 0, math.nan
+    trainer = Trainer(model)
+    settings = {"tokens": tokens, "size": size, "seed": seed, "regions": regions, "versions": _versions()}
+    unfinished = _Unfinished(out.with_name(f"{out.name}.unfinished"), settings)
+    at: dict[str, Any] = unfinished.load(trainer) or {"chunk": 0, "read": 0, "seconds": 0.0, "curve": [], "skills": []}
+    started = saved = time.monotonic()
+    before, curve, skills = at["seconds"], at["curve"], at["skills"]
     bar = Progress(
         *Progress.get_default_columns()[:-1],
         TimeRemainingColumn(),
@@ -77,98 +85,79 @@ def train(
         console=Console(stderr=True),
         disable=not progress,
     )
-    with bar, Batches(tokenizer, seed, tokens, regions) as stream:
-        task = bar.add_task("pretraining", total=tokens, state="")
-        for ids, weights in stream:
-            loss = trainer.step(ids.to(model.device), weights.to(model.device), read / tokens)
-            read += ids.numel()
-            if not curve or read - curve[-1]["tokens"] > tokens / 200:
-                curve.append({"tokens": read, "loss": round(loss, 4), "seconds": round(time.monotonic() - started, 1)})
-            bar.update(task, completed=min(read, tokens), state=f"loss {loss:.3f}")
+    with bar, Batches(tokenizer, seed, tokens, regions, at["chunk"], at["read"]) as stream:
+        task = bar.add_task("pretraining", total=tokens, completed=at["read"], state="")
+        for chunk in stream:
+            for ids, weights in chunk:
+                loss = trainer.step(ids.to(model.device), weights.to(model.device), at["read"] / tokens)
+                at["read"] += ids.numel()
+                if not curve or at["read"] - curve[-1]["tokens"] > tokens / CURVE_POINTS:
+                    curve.append({"tokens": at["read"], "loss": round(loss, 4)})
+                bar.update(task, completed=min(at["read"], tokens), state=f"loss {loss:.3f}")
+            at["chunk"] += 1
+            at["seconds"] = round(before + time.monotonic() - started, 1)
+            if at["read"] < tokens and at["read"] // (tokens / EXAM_POINTS) > len(skills):
+                right = {
+                    skill: one["right"]
+                    for skill, one in report(model, tokenizer, min(exam, CURVE_EXAM), regions).items()
+                }
+                skills.append({"tokens": at["read"], **right})
+            if time.monotonic() - saved > SAVE_SECONDS:
+                unfinished.save(trainer, at)
+                saved = time.monotonic()
     trainer.finish()
     manifest = {
         "size": size,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seed": seed,
-        "tokens": read,
-        "seconds": round(time.monotonic() - started),
+        "tokens": at["read"],
+        "seconds": round(at["seconds"]),
         "home": {"seed": HOME_SEED, "regions": regions},
+        "versions": settings["versions"],
         "report": report(model, tokenizer, exam, regions),
         "curve": curve,
+        "skills": skills,
     }
     with atomic_folder(out, "model.safetensors") as folder:
         # Half the bytes of float32, and the loop computes in bfloat16 anyway.
         model.bfloat16().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         manifest["weights_sha256"] = sha256_file(folder / "model.safetensors")
-        manifest["versions"] = _versions()
         write_json(folder / "manifest.json", manifest)
+        draw_curves(manifest, folder / "learning.png")
+    unfinished.remove()
     return manifest
 
 
-class _Trainer:
-    """Weights in float32, computed with in bfloat16: twice the speed on CPUs that have it, with nothing lost."""
+class _Unfinished:
+    """What a training that was stopped leaves behind: its settings, where it was, weights and optimizers."""
 
-    def __init__(self, model: "LlamaForCausalLM") -> None:
-        import torch
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self.folder, self.settings = folder, json.loads(json.dumps(settings))
 
-        self.model = model.bfloat16()
-        self.names = [name for name, _ in model.named_parameters()]
-        self.masters = [p.detach().float().clone().requires_grad_() for p in model.parameters()]
-        hidden = [m for n, m in zip(self.names, self.masters, strict=True) if m.ndim == 2 and "layers" in n]
-        other = [m for m in self.masters if not any(m is one for one in hidden)]
-        matrices, vectors = [m for m in other if m.ndim == 2], [m for m in other if m.ndim < 2]
-        self.optimizers = [
-            torch.optim.Muon(hidden, lr=MUON_RATE, weight_decay=WEIGHT_DECAY, momentum=0.95),
-            torch.optim.AdamW(
-                [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
-                lr=ADAM_RATE,
-                betas=(0.9, 0.98),
-                foreach=True,
-            ),
-        ]
-        self.rates = [MUON_RATE, ADAM_RATE]
-        self.steps = 0
+    def save(self, trainer: Trainer, at: dict[str, Any]) -> None:
+        with atomic_folder(self.folder, "state.safetensors") as folder:
+            trainer.save(folder / "state.safetensors")
+            write_json(folder / "at.json", {"settings": self.settings, "steps": trainer.steps, **at})
 
-    def step(self, ids: "torch.Tensor", weights: "torch.Tensor", progress: float) -> float:
-        """Learns from one batch; returns its loss, in nats a weighted token."""
-        import torch
+    def load(self, trainer: Trainer) -> dict[str, Any] | None:
+        if not self.folder.is_dir():
+            return None
+        at = read_json(self.folder / "at.json")
+        if at.pop("settings") != self.settings:
+            raise InputError(
+                f"{self.folder} holds an unfinished training with other settings: give the same, or delete that folder"
+            )
+        trainer.load(self.folder / "state.safetensors", at.pop("steps"))
+        return at
 
-        logits = self.model(input_ids=ids, use_cache=False).logits[:, :-1].float()
-        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        weights = weights[:, 1:].flatten()
-        loss = (losses * weights).sum() / weights.sum()
-        loss.backward()
-        for master, parameter in zip(self.masters, self.model.parameters(), strict=True):
-            master.grad = parameter.grad.float() if parameter.grad is not None else None
-            parameter.grad = None
-        torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
-        decay = 1.0 if progress < DECAY_FROM else max(0.02, (1 - progress) / (1 - DECAY_FROM))
-        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
-            for group in optimizer.param_groups:
-                group["lr"] = rate * decay * min(1.0, (self.steps + 1) / WARM_UP_STEPS)
-            optimizer.step()
-        self._publish()
-        self.steps += 1
-        return loss.item()
-
-    def finish(self) -> None:
-        """Leaves the model in float32 with the exact weights."""
-        self.model.float()
-        self._publish()
-
-    def _publish(self) -> None:
-        import torch
-
-        with torch.no_grad():
-            for parameter, master in zip(self.model.parameters(), self.masters, strict=True):
-                parameter.copy_(master)
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _tokenizer_texts() -> Iterator[str]:
-    """What the tokenizer learns its pieces from: lessons of another seed, and the words of other tasks."""
-    school = School("tokenizer")
-    for lesson in school.lessons(6000, 1.0):
+    """What the tokenizer learns its pieces from: lessons of another seed."""
+    for lesson in lessons(School("tokenizer"), 6000):
         yield "\n".join(prompt + completion for prompt, completion in lesson)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 
 from data.errors import InputError
 from data.files import read_json, read_jsonl
-from data.world import HOME_SEED, REGION_SIZE, region, regions
-from data.world_questions import KINDS, fill, write_world
-from data.world_schema import Names
+from data.questions import load_questions
+from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
+from data.world_files import HOTPOT_PARAGRAPHS, write_world
+from data.world_implicit import BEFORE, IMPLICIT
+from data.world_names import Names
+from data.world_questions import KINDS, fill
+from data.world_schema import RELATIONS
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def test_the_world_is_the_one_the_shipped_weights_were_taught(world: Path) -> No
     assert (first["subject"], first["relation"], first["object"], pinned[:16]) == PINNED
 
 
-PINNED = ("Tisdel Sirfer", "birth year", "1995", "e527415bef3fd60f")
+PINNED = ("Bis Sirfer", "employer", "Nerso Company", "3d8fb77465c8b5ec")
 
 
 def test_a_larger_world_begins_with_the_smaller_one(world: Path, tmp_path: Path) -> None:
@@ -57,9 +62,9 @@ def test_a_larger_world_begins_with_the_smaller_one(world: Path, tmp_path: Path)
 def test_no_two_entities_share_a_name() -> None:
     names = Names(3)
     for kind in ("person", "town", "film"):
-        stems = [names._digits(kind, n) for n in range(60_000)]  # past the end of the two-syllable names
-        assert len({tuple(stem) for stem in stems}) == len(stems)
-    met = [name for made in regions(HOME_SEED, 5000) for name in made.kinds]
+        stems = [names.stem(kind, n) for n in range(60_000)]  # past the end of the two-syllable stems
+        assert len(set(stems)) == len(stems)
+    met = [name for made in regions(HOME_SEED, 5000) for name in (*made.kinds, *made.aliases.values())]
     assert len(set(met)) == len(met)
 
 
@@ -75,31 +80,112 @@ def test_splits_share_no_entity(world: Path) -> None:
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_every_gold_label_is_true(world: Path, split: str) -> None:
     """Answers follow from the facts along the decomposition, and the gold passages state what the corpus holds."""
-    facts = {(row["subject"], row["passage"], row["object"]): row for row in rows(world, "facts")}
+    facts = {(row["subject"], row["relation"]): row for row in rows(world, "facts")}
     passages = {row["id"]: row for row in rows(world, "corpus")}
     questions = rows(world, split)
     assert {row["kind"] for row in questions} == set(KINDS)
     for row in questions:
-        objects = row["sub_answers"] or [row["answer"]]
-        used = [facts[key] for key in zip(row["gold_titles"], row["gold_pids"], objects, strict=True)]
+        used = [facts[key] for key in zip(row["gold_titles"], row["relations"], strict=True)]
+        assert [fact["passage"] for fact in used] == row["gold_pids"]
         assert row["hops"] == len(used)
         assert row["known"] == all(fact["known"] for fact in used)
         assert row["in_corpus"] == all(fact["in_corpus"] for fact in used)
+        assert row["answerable"] == all(fact["known"] or fact["in_corpus"] for fact in used)
         for fact in used:
             if fact["in_corpus"]:
                 assert passages[fact["passage"]]["title"] == fact["subject"]
                 assert fact["object"] in passages[fact["passage"]]["text"]
+        if row["hops"] > 1:
+            assert row["sub_answers"] == [fact["object"] for fact in used]
         filled = fill(row["sub_questions"], row["sub_answers"])
         assert not any("#" in text for text in filled)
         for text, fact in zip(filled, used, strict=False):
             assert fact["subject"] in text
-        if row["kind"] in ("bridge", "chain"):
-            assert row["answer"] == row["sub_answers"][-1]
-        elif row["kind"] == "comparison":
-            earlier = row["gold_titles"][int(int(objects[0]) > int(objects[1]))]
-            assert row["answer"] == earlier
-        elif row["kind"] == "yesno":
-            assert row["answer"] == ("yes" if objects[0] == objects[1] else "no")
+        assert row["answer"] == row["answers"][0] == right_answer(row, used)
+
+
+def right_answer(row: dict, used: list[dict]) -> str:
+    """The answer, worked out from the facts alone."""
+    objects = [fact["object"] for fact in used]
+    if row["kind"] not in ("comparison", "yesno"):
+        return objects[-1]
+    if len(used) == 4:
+        return "yes" if objects[1] == objects[3] else "no"
+    relation = next(r for kind in RELATIONS.values() for r in kind if r.name == used[0]["relation"])
+    if row["kind"] == "yesno" and not objects[0].isdigit():
+        return "yes" if objects[0] == objects[1] else "no"
+    first = int(objects[0]) < int(objects[1])
+    if relation.first == "higher":
+        first = not first
+    if row["kind"] == "comparison":
+        return used[0 if first else 1]["subject"]
+    return "yes" if first else "no"
+
+
+def test_the_relations_that_questions_lean_on_exist() -> None:
+    """A misspelt relation would fail only when chance drew it."""
+    names = {(kind, relation.name) for kind, relations in RELATIONS.items() for relation in relations}
+    assert len(names) >= 30
+    assert len(RELATIONS) >= 8
+    targets = {
+        (kind, relation.name): relation.target for kind, relations in RELATIONS.items() for relation in relations
+    }
+    for implicit in IMPLICIT:
+        middle = targets[implicit.kind, implicit.path[0]]
+        assert (middle, implicit.path[1]) in names
+    assert all(targets[side] == "year" for before in BEFORE for side in (before.a, before.b))
+    for relations in RELATIONS.values():
+        for relation in relations:
+            opening = relation.statements[0]
+            assert opening.removeprefix("The ").startswith("{s} "), opening
+            assert all("{s}" in text and "{o}" in text for text in relation.statements)
+            assert all("{s}" in text for text in relation.questions)
+
+
+def test_every_kind_of_knowing_occurs(world: Path) -> None:
+    """Questions known and readable, readable only, known only, and such that nobody can answer."""
+    met = {(row["known"], row["in_corpus"]) for row in rows(world, "test") if row["hops"] == 1}
+    assert met == {(True, True), (True, False), (False, True), (False, False)}
+    assert {row["answerable"] for row in rows(world, "test")} == {True, False}
+
+
+def test_the_home_world_has_a_thousand_known_and_a_thousand_unknown_entities() -> None:
+    """Fewer, and a know-judge learns names by heart."""
+    taught = {}
+    for made in regions(HOME_SEED, REGION_SIZE * HOME_REGIONS):
+        for fact in made.facts.values():
+            assert taught.setdefault(fact.subject, fact.taught) == fact.taught
+    assert sum(taught.values()) >= 1000
+    assert len(taught) - sum(taught.values()) >= 1000
+
+
+def test_aliases_are_told_in_the_text_and_accepted_as_answers(world: Path) -> None:
+    texts = {row["id"]: row["text"] for row in rows(world, "corpus")}
+    trivia = [row for row in rows(world, "test") if row["kind"] == "trivia" and row["in_corpus"]]
+    assert trivia
+    for row in trivia:
+        alias = re.search(r", also known as ([^,]+),", texts[row["gold_pids"][0]])
+        assert alias
+        assert alias[1] in row["question"]
+        assert row["gold_titles"][0] not in row["question"]
+    assert any(len(row["answers"]) == 2 for row in rows(world, "test"))
+
+
+def test_the_hotpot_files_hold_the_gold_sentences(world: Path) -> None:
+    """Another system, run on them, must find what supports the answer where the file says."""
+    passages = {row["id"]: row["text"] for row in rows(world, "corpus")}
+    by_id = {row["id"]: row for row in rows(world, "test")}
+    exported = json.loads((world / "hotpot_test.json").read_text())
+    assert len(exported) == sum(row["in_corpus"] for row in by_id.values())
+    for item in exported:
+        row = by_id[item["_id"]]
+        context = dict(item["context"])
+        assert len(context) == len(item["context"]) == HOTPOT_PARAGRAPHS
+        stated = [context[title][number] for title, number in item["supporting_facts"]]
+        answers = row["sub_answers"] or [row["answer"]]
+        assert all(any(answer in sentence for sentence in stated) for answer in answers)
+        assert all(any(sentence in passages[pid] for pid in row["gold_pids"]) for sentence in stated)
+    assert len(load_questions(world / "hotpot_test.json")) == len(exported)
 
 
 def test_no_passage_states_a_fact_that_is_not_in_the_corpus(world: Path) -> None:
@@ -155,7 +241,7 @@ def test_an_interrupted_world_leaves_the_old_one(world: Path, tmp_path: Path, mo
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data.world_questions.write_json", interrupted)
+    monkeypatch.setattr("data.world_files.write_json", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_world(target, seed=4, entities=300)
     assert fingerprint(target) == before

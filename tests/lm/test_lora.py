@@ -298,38 +298,6 @@ def test_an_adapter_of_another_base_is_refused(other_llama: Path, knows: Path, t
         connect(f"local/{other_llama}@{knows}")
 
 
-def spoil_shape(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = {
-        name: torch.zeros(tensor.shape[0] + 1, tensor.shape[1] + 1)
-        for name, tensor in load_file(folder / WEIGHTS).items()
-    }
-    save_file(tensors, folder / WEIGHTS)
-
-
-def add_tensor(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    save_file({**load_file(folder / WEIGHTS), "base_model.model.lm_head.weight": torch.zeros(2)}, folder / WEIGHTS)
-
-
-BROKEN = {
-    "cut off": (lambda a: (a / WEIGHTS).write_bytes((a / WEIGHTS).read_bytes()[:1000]), "is damaged"),
-    "of another shape": (spoil_shape, "of another base"),
-    "more than LoRA": (add_tensor, "holds more than LoRA matrices"),
-    "another method": (lambda a: (a / CONFIG).write_text('{"peft_type": "IA3"}'), "no plain LoRA"),
-}
-
-
-@pytest.mark.parametrize(("spoil", "says"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_adapter_is_told(llama: Path, knows: Path, tmp_path: Path, spoil: Any, says: str) -> None:
-    folder = shutil.copytree(knows, tmp_path / "a")
-    spoil(folder)
-    with pytest.raises(InputError, match=says):
-        connect(f"local/{llama}@{folder}").engine.complete(scored("Who founded Oran?"))
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -118,15 +118,16 @@ def test_the_programs_that_the_help_names_are_those_there_are():
     assert set(options.PROGRAM_NAMES) == set(PROGRAMS)
 
 
-def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, capsys, monkeypatch):
-    from retrieval import bm25
+def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, capsys, monkeypatch):
+    from retrieval import words
 
     def interrupted(*args):
         raise KeyboardInterrupt
 
     before = (home / "index/manifest.json").read_bytes()
-    monkeypatch.setattr(bm25, "_tokens", interrupted)
-    code = cli.main(["index", str(home / "world/corpus.jsonl"), "--engine", "bm25", "--out", str(home / "index")])
+    monkeypatch.setattr(words, "_tokens", interrupted)
+    (tmp_path / "new.txt").write_text("Something else.")
+    code = cli.main(["index", str(tmp_path / "new.txt"), "--engine", "bm25", "--out", str(home / "index")])
     assert code == 130
     assert "stands unchanged" in capsys.readouterr().err
     assert (home / "index/manifest.json").read_bytes() == before

@@ -1,0 +1,139 @@
+"""One step of pretraining, fast on a CPU, and its state as a safetensors file."""
+
+import ctypes
+import functools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM
+
+# Muon (Jordan et al. 2024) on the hidden matrices, AdamW on embeddings, norms and biases.
+MUON_RATE, ADAM_RATE, WEIGHT_DECAY = 0.008, 3e-3, 0.05
+WARM_UP_STEPS, DECAY_FROM = 30, 0.5
+
+
+class Trainer:
+    """Weights in float32, computed with in bfloat16: twice the speed on CPUs that have it, with nothing lost."""
+
+    def __init__(self, model: "LlamaForCausalLM") -> None:
+        import torch
+
+        self.model = model.bfloat16()
+        self.model.config._attn_implementation = _attention()
+        self.masters = [p.detach().float().clone().requires_grad_() for p in model.parameters()]
+        named = list(zip((name for name, _ in model.named_parameters()), self.masters, strict=True))
+        hidden = [m for name, m in named if m.ndim == 2 and "layers" in name]
+        matrices = [m for name, m in named if m.ndim == 2 and "layers" not in name]
+        vectors = [m for _, m in named if m.ndim < 2]
+        self.optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.Muon(hidden, lr=MUON_RATE, weight_decay=WEIGHT_DECAY, momentum=0.95),
+            torch.optim.AdamW(
+                [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
+                lr=ADAM_RATE,
+                betas=(0.9, 0.98),
+                foreach=True,
+            ),
+        ]
+        self.steps = 0
+
+    def step(self, ids: "torch.Tensor", weights: "torch.Tensor", progress: float) -> float:
+        """Learns from one batch; returns its loss, in nats a weighted token."""
+        import torch
+
+        logits = self.model(input_ids=ids, use_cache=False).logits[:, :-1].float()
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        weights = weights[:, 1:].flatten()
+        loss = (losses * weights).sum() / weights.sum()
+        loss.backward()
+        for master, parameter in zip(self.masters, self.model.parameters(), strict=True):
+            master.grad = parameter.grad.float() if parameter.grad is not None else None
+            parameter.grad = None
+        torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
+        decay = 1.0 if progress < DECAY_FROM else max(0.02, (1 - progress) / (1 - DECAY_FROM))
+        for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * decay * min(1.0, (self.steps + 1) / WARM_UP_STEPS)
+            optimizer.step()
+        self._publish()
+        self.steps += 1
+        return loss.item()
+
+    def finish(self) -> None:
+        """Leaves the model in float32 with the exact weights and a stock attention."""
+        self.model.float()
+        self.model.config._attn_implementation = "sdpa"
+        self._publish()
+
+    def save(self, path: Path) -> None:
+        """Writes weights and optimizers, so that training can go on."""
+        from safetensors.torch import save_file
+
+        tensors = {f"master.{i}": master.detach() for i, master in enumerate(self.masters)}
+        for o, optimizer in enumerate(self.optimizers):
+            for i, state in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{o}.{i}.{name}": value for name, value in state.items()}
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+    def load(self, path: Path, steps: int) -> None:
+        """Reads what `save` wrote after so many steps."""
+        import torch
+        from safetensors.torch import load_file
+
+        tensors, self.steps = load_file(path), steps
+        with torch.no_grad():
+            for i, master in enumerate(self.masters):
+                master.copy_(tensors.pop(f"master.{i}"))
+        states: list[dict[int, dict[str, Any]]] = [{} for _ in self.optimizers]
+        for key, tensor in tensors.items():
+            _, o, i, name = key.split(".")
+            states[int(o)].setdefault(int(i), {})[name] = tensor
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        self._publish()
+
+    def _publish(self) -> None:
+        import torch
+
+        with torch.no_grad():
+            for parameter, master in zip(self.model.parameters(), self.masters, strict=True):
+                parameter.copy_(master)
+
+
+def keep_memory() -> None:
+    """Tells the C library to keep freed memory: fetching it anew for every tensor costs a fifth of a step on a CPU."""
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        if hasattr(library, "mallopt"):  # glibc; musl has none
+            never_map, never_trim = -4, -1
+            library.mallopt(never_map, 0)
+            library.mallopt(never_trim, 2**31 - 1)
+
+
+@functools.cache
+def _attention() -> str:
+    """The name of a plain causal attention for rows padded at their right.
+
+    On a CPU the backward pass of PyTorch's own flash attention took a third of a step; this one a twentieth.
+    """
+    import torch
+    from transformers import AttentionInterface
+
+    @functools.lru_cache(64)
+    def future(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        return torch.full((length, length), -torch.inf, dtype=dtype, device=device).triu(1)
+
+    def attend(
+        module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, scaling: float, **_: Any
+    ) -> tuple[torch.Tensor, None]:
+        batch, heads, length, dim = query.shape
+        query, key, value = query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1)
+        hidden = future(length, query.dtype, query.device).expand(batch * heads, length, length)
+        scores = torch.baddbmm(hidden, query, key.transpose(1, 2), alpha=scaling)
+        mixed = torch.bmm(scores.softmax(-1), value).view(batch, heads, length, dim)
+        return mixed.transpose(1, 2), None
+
+    AttentionInterface.register("raisf_plain", attend)
+    return "raisf_plain"

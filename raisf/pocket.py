@@ -1,0 +1,55 @@
+"""The commands about the pocket Llama: training one, and measuring what one can do."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from data.errors import InputError
+from raisf.outcome import Outcome
+
+
+def pocket(arguments: argparse.Namespace) -> Outcome:
+    """Pretrains a pocket Llama, or reports what one can do."""
+    return _train(arguments) if arguments.action == "train" else _report(arguments)
+
+
+def _train(arguments: argparse.Namespace) -> Outcome:
+    from lm.pocket.train import train
+
+    if arguments.out is None:
+        raise InputError("where should the weights go? give --out DIR")
+    options = {"tokens": arguments.tokens} if arguments.tokens else {}
+    made = train(arguments.out, size=arguments.size, seed=arguments.seed, threads=arguments.threads, **options)
+    title = (
+        f"{arguments.out}: {made['parameters']:,} parameters, {made['tokens']:,} tokens in {made['seconds']:,} s\n"
+        f"learning curves: {arguments.out / 'learning.png'}"
+    )
+    return Outcome({"out": str(arguments.out), **made}, _table(title, made["report"]))
+
+
+def _report(arguments: argparse.Namespace) -> Outcome:
+    import lm.pocket
+    from data.files import read_json
+    from lm.inference import load_model
+    from lm.pocket.report import report
+
+    folder: Path = arguments.weights or lm.pocket.path()
+    if not (folder / "manifest.json").is_file():
+        raise InputError(f"{folder} holds no pocket Llama: give a folder made by `raisf pocket train`")
+    manifest = read_json(folder / "manifest.json")
+    model, tokenizer = load_model(folder)
+    measured = report(model, tokenizer, arguments.n, manifest["home"]["regions"])  # type: ignore[arg-type]
+    title = f"{manifest['parameters']:,} parameters, {manifest['tokens']:,} tokens, seed {manifest['seed']}"
+    return Outcome({"weights": str(folder), "report": measured}, _table(title, measured))
+
+
+def _table(title: str, report: dict[str, dict[str, Any]]) -> Table:
+    table = Table("skill", "right", "95% interval", "AUROC", title=title, title_justify="left")
+    for skill, one in report.items():
+        interval = f"[{one['low']:.1%}, {one['high']:.1%}]"
+        table.add_row(skill, f"{one['right']:.1%}", interval, f"{one['auroc']:.3f}" if "auroc" in one else "")
+    n = next(iter(report.values()))["n"]
+    table.caption = f"n = {n} a skill, decoded greedily, on questions that training never asked; right: every word is"
+    return table
