@@ -65,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"raisf {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=options.Parser)
-    for add in (_demo, _world, _index, _programs, _ask, _compile, _eval, _pocket):
+    for add in (_demo, _world, _index, _programs, _ask, _collect, _compile, _eval, _pocket):
         add(commands)
     return parser
 
@@ -157,6 +157,37 @@ def _ask(commands: Any) -> None:
     )
     parser.add_argument("question", help="the question; - reads it from standard input")
     options.add_program(parser)
+    options.add_lm(parser)
+
+
+def _collect(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "collect",
+        "collect what the three judges should have said on training questions, a file of rows a judge",
+        "  raisf collect --train worlds/home/train.jsonl --index indexes/home --out data/judges\n"
+        "  raisf collect --train train.jsonl --test test.jsonl --index indexes/mine --lm local/PATH \\\n"
+        "      --teacher openai/gpt-4o --out data/judges",
+        resume="run the same command again to go on where it stopped",
+        home="collecting",
+    )
+    parser.add_argument("--train", type=Path, required=True, help="training questions (JSON or JSON Lines)")
+    for split in ("dev", "test"):
+        parser.add_argument(f"--{split}", type=Path, help=f"the {split} questions; --train must hold none of them")
+    parser.add_argument("--out", type=Path, required=True, help="the folder for the rows")
+    parser.add_argument("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
+    parser.add_argument("--where", metavar="FILTER", help="only passages that satisfy this")
+    parser.add_argument("--k", type=options.at_least(1), help="passages a question; default: 5")
+    parser.add_argument(
+        "--teacher", metavar="SPEC", help="an LM that judges passages and decomposes where gold says nothing"
+    )
+    parser.add_argument(
+        "--labels",
+        choices=("model", "gold"),
+        default="model",
+        help="what the LM knows: model asks it, gold believes the training questions' own marks; default: model",
+    )
+    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
     options.add_lm(parser)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from data.errors import InputError
 from raisf import assemble
+from raisf.options import LM_OPTIONS
 from raisf.outcome import Outcome
 
 
@@ -115,7 +116,6 @@ def eval(arguments: argparse.Namespace) -> Outcome:
     )
 
 
-LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")
 PROGRAM_OPTIONS = (
     "k",
     "max_depth",

@@ -25,6 +25,8 @@ PROGRAM_NAMES = (
 )
 
 DEFAULT_LM = "pocket"
+# What `add_lm` adds besides --lm.
+LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")
 
 
 class Parser(argparse.ArgumentParser):

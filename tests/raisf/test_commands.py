@@ -154,3 +154,13 @@ def test_a_folder_with_other_things_is_never_replaced(command, home, tmp_path, c
     assert cli.main([str(word) for word in argv]) == 2
     assert "give a new folder" in capsys.readouterr().err
     assert thesis.read_text() == "years of work"
+
+
+def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(home, tmp_path, capsys):
+    splits = ["--train", home / "world/train.jsonl", "--index", home / "index"]
+    made = _json(capsys, "collect", *splits, "--test", home / "world/test.jsonl", "--out", tmp_path / "judges")
+    for judge, classes in made["rows"].items():
+        assert len(list(read_jsonl(tmp_path / "judges" / f"{judge}.jsonl"))) == sum(classes.values()) > 0
+    argv = ["collect", *splits, "--test", home / "world/train.jsonl", "--out", tmp_path / "other"]
+    assert cli.main([str(word) for word in argv]) == 2
+    assert "in the test split too" in capsys.readouterr().err

@@ -1,0 +1,217 @@
+"""The judges' training sets as files, each row with where it comes from (Liu et al. 2024, appendix A)."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dspy
+import ujson
+
+from data.errors import InputError
+from data.files import dump_line, read_json, read_jsonl, write_json, write_jsonl
+from evaluation.identity import describe, describe_test, digest, question_id
+from evaluation.runner import progress_bar
+from optimize.judge_data import Labels, decomposition_examples, know_examples, relevance_examples, steps
+from optimize.judgements import ask_each
+from optimize.overlap import check_disjoint
+from programs.calls import Run, require_lm
+from programs.ra_isf import RAISF
+from signatures.answers import DirectAnswer
+from signatures.judges import Decomposition, PassageRelevance
+
+JUDGES = ("know", "relevance", "decomposition")
+# Questions after which what is collected is safe on disk.
+CHUNK = 50
+_STATE, _DONE = "collected.json", "done.jsonl"
+
+
+def collect(
+    program: RAISF,
+    trainset: Sequence[dspy.Example],
+    out: Path | str,
+    *,
+    labels: Labels = "model",
+    teacher: dspy.LM | None = None,
+    others: Mapping[str, Sequence[dspy.Example]] | None = None,
+    threads: int = 8,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Writes know.jsonl, relevance.jsonl and decomposition.jsonl for RA-ISF's judges; a stopped call goes on.
+
+    A row holds the judge's inputs, its gold output, and `source`: the training question's `id`, who `labelled` it
+    (gold, model, teacher), `by` which LM, and a hash of the `call` where one was asked.
+
+    Args:
+        program: With the LM whose knowledge is judged, and the retriever whose passages are.
+        trainset: Questions with answers; with gold passages and decompositions as far as there is no teacher.
+        out: The folder.
+        labels: How known questions are told from unknown ones; see `know_examples`.
+        teacher: Judges relevance and decomposes where gold says nothing; None: such questions give no such rows.
+            Where gold speaks too, the teacher is asked all the same, and `agreement` says how often they agree.
+        others: Splits by name that must share no question with the training set.
+        threads: Questions asked at a time.
+        progress: Show a bar on stderr.
+
+    Returns:
+        {"rows": {judge: {class: count}}, "agreement": {judge: {"agree": share, "n": count}}, "errors": failed calls}.
+
+    Raises:
+        InputError: No questions, answers missing, an overlapping split, or a folder of another collection.
+        LMError: The LM failed on ten calls in a row.
+    """
+    if not trainset:
+        raise InputError("the training set is empty: give a file with a question and its answer a line")
+    check_disjoint(trainset, others or {})
+    require_lm(program)
+    made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
+    made |= {"teacher": teacher.model if teacher else None}
+    folder = Path(out)
+    chunks = _open(folder, digest(made))
+    done = {identity for chunk in chunks for identity in chunk["ids"]}
+    waiting = [example for example in trainset if question_id(example) not in done]
+    with progress_bar(progress) as bar:
+        task = bar.add_task("collecting", total=len(trainset), completed=len(done), score="")
+        for start in range(0, len(waiting), CHUNK):
+            chunk = waiting[start : start + CHUNK]
+            found, agreement, errors = _rows(program, chunk, labels, teacher, threads)
+            for judge in JUDGES:
+                _append(folder / f"{judge}.jsonl", found[judge])
+            ids = [question_id(example) for example in chunk]
+            chunks.append({"ids": ids, "agreement": agreement, "errors": errors})
+            # Last: rows of questions that no line names were perhaps written in part, and are dropped in going on.
+            _append(folder / _DONE, chunks[-1:])
+            bar.update(task, advance=len(chunk))
+    counts = {judge: Counter(_class(row) for row in read_jsonl(folder / f"{judge}.jsonl")) for judge in JUDGES}
+    shares = {}
+    for judge in JUDGES:
+        agree, n = (sum(chunk["agreement"].get(judge, (0, 0))[i] for chunk in chunks) for i in (0, 1))
+        shares |= {judge: {"agree": agree / n, "n": n}} if n else {}
+    return {
+        "rows": {judge: dict(sorted(found.items())) for judge, found in counts.items()},
+        "agreement": shares,
+        "errors": sum(chunk["errors"] for chunk in chunks),
+    }
+
+
+def _open(folder: Path, made: str) -> list[dict[str, Any]]:
+    """The chunks that are done; what a killed call left behind of another is dropped."""
+    if not (folder / _STATE).is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise InputError(f"{folder} holds other things: give a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (*(f"{judge}.jsonl" for judge in JUDGES), _DONE):
+            _append(folder / name, [])
+        write_json(folder / _STATE, {"made": made})
+        return []
+    if read_json(folder / _STATE).get("made") != made:
+        raise InputError(f"{folder} holds rows of another program, LM, teacher or training file: give a new folder")
+    _keep(folder / _DONE, lambda chunk: True)
+    chunks = list(read_jsonl(folder / _DONE))
+    done = {identity for chunk in chunks for identity in chunk["ids"]}
+    for judge in JUDGES:
+        _keep(folder / f"{judge}.jsonl", lambda row: row["source"]["id"] in done)
+    return chunks
+
+
+def _keep(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Drops the rows of a file that are not wanted, and a last one that was cut off."""
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+    write_jsonl(path, [row for row in map(ujson.loads, whole) if wanted(row)])
+
+
+def _rows(
+    program: RAISF, chunk: list[dspy.Example], labels: Labels, teacher: dspy.LM | None, threads: int
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, tuple[int, int]], int]:
+    """Of some questions, the rows of each judge, how often teacher and gold agree, and how many calls failed."""
+    origin, known = {}, {}
+    for example in chunk:
+        for step in steps(example):
+            origin.setdefault(step.question, question_id(example))
+            known.setdefault(step.question, step.known)
+    found: dict[str, list[dict[str, Any]]] = {judge: [] for judge in JUDGES}
+    agreement: dict[str, tuple[int, int]] = {}
+
+    def add(
+        judge: str, row: Any, outputs: dict[str, Any], labelled: str, lm: Any = None, signature: Any = None
+    ) -> None:
+        inputs = {name: row[name] for name in row.inputs().keys()}
+        source = {"id": origin[row.question], "labelled": labelled}
+        if lm is not None:
+            source |= {"by": lm.model, "call": digest([signature.instructions, inputs, lm.model])}
+        found[judge].append({**inputs, **outputs, "source": source})
+
+    answerer: Any = program.answer_directly
+    asked = know_examples(chunk, answerer=answerer, labels=labels, threads=threads)
+    for row in asked:
+        by_gold = labels == "gold" and known[row.question] is not None
+        lm = None if by_gold else answerer.lm or dspy.settings.lm
+        add("know", row, {"verdict": row.verdict}, "gold" if by_gold else "model", lm, DirectAnswer)
+    if labels == "model":
+        both = [row for row in asked if known[row.question] is not None]
+        agree = sum((row.verdict == "know") == known[row.question] for row in both)
+        agreement |= {"know": (agree, len(both))} if both else {}
+
+    gold_relevance = relevance_examples(chunk, program.retriever, program.k) if program.retriever else []  # type: ignore[arg-type]
+    gold_parts = decomposition_examples(chunk)
+    for row in gold_relevance:
+        add("relevance", row, {"verdict": row.verdict}, "gold")
+    for row in gold_parts:
+        add("decomposition", row, {"sub_questions": row.sub_questions}, "gold")
+    if teacher is None:
+        return found, agreement, 0
+
+    judged, failed = _taught(PassageRelevance, "verdict", _passages(program, origin), teacher, threads)
+    truth = {(row.question, row.passage): row.verdict for row in gold_relevance}
+    agreement |= _agreement("relevance", [(truth.get((row.question, row.passage)), said) for row, said in judged])
+    for row, said in judged:
+        if (row.question, row.passage) not in truth and said is not None:
+            add("relevance", row, {"verdict": said}, "teacher", teacher, PassageRelevance)
+    plain = [dspy.Example(question=example.question).with_inputs("question") for example in chunk]
+    split, failed_too = _taught(Decomposition, "sub_questions", plain, teacher, threads)
+    parts = {row.question: row.sub_questions for row in gold_parts}
+    agreement |= _agreement("decomposition", [(parts.get(row.question), said) for row, said in split])
+    for row, said in split:
+        if row.question not in parts and said and len(said) > 1:
+            add("decomposition", row, {"sub_questions": said}, "teacher", teacher, Decomposition)
+    return found, agreement, failed + failed_too
+
+
+def _passages(program: RAISF, questions: Mapping[str, str]) -> list[dspy.Example]:
+    """Each question with each of its k passages."""
+    if program.retriever is None:
+        return []
+    shelves = program.retriever.search_many(list(questions), program.k)
+    return [
+        dspy.Example(question=question, passage=passage.prompt_text).with_inputs("question", "passage")
+        for question, passages in zip(questions, shelves, strict=True)
+        for passage in passages
+    ]
+
+
+def _taught(
+    signature: Any, output: str, rows: list[dspy.Example], teacher: dspy.LM, threads: int
+) -> tuple[list[tuple[dspy.Example, Any]], int]:
+    """What the teacher says of each row, None where it cannot be read; and how many calls failed."""
+    predictor = dspy.Predict(signature)
+    predictor.lm = teacher
+
+    def ask(**inputs: Any) -> dspy.Prediction:
+        prediction = Run(None, None, None).ask(predictor, **inputs)
+        return dspy.Prediction(said=prediction[output] if prediction else None)
+
+    return ask_each(ask, rows, list(signature.input_fields), threads, progress=False)
+
+
+def _agreement(judge: str, pairs: list[tuple[Any, Any]]) -> dict[str, tuple[int, int]]:
+    both = [(gold, said) for gold, said in pairs if gold is not None and said is not None]
+    return {judge: (sum(gold == said for gold, said in both), len(both))} if both else {}
+
+
+def _append(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(dump_line(row) for row in rows)
+
+
+def _class(row: dict[str, Any]) -> str:
+    return row["verdict"] if "verdict" in row else f"{len(row['sub_questions'])} parts"

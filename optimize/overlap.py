@@ -1,0 +1,67 @@
+"""Whether two splits share a question, in the very words or nearly: a judge tuned on its test measures nothing."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import dspy
+
+from data.errors import InputError
+from evaluation.identity import question_id
+from evaluation.metrics import normalise
+
+# Two questions are near-duplicates when they share this much of their words (Jaccard index of their multisets) and all
+# of their names and numbers: the same question about another person is another question.
+NEAR = 0.9
+
+
+def check_disjoint(trainset: Sequence[dspy.Example], others: Mapping[str, Sequence[dspy.Example]]) -> None:
+    """Refuses a training split that holds questions of another split.
+
+    Args:
+        trainset: Questions to train on.
+        others: By a name for the message, the splits that must stay unseen.
+
+    Raises:
+        InputError: An id is in both with the same question, or a question is in both, in the same words or nearly.
+    """
+    for name, other in others.items():
+        if shared := overlap(trainset, other):
+            shown = "; ".join(f"{ours!r} and {theirs!r}" for ours, theirs in shared[:3])
+            raise InputError(
+                f"{len(shared)} of the {len(trainset)} training questions are in the {name} split too, in the same "
+                f"words or nearly: {shown}; take them out of one of the two"
+            )
+
+
+def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> list[tuple[str, str]]:
+    """The pairs of a question of ours and one of theirs that are the same or nearly, one pair a question of ours."""
+    words = [Counter(normalise(example.question).split()) for example in theirs]
+    having: dict[str, list[int]] = defaultdict(list)
+    for number, bag in enumerate(words):
+        for word in bag:
+            having[word].append(number)
+    ids = {(question_id(example), normalise(example.question)): number for number, example in enumerate(theirs)}
+    found = []
+    for example in ours:
+        bag = Counter(normalise(example.question).split())
+        match = ids.get((question_id(example), normalise(example.question)))
+        if match is None:
+            # A near-duplicate has nearly all of the words, so it has the rarest or the next rarest ones.
+            rare = sorted(bag, key=lambda word: len(having.get(word, ())))
+            likely = {number for word in rare[: 1 + len(bag) // 5] for number in having.get(word, ())}
+            match = next((n for n in likely if _near(example.question, bag, theirs[n].question, words[n])), None)
+        if match is not None:
+            found.append((example.question, theirs[match].question))
+    return found
+
+
+def _near(text: str, bag: Counter[str], other_text: str, other_bag: Counter[str]) -> bool:
+    together, shared = bag | other_bag, bag & other_bag
+    if shared.total() < NEAR * together.total():
+        return False
+    return not set(together - shared) & (_names(text) | _names(other_text))
+
+
+def _names(text: str) -> set[str]:
+    """The words, but for the first, that begin with a capital or a digit."""
+    return {normalise(word) for word in text.split()[1:] if word.lstrip("\"'(")[:1].isupper() or word[:1].isdigit()}

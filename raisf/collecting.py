@@ -1,0 +1,42 @@
+"""`raisf collect`: the judges' training sets as files."""
+
+import argparse
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from raisf import assemble
+from raisf.options import LM_OPTIONS
+from raisf.outcome import Outcome
+
+
+def collect(arguments: argparse.Namespace) -> Outcome:
+    """Collects what the three judges should have said on the training questions."""
+    from data.questions import load_questions
+    from optimize.collect import collect as collect_rows
+
+    train = load_questions(arguments.train)
+    others = {name: load_questions(path) for name in ("dev", "test") if (path := getattr(arguments, name))}
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in LM_OPTIONS}
+    program = assemble.open_program(
+        "ra-isf", lm=arguments.lm, index=arguments.index, where=arguments.where, lm_options=options, k=arguments.k
+    )
+    made = collect_rows(
+        program,
+        train,
+        arguments.out,
+        labels=arguments.labels,
+        teacher=assemble.open_lm(arguments.teacher) if arguments.teacher else None,
+        others=others,
+        threads=arguments.threads,
+    )
+    table = Table("judge", "rows", "of them", "teacher and gold agree")
+    for judge, classes in made["rows"].items():
+        agreed = made["agreement"].get(judge)
+        share = f"{agreed['agree']:.1%} of {agreed['n']}" if agreed else "-"
+        table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
+    notes = [Text("know: who is compared with gold is the LM's own closed-book answers", style="dim")]
+    notes += [Text(f"{made['errors']} calls failed and gave no row", style="yellow")] if made["errors"] else []
+    return Outcome({"out": str(arguments.out), **made}, Group(table, *notes, Text(f"rows: {arguments.out}")))

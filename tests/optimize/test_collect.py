@@ -1,0 +1,113 @@
+"""What the judges are trained on: lost rows cost LM calls, and a row of the test split makes every figure a lie."""
+
+import dspy
+import pytest
+
+from data.errors import InputError
+from data.files import read_jsonl
+from lm.scripted import ScriptedLM
+from optimize import collect as room
+from optimize.collect import JUDGES, collect
+from optimize.overlap import check_disjoint, overlap
+
+
+def question(text, identity=None, **more):
+    return dspy.Example(id=identity or text, question=text, answer="x", **more).with_inputs("question")
+
+
+def rows(folder, judge):
+    return list(read_jsonl(folder / f"{judge}.jsonl"))
+
+
+def test_every_row_says_where_it_comes_from(program, world, tmp_path):
+    made = collect(program, world.train, tmp_path / "judges", progress=False)
+    ids = {example.id for example in world.train}
+    for judge in JUDGES:
+        found = rows(tmp_path / "judges", judge)
+        assert sum(made["rows"][judge].values()) == len(found) > 0
+        assert {row["source"]["id"] for row in found} <= ids
+    assert {row["source"]["labelled"] for row in rows(tmp_path / "judges", "know")} == {"model"}
+    assert all(row["source"]["by"] and row["source"]["call"] for row in rows(tmp_path / "judges", "know"))
+    assert {row["source"]["labelled"] for row in rows(tmp_path / "judges", "relevance")} == {"gold"}
+    assert set(made["rows"]["know"]) == {"know", "unknown"}
+    assert made["agreement"]["know"]["n"] > 0
+
+
+def test_a_stopped_collection_goes_on_and_ends_the_same(program, world, tmp_path, monkeypatch):
+    monkeypatch.setattr(room, "CHUNK", 5)
+    whole = collect(program, world.train, tmp_path / "whole", progress=False)
+    append, appended = room._append, []
+
+    def killed(path, found):
+        if len(appended) == 10:  # in the middle of a chunk: its know rows are written, others are not
+            raise KeyboardInterrupt
+        appended.append(path)
+        append(path, found)
+
+    monkeypatch.setattr(room, "_append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        collect(program, world.train, tmp_path / "halves", progress=False)
+    monkeypatch.setattr(room, "_append", append)
+    assert collect(program, world.train, tmp_path / "halves", progress=False) == whole
+    for judge in JUDGES:
+        assert rows(tmp_path / "halves", judge) == rows(tmp_path / "whole", judge)
+
+
+def test_a_teacher_labels_what_gold_does_not_and_is_compared_where_it_does(program, world, tmp_path):
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["Who?", "Where is #1?"]})
+    bare = [question(f"In which town was {name} born?") for name in ("Ada", "Bo", "Cy")]
+    made = collect(program, [*world.train[:10], *bare], tmp_path / "judges", teacher=teacher, progress=False)
+    taught = [row for row in rows(tmp_path / "judges", "relevance") if row["source"]["labelled"] == "teacher"]
+    assert {row["source"]["id"] for row in taught} == {example.id for example in bare}
+    assert {row["verdict"] for row in taught} == {"relevant"}
+    parts = [row for row in rows(tmp_path / "judges", "decomposition") if row["source"]["labelled"] == "teacher"]
+    assert {example.question for example in bare} <= {row["question"] for row in parts}
+    agreement = made["agreement"]["relevance"]
+    gold = [row["verdict"] for row in rows(tmp_path / "judges", "relevance") if row["source"]["labelled"] == "gold"]
+    assert agreement == {"agree": gold.count("relevant") / len(gold), "n": len(gold)}
+
+
+def test_a_folder_of_another_collection_or_with_other_things_is_refused(program, world, tmp_path):
+    collect(program, world.train[:5], tmp_path / "judges", progress=False)
+    with pytest.raises(InputError, match="another program, LM, teacher or training file"):
+        collect(program, world.train[:6], tmp_path / "judges", progress=False)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds other things"):
+        collect(program, world.train[:5], tmp_path / "thesis", progress=False)
+    with pytest.raises(InputError, match="training set is empty"):
+        collect(program, [], tmp_path / "none", progress=False)
+
+
+def test_splits_that_share_a_question_are_refused(program, world, tmp_path):
+    with pytest.raises(InputError, match=r"in the test split too.*take them out"):
+        collect(program, world.train, tmp_path / "judges", others={"test": world.train[3:4]}, progress=False)
+    assert not (tmp_path / "judges").exists()
+    check_disjoint(world.train, {"dev": world.dev})
+
+
+LONG = "Who is the mayor of the town where the old mill on the river once stood in {}?"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ("Who wrote the book?", "who wrote book", True),
+        ("Of all rivers, which one is by far the longest?", "Which one of all rivers is by far the longest?", True),
+        (LONG.format("Ulm"), LONG.format("Bonn"), False),
+        ("Who wrote Emma?", "Who wrote Persuasion?", False),
+        ("What happened in 1914?", "What happened in 1915?", False),
+        ("", "Who?", False),
+    ],
+)
+def test_near_duplicates_are_found_and_other_questions_are_not(ours, theirs, same):
+    assert bool(overlap([question(ours, "a")], [question(theirs, "b")])) is same
+
+
+def test_the_closed_worlds_own_splits_do_not_overlap(tmp_path):
+    from data.questions import load_questions
+    from data.world_files import write_world
+
+    write_world(tmp_path / "w", entities=600)
+    train, dev, test = (load_questions(tmp_path / "w" / f"{split}.jsonl") for split in ("train", "dev", "test"))
+    check_disjoint(train, {"dev": dev, "test": test})
