@@ -178,12 +178,7 @@ def recall_next(school: School) -> Pair:
 
 def follow_up(school: School) -> Pair:
     """The next simple question, or none."""
-    question, facts = school.multi_hop()
-    asked = fill(question.sub_questions, question.sub_answers)
-    if school.chance.random() < 0.25:
-        fact = school.fact()
-        question, facts = school.simple(school.world, fact), [fact]
-        asked = [ask(fact.relation, fact.subject)]
+    question, facts, asked = _in_steps(school)
     found = [f"{text} = {fact.object}" for text, fact in zip(asked, facts, strict=True)]
     done = school.chance.randint(0, len(facts))
     return pair({"question": question.question, "facts": found[:done]}, {"follow_up": [*asked, "none"][done]})
@@ -191,12 +186,7 @@ def follow_up(school: School) -> Pair:
 
 def act(school: School) -> Pair:
     """The next thought and action of a search in steps."""
-    question, facts = school.multi_hop()
-    asked = fill(question.sub_questions, question.sub_answers)
-    if school.chance.random() < 0.25:
-        fact = school.fact()
-        question, facts = school.simple(school.world, fact), [fact]
-        asked = [ask(fact.relation, fact.subject)]
+    question, facts, asked = _in_steps(school)
     done = school.chance.randint(0, len(facts))
     found = [school.passage(fact) for fact in facts[:done]]
     thought, action = "The question needs a search.", f"Search[{asked[0]}]"
@@ -223,6 +213,15 @@ def _shelf(school: School, facts: list[Fact], passages: int) -> tuple[list[str],
     texts = [text for text, _ in told.values()] + [school.passage(other)[0] for other in others]
     school.chance.shuffle(texts)
     return texts, [told[fact.pid][1] for fact in facts]
+
+
+def _in_steps(school: School) -> tuple[Question, list[Fact], list[str]]:
+    """A question, its facts, and the simple questions for them, one after the other."""
+    question, facts = school.multi_hop()
+    if school.chance.random() < 0.25:
+        fact = school.fact()
+        return school.simple(school.world, fact), [fact], [ask(fact.relation, fact.subject)]
+    return question, facts, fill(question.sub_questions, question.sub_answers)
 
 
 def _facts(question: Question, answers: list[str]) -> list[str]:
