@@ -102,9 +102,14 @@ def hotpot_row(identity: str, question: Question, region: Region) -> dict[str, A
 
 def _share(count: int, split: str, number: int, total: int) -> int:
     """How many of a split's questions come from region `number`, one of the split's: equal parts, none lost."""
-    part = sum(SPLITS[n % len(SPLITS)] == split for n in range(number))
-    parts = sum(SPLITS[n % len(SPLITS)] == split for n in range(total))
-    return count * (part + 1) // parts - count * part // parts
+    before, parts = _regions_of(split, number), _regions_of(split, total)
+    return count * (before + 1) // parts - count * before // parts
+
+
+def _regions_of(split: str, first: int) -> int:
+    """How many of the first regions are a split's."""
+    rounds, rest = divmod(first, len(SPLITS))
+    return rounds * SPLITS.count(split) + SPLITS[:rest].count(split)
 
 
 def _question_row(question: Question) -> dict[str, Any]:
