@@ -17,7 +17,7 @@ from typing import Any
 
 import lm.pocket
 from lm.inference import generate, load_model
-from lm.pocket.batches import _cut, collate, encode
+from lm.pocket.batches import collate, cut, encode
 from lm.pocket.build import build_model
 from lm.pocket.lessons import lessons
 from lm.pocket.school import School
@@ -31,7 +31,7 @@ def pretraining(tokenizer: Any, steps: int) -> dict[str, dict[str, float]]:
     import torch
 
     rows = [encode(tokenizer, lesson) for lesson in lessons(School("bench"), 2500)]
-    batches = [collate(batch) for batch in _cut(rows)]
+    batches = [collate(batch) for batch in cut(rows)]
     School("bench").chance.shuffle(batches)
     results: dict[str, dict[str, float]] = {}
     # The stock one comes first: memory, once kept, cannot be un-kept.

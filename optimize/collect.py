@@ -13,9 +13,9 @@ from data.files import dump_line, read_json, read_jsonl, write_json, write_jsonl
 from evaluation.identity import describe, describe_test, digest, question_id
 from evaluation.runner import progress_bar
 from optimize.judge_data import Labels, decomposition_examples, know_examples, relevance_examples, steps
-from optimize.judgements import ask_each
+from optimize.judgements import ask_each, plain
 from optimize.overlap import check_disjoint
-from programs.calls import Run, require_lm
+from programs.calls import require_lm
 from programs.ra_isf import RAISF
 from signatures.answers import DirectAnswer
 from signatures.judges import Decomposition, PassageRelevance
@@ -196,11 +196,8 @@ def _taught(
     predictor = dspy.Predict(signature)
     predictor.lm = teacher
 
-    def ask(**inputs: Any) -> dspy.Prediction:
-        prediction = Run(None, None, None).ask(predictor, **inputs)
-        return dspy.Prediction(said=prediction[output] if prediction else None)
-
-    return ask_each(ask, rows, list(signature.input_fields), threads, progress=False)
+    said, failed = ask_each(plain(predictor), rows, list(signature.input_fields), threads, progress=False)
+    return [(row, outputs[output] if outputs is not None else None) for row, outputs in said], failed
 
 
 def _agreement(judge: str, pairs: list[tuple[Any, Any]]) -> dict[str, tuple[int, int]]:

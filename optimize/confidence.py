@@ -11,7 +11,8 @@ from evaluation.judges import JudgeReport, auroc_score, best_cut, verdict_scores
 from lm.adapter import CompactAdapter
 from lm.connect import adapter_for
 from optimize.judge_data import Labels, know_examples
-from optimize.judgements import ask_each, predictor_of
+from optimize.judgements import ask_each
+from optimize.roles import predictor_of
 from programs.calls import Run
 from programs.questions import clean, is_unknown
 from signatures.answers import DirectAnswer

@@ -19,6 +19,7 @@ from optimize.judge_data import (
     listwise_examples,
     relevance_examples,
 )
+from optimize.roles import role_of
 from signatures.answers import DirectAnswer
 from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
@@ -69,7 +70,7 @@ def collect_rows(
     rows = Rows()
     judges_itself = False
     for name, predictor in program.named_predictors():
-        role = _role(predictor)
+        role = role_of(predictor)
         if not _in_use(program, role):
             continue
         if role is Decomposition:
@@ -98,7 +99,7 @@ def collect_rows(
 
 def judges(program: dspy.Module) -> list[str]:
     """The names of the predictors that judge or decompose, as far as the program's switches let it ask them."""
-    roles = {name: _role(predictor) for name, predictor in program.named_predictors()}
+    roles = {name: role_of(predictor) for name, predictor in program.named_predictors()}
     return [name for name, role in roles.items() if role in _SWITCHES and _in_use(program, role)]
 
 
@@ -172,25 +173,15 @@ def _restore_lms(copy: dspy.Module, program: dspy.Module) -> None:
         ours.lm = theirs.lm
 
 
-def _role(predictor: Any) -> Any:
-    """The signature of ours whose fields the predictor has; None if there is none. Instructions may differ."""
-    signatures = (SelfKnowledge, PassageRelevance, ListwiseRelevance, Decomposition, DirectAnswer)
-    return next((known for known in signatures if _fields(known) == _fields(predictor.signature)), None)
-
-
 def _in_use(program: dspy.Module, role: Any) -> bool:
     return getattr(program, _SWITCHES.get(role, ""), True)
-
-
-def _fields(signature: Any) -> tuple[list[str], list[str]]:
-    return list(signature.input_fields), list(signature.output_fields)
 
 
 def _verdicts(
     program: Any, role: Any, trainset: Sequence[dspy.Example], labels: Labels, threads: int
 ) -> list[dspy.Example]:
     if role is SelfKnowledge:
-        answerer = next((p for _, p in program.named_predictors() if _role(p) is DirectAnswer), None)
+        answerer = next((p for _, p in program.named_predictors() if role_of(p) is DirectAnswer), None)
         return know_examples(trainset, answerer=answerer, labels=labels, threads=threads)
     if program.retriever is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")

@@ -19,6 +19,7 @@ from optimize.judge_data import (
     listwise_examples,
     relevance_examples,
 )
+from optimize.roles import predictor_of
 from programs.calls import Run, require_lm
 from programs.questions import clean
 from signatures.answers import DirectAnswer
@@ -125,7 +126,7 @@ def collect(
     if not rows:
         raise InputError(NO_ROWS[judge])
     if "relevant_ids" in predictor.signature.output_fields:
-        said, errors = ask_each(_plain(predictor), rows, ("question", "passages"), threads, progress)
+        said, errors = ask_each(plain(predictor), rows, ("question", "passages"), threads, progress)
         return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors)
     threshold = getattr(program, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
@@ -159,7 +160,7 @@ def collect_decompositions(
     rows = decomposition_examples(examples)
     if not rows:
         raise InputError(NO_ROWS["decomposition"])
-    said, errors = ask_each(_plain(predictor), rows, ("question",), threads, progress)
+    said, errors = ask_each(plain(predictor), rows, ("question",), threads, progress)
     found = []
     for row, outputs in said:
         listed = outputs.sub_questions or [] if outputs is not None else []
@@ -177,24 +178,6 @@ def decomposition_report(rows: Sequence[Decomposed]) -> JudgeReport:
     return JudgeReport({name: bootstrap([measure(row) for row in rows]) for name, measure in measures.items()})
 
 
-def predictor_of(program: dspy.Module, *signatures: type[dspy.Signature]) -> Any:
-    """The program's first predictor with the fields of one of the signatures; its instructions may differ.
-
-    Raises:
-        InputError: It has none.
-    """
-    wanted = [_fields(signature) for signature in signatures]
-    for _, predictor in program.named_predictors():
-        if _fields(predictor.signature) in wanted:
-            return predictor
-    name = getattr(program, "system", type(program).__name__)
-    raise InputError(f"{name} has no predictor of {signatures[0].__name__}: take a program that has, such as ra-isf")
-
-
-def _fields(signature: Any) -> tuple[list[str], list[str]]:
-    return list(signature.input_fields), list(signature.output_fields)
-
-
 def _rows(
     program: Any, predictor: Any, judge: Judge, examples: Sequence[dspy.Example], labels: Labels, threads: int
 ) -> list[dspy.Example]:
@@ -206,7 +189,7 @@ def _rows(
     return make(examples, program.retriever, program.k)
 
 
-def _plain(predictor: Any) -> Callable[..., dspy.Prediction]:
+def plain(predictor: Any) -> Callable[..., dspy.Prediction]:
     """Asks the predictor in the program's way; the outputs, or None where they could not be read, are `said`."""
     return lambda **inputs: dspy.Prediction(said=Run(None, None, None).ask(predictor, **inputs))
 

@@ -181,13 +181,8 @@ def _collect(commands: Any) -> None:
     parser.add_argument(
         "--teacher", metavar="SPEC", help="an LM that judges passages and decomposes where gold says nothing"
     )
-    parser.add_argument(
-        "--labels",
-        choices=("model", "gold"),
-        default="model",
-        help="what the LM knows: model asks it, gold believes the training questions' own marks; default: model",
-    )
-    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    options.add_labels(parser)
+    options.add_threads(parser)
     options.add_lm(parser)
 
 
@@ -228,13 +223,8 @@ def _compile(commands: Any) -> None:
     parser.add_argument(
         "--candidates", type=options.at_least(1), default=6, metavar="N", help="draws of --strategy random; default: 6"
     )
-    parser.add_argument(
-        "--labels",
-        choices=("model", "gold"),
-        default="model",
-        help="what the LM knows: model asks it, gold believes the training questions' own marks; default: model",
-    )
-    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    options.add_labels(parser)
+    options.add_threads(parser)
     parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
     options.add_weights(parser)
     options.add_calibrate(parser)
@@ -265,7 +255,7 @@ def _eval(commands: Any) -> None:
         help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's",
     )
     parser.add_argument("--fresh", action="store_true", help="drop the records in --out and begin anew")
-    parser.add_argument("--threads", type=options.at_least(1), default=8, help="questions at a time; default: 8")
+    options.add_threads(parser)
     options.add_module(parser)
     options.add_program(parser)
     options.add_lm(parser)

@@ -12,7 +12,7 @@ from rich.text import Text
 from data.errors import InputError
 from raisf import assemble
 from raisf.options import LM_OPTIONS
-from raisf.outcome import Outcome
+from raisf.outcome import Outcome, told
 
 
 def demo(arguments: argparse.Namespace) -> Outcome:
@@ -29,7 +29,7 @@ def world(arguments: argparse.Namespace) -> Outcome:
     counts = {"train": arguments.train, "dev": arguments.dev, "test": arguments.test}
     summary = write_world(arguments.out, arguments.seed, arguments.entities, counts)
     following = f"raisf index {arguments.out / 'corpus.jsonl'} --out indexes/{arguments.out.name}"
-    return _made({"out": str(arguments.out), **summary}, following)
+    return told({"out": str(arguments.out), **summary}, following)
 
 
 def ask(arguments: argparse.Namespace) -> Outcome:
@@ -83,7 +83,7 @@ def compile(arguments: argparse.Namespace) -> Outcome:
         table = Table("candidate", "exact match on the dev split", title=title, title_justify="left")
         for candidate in report["candidates"]:
             table.add_row(candidate["name"], str(Score(**candidate["score"])))
-    made = _made(
+    made = told(
         {"out": str(arguments.out), "seconds": report["seconds"], "LM calls": report["lm_calls"]},
         f"raisf eval --program {arguments.out} --test FILE",
     )
@@ -140,14 +140,3 @@ def _program(arguments: argparse.Namespace, *, searches: bool = True) -> Any:
         searches=searches,
         **{name: getattr(arguments, name) for name in PROGRAM_OPTIONS},
     )
-
-
-def _made(facts: dict[str, Any], following: str) -> Outcome:
-    """The outcome of a command that wrote something: what, and the command that comes next."""
-    table = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        if value is None:
-            continue
-        shown = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else str(value)
-        table.add_row(Text(name), Text(shown))
-    return Outcome(facts, Group(table, Text(f"next: {following}", style="dim")))

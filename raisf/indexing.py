@@ -11,7 +11,7 @@ from typing import Any
 
 from data.errors import InputError
 from raisf import options
-from raisf.outcome import Outcome
+from raisf.outcome import Outcome, told
 
 DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentation speaks to
 
@@ -103,7 +103,7 @@ def index(arguments: argparse.Namespace) -> Outcome:
     made: dict[str, Any] = {"out": str(arguments.out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    return _told(made, f'next: raisf ask "..." --index {arguments.out}')
+    return told(made, f'raisf ask "..." --index {arguments.out}')
 
 
 def index_add(arguments: argparse.Namespace) -> Outcome:
@@ -128,7 +128,7 @@ def index_info(arguments: argparse.Namespace) -> Outcome:
     """Tells what an index is."""
     from retrieval.index import index_info as info
 
-    return _told(info(arguments.index))
+    return told(info(arguments.index))
 
 
 def index_check(arguments: argparse.Namespace) -> Outcome:
@@ -137,7 +137,7 @@ def index_check(arguments: argparse.Namespace) -> Outcome:
 
     if problems := check_index(arguments.index):
         raise InputError("; ".join(problems))
-    return _told({"path": str(arguments.index), "checked": "every file is as it was written"})
+    return told({"path": str(arguments.index), "checked": "every file is as it was written"})
 
 
 def serve_index(arguments: argparse.Namespace) -> Outcome:
@@ -159,7 +159,7 @@ def serve_index(arguments: argparse.Namespace) -> Outcome:
         server.server_close()
     facts = server.info()
     shown = {"index": str(arguments.index), "queries": facts["queries"], "batches": facts["batches"]}
-    return _told(shown | {"seconds": round(time.perf_counter() - start, 1)})
+    return told(shown | {"seconds": round(time.perf_counter() - start, 1)})
 
 
 def _action(parser: Any, command: Callable[..., Any], name: str, help: str, defaults: dict[str, str]) -> Any:
@@ -177,18 +177,4 @@ def _add_encoding(parser: Any) -> None:
 
 
 def _changed(path: Path, change: Any) -> Outcome:
-    return _told({"path": str(path), **dataclasses.asdict(change)})
-
-
-def _told(facts: dict[str, Any], following: str | None = None) -> Outcome:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        if value is None:
-            continue
-        shown = ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else str(value)
-        table.add_row(Text(name), Text(shown))
-    return Outcome(facts, Group(table, Text(following, style="dim")) if following else table)
+    return told({"path": str(path), **dataclasses.asdict(change)})

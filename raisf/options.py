@@ -101,6 +101,21 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Adds --threads."""
+    parser.add_argument("--threads", type=at_least(1), default=8, help="questions at a time; default: 8")
+
+
+def add_labels(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Adds --labels."""
+    parser.add_argument(
+        "--labels",
+        choices=("model", "gold"),
+        default="model",
+        help="what the LM knows: model asks it, gold believes the questions' own marks; default: model",
+    )
+
+
 def add_lm(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which language model answers and how it is spoken to."""
     group = parser.add_argument_group("language model")
@@ -204,9 +219,4 @@ def add_module(parser: argparse.ArgumentParser) -> None:
         "--out then takes its verdicts",
     )
     group.add_argument("--train", type=Path, metavar="FILE", help="questions to fit the know judge's baselines on")
-    group.add_argument(
-        "--labels",
-        choices=("model", "gold"),
-        default="model",
-        help="what the LM knows: model asks it, gold believes the questions' own marks; default: model",
-    )
+    add_labels(group)

@@ -15,3 +15,23 @@ class Outcome:
 
     data: dict[str, Any]
     view: Any
+
+
+def told(facts: dict[str, Any], following: str | None = None) -> Outcome:
+    """The outcome of a command whose result is a few facts, a line each; None is not shown.
+
+    Args:
+        facts: By name, in order.
+        following: The command that comes next, if one does.
+    """
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value is None:
+            continue
+        shown = ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else str(value)
+        table.add_row(Text(name), Text(shown))
+    return Outcome(facts, Group(table, Text(f"next: {following}", style="dim")) if following else table)

@@ -108,7 +108,7 @@ def _teach(
     while made < tokens:
         school.begin(f"{seed}/{number}")
         taught = lessons(school, size, start=made < min(START_TOKENS, tokens / 4))
-        batches = list(_cut([encode(tokenizer, lesson) for lesson in taught]))
+        batches = list(cut([encode(tokenizer, lesson) for lesson in taught]))
         school.chance.shuffle(batches)
         made += len(batches) * BATCH_TOKENS
         number += 1
@@ -129,7 +129,7 @@ def _put(queue: Any, what: Any) -> bool:
     return False
 
 
-def _cut(rows: list[Row]) -> Iterator[list[Row]]:
+def cut(rows: list[Row]) -> Iterator[list[Row]]:
     """Batches of rows of like length, each of (nearly) `BATCH_TOKENS` tokens with its padding.
 
     What does not fill a batch goes into a longer one. Rows beyond the last length, and the few that are left in the

@@ -1,6 +1,7 @@
 """Where the pocket Llama's lessons take their matter from: the home world, worlds nobody has seen, and teachers."""
 
 import random
+from collections.abc import Collection
 
 from data.world import HOME_REGIONS, HOME_SEED, Fact, Region, region
 from data.world_files import SPLITS
@@ -97,7 +98,7 @@ class School:
         sentences = self.world.write(facts, self.chance)
         return f"{fact.subject} | {' '.join(sentences)}", sentences[facts.index(fact)]
 
-    def distractors(self, fact: Fact, count: int, but: set[str] = frozenset()) -> list[Fact]:  # type: ignore[assignment]
+    def distractors(self, fact: Fact, count: int, but: Collection[str] = ()) -> list[Fact]:
         """Facts of other passages, which do not answer: most state the same relation of somebody else."""
         found: list[Fact] = []
         same_kind = self.world.entities[self.world.kinds[fact.subject]]

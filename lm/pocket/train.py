@@ -1,6 +1,5 @@
 """How the pocket Llama is pretrained: one flat loop, deterministic from a seed, that goes on where it was stopped."""
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -133,7 +132,7 @@ class _Unfinished:
     """What a training that was stopped leaves behind: its settings, where it was, weights and optimizers."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.folder, self.settings = folder, json.loads(json.dumps(settings))
+        self.folder, self.settings = folder, settings
 
     def save(self, trainer: Trainer, at: dict[str, Any]) -> None:
         with atomic_folder(self.folder, "state.safetensors") as folder:

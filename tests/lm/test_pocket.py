@@ -12,7 +12,7 @@ from data.errors import InputError
 from data.files import read_json, sha256_file
 from lm.adapter import CompactAdapter
 from lm.pocket import lessons
-from lm.pocket.batches import BATCH_TOKENS, LENGTHS, _cut, collate
+from lm.pocket.batches import BATCH_TOKENS, LENGTHS, collate, cut
 from lm.pocket.school import School
 from lm.pocket.train import train
 from lm.pocket.trainer import Trainer
@@ -96,7 +96,7 @@ def test_batches_have_few_shapes_and_lose_little() -> None:
     school = School("batches")
     rows = [([1] * school.chance.randint(5, 400), [False] * 400) for _ in range(2000)]
     rows = [(ids, answers[: len(ids)]) for ids, answers in rows]
-    batches = list(_cut(rows))
+    batches = list(cut(rows))
     assert sum(map(len, batches)) > 0.97 * len(rows)
     shapes = {tuple(collate(batch)[0].shape) for batch in batches}
     assert len(shapes) <= 2 * len(LENGTHS)
