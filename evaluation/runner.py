@@ -1,5 +1,6 @@
 """Asks a program the questions of a test set, several at a time, and keeps each answer the moment it is there."""
 
+import contextlib
 import contextvars
 import queue
 import threading
@@ -110,8 +111,9 @@ def evaluate(
     out: Path | str | None = None,
     *,
     threads: int = 8,
-    progress: bool = True,
+    progress: bool | Progress = True,
     fresh: bool = False,
+    name: str = "evaluating",
 ) -> Report:
     """Scores a program on questions with gold answers; a killed run resumes where it was.
 
@@ -123,8 +125,9 @@ def evaluate(
         examples: With `question`, `answer` or `answers`, and where known `gold_pids` or `gold_titles`, `kind`, `id`.
         out: The records' file (JSON Lines); None keeps them in memory.
         threads: Questions asked at a time; 8 keeps an endpoint busy, a local engine batches what arrives together.
-        progress: Show a bar with the running exact match on stderr.
+        progress: Show a bar with the running exact match on stderr; or the bars (`progress_bar`) to show it among.
         fresh: Begin anew although `out` holds records.
+        name: What the bar says.
 
     Returns:
         The report over all questions, those answered by earlier runs included.
@@ -140,7 +143,7 @@ def evaluate(
         done = records.done
         left = [e for e in examples if (done.get(question_id(e)) or {"error": ""})["error"] is not None]
         kept = f"; {out} keeps the answers so far, and the same command goes on from there" if out else ""
-        task = bar.add_task("evaluating", total=len(examples), completed=len(examples) - len(left), score="")
+        task = bar.add_task(name, total=len(examples), completed=len(examples) - len(left), score="")
 
         def keep(outcome: Outcome) -> None:
             records.add(_record(outcome))
@@ -239,8 +242,10 @@ def _running(done: dict[str, dict[str, Any]]) -> str:
     return f"EM {100 * em:.1f}" + (f", errors {errors}" if errors else "")
 
 
-def progress_bar(shown: bool) -> Progress:
-    """A bar on stderr for questions; its tasks carry a text `score`."""
+def progress_bar(shown: bool | Progress) -> contextlib.AbstractContextManager[Progress]:
+    """Bars on stderr for questions, whose tasks carry a text `score`; bars that somebody else shows stay theirs."""
+    if isinstance(shown, Progress):
+        return contextlib.nullcontext(shown)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

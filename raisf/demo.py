@@ -8,29 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
-from data.files import read_json, read_jsonl, sha256_file, write_json
+from data.files import read_json, sha256_file, write_json
 from data.world import HOME_SEED
 from raisf import __version__, assemble
 from raisf.outcome import Outcome
 
 if TYPE_CHECKING:
-    from evaluation.report import Report
     from optimize.compile import How
+    from raisf.sections import Section
     from retrieval.index import Engine
 
-# How the compiled systems are called, and the teleprompter behind each.
-COMPILED: "dict[str, How]" = {"ra-isf, prompts": "prompts", "ra-isf, weights": "weights"}
-SYSTEMS = ("direct", "rag", "ra-isf", *COMPILED)
+# The compiled systems are called after the teleprompter behind each.
+COMPILED: "tuple[How, ...]" = ("prompts", "weights")
+# What is compared, by label: a program's name, or a compiled one.
+SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in COMPILED}}
 # Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
 ROWS = 300
-# The means a question that the table shows, with the digits that matter.
-COSTS = {"lm_calls": 1, "retrievals": 1, "seconds": 2}
-ROUTES = ("direct", "passages", "decomposed")
-# The system whose tree is shown.
-SHOWN = "ra-isf, weights"
+# The system whose tree is shown, and the sections of the report that are.
+SHOWN = "weights"
+SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge-decomposition")
 # Large enough for three splits, small enough to be indexed in a minute.
 ENTITIES = 900
 
@@ -47,26 +45,25 @@ def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
         The comparison as tables, and one question's tree.
     """
     from programs.trace import render
+    from raisf.reporting import PAGE
 
     world, index = out / "world", out / f"index-{engine}"
-    artifacts = {system: out / f"{how}-{engine}" for system, how in COMPILED.items()}
+    artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in COMPILED}
     made = _make_world(world, questions)
     if _is_stale(out, world):
-        for folder in (*out.glob("index-*"), *(found for how in COMPILED.values() for found in out.glob(f"{how}-*"))):
+        for folder in (*out.glob("index-*"), *(found for how in COMPILED for found in out.glob(f"{how}-*"))):
             shutil.rmtree(folder)
     _make_index(world, index, engine, made["passages"])
-    for step, (system, how) in enumerate(COMPILED.items(), 3):
-        _make_artifact(step, how, world, index, artifacts[system], out / "work")
-    reports, records = _evaluate(world, index, artifacts, out / "records")
+    for step, how in enumerate(COMPILED, 3):
+        _make_artifact(step, how, world, index, artifacts[how], out / "work")
+    data, sections, records = _compare(world, index, artifacts, out / f"report-{engine}")
     question = _worth_showing(records)
     best = artifacts[SHOWN]
     trace = assemble.without_cache(assemble.open_program(str(best)))(question=question).trace
     asked = Text(f'\nOne question\'s tree: raisf ask "{question}" --program {best}\n', style="bold")
-    systems = {system: report.as_dict() for system, report in reports.items()}
-    return Outcome(
-        {"systems": systems, "example": trace.model_dump(mode="json")},
-        Group(_comparison(reports), _routes(reports), asked, render(trace)),
-    )
+    page = Text(f"\nThe report, with plots and paired tests: {out / f'report-{engine}' / PAGE}", style="bold")
+    shown = (sections[name].view() for name in SECTIONS if name in sections)
+    return Outcome({**data, "example": trace.model_dump(mode="json")}, Group(*shown, asked, render(trace), page))
 
 
 def _make_world(world: Path, questions: int) -> dict[str, Any]:
@@ -126,59 +123,36 @@ def _make_artifact(step: int, how: "How", world: Path, index: Path, artifact: Pa
         save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **rows), artifact)
 
 
-def _evaluate(world: Path, index: Path, artifacts: dict[str, Path], records: Path) -> "tuple[dict[str, Report], Path]":
-    """Each system's report, and where the records of the one that is shown are."""
+def _compare(
+    world: Path, index: Path, artifacts: dict[str, Path], out: Path
+) -> "tuple[dict[str, Any], dict[str, Section], list[dict[str, Any]]]":
+    """The comparison's data, its sections, and the records of the system that is shown."""
     from data.questions import load_questions
-    from evaluation.runner import evaluate
+    from raisf.comparing import answer_all, judge_all, open_fitting
+    from raisf.reporting import check_folder, write_report
 
     test = load_questions(world / "test.jsonl")
-    commands, programs = [], {}
-    for system in SYSTEMS:
-        name = str(artifacts.get(system, system))
-        given = index if system in ("rag", "ra-isf") else None
-        programs[system] = assemble.without_cache(assemble.open_program(name, index=given))
-        option = f" --index {given}" if given else ""
-        commands.append(f"raisf eval --program {name}{option} --test {world / 'test.jsonl'}")
-    _step(f"{3 + len(COMPILED)}. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems", *commands)
-    paths = {
-        system: assemble.records_path(records, system.replace(", ", "-"), program, test)
-        for system, program in programs.items()
-    }
-    reports = {system: evaluate(program, test, paths[system]) for system, program in programs.items()}
-    return reports, paths[SHOWN]
+    names = {label: str(artifacts.get(name, name)) for label, name in SYSTEMS.items()}
+    listed = ",".join(name if label == Path(name).name else f"{label}={name}" for label, name in names.items())
+    _step(
+        f"{3 + len(COMPILED)}. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems, and compare",
+        f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
+    )
+    check_folder(out)
+    programs = {label: open_fitting(name, index=index) for label, name in names.items()}
+    records = answer_all(programs, test, out / "records")
+    judged = judge_all(programs, test, out / "judges")
+    facts = {"test": f"{world / 'test.jsonl'}, {len(test)} questions", "raisf": __version__}
+    compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
+    title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
+    data, sections = write_report(out, title, facts, records, judged, compiled)
+    return data, sections, list(records[SHOWN].values())
 
 
-def _worth_showing(records: Path) -> str:
+def _worth_showing(records: list[dict[str, Any]]) -> str:
     """A question that was broken down and answered right, if there is one: its tree has all there is to see."""
-    rows = sorted(read_jsonl(records), key=lambda row: row["id"])
+    rows = sorted(records, key=lambda row: row["id"])
     return max(rows, key=lambda row: row["route"] == "decomposed" and row["em"] == 1)["question"]
-
-
-def _comparison(reports: "dict[str, Report]") -> Table:
-    n = reports[SHOWN].em.n
-    table = Table(title=f"\n{n} test questions; 95% bootstrap interval; costs a question", title_justify="left")
-    table.add_column("system", no_wrap=True)
-    for heading in ("exact match", "F1", "LM calls", "retrievals", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for system, report in reports.items():
-        cost = (f"{report.cost.get(name, 0):.{digits}f}" for name, digits in COSTS.items())
-        em = f"{100 * report.em.value:.1f} [{100 * report.em.low:.1f}, {100 * report.em.high:.1f}]"
-        table.add_row(system, em, f"{100 * report.f1.value:.1f}", *cost)
-    return table
-
-
-def _routes(reports: "dict[str, Report]") -> Table:
-    table = Table(title="\nShare of the questions that each route settles (of these right)")
-    table.title_justify = "left"
-    table.add_column("system")
-    for heading in (*ROUTES, "no answer"):
-        table.add_column(heading, justify="right")
-    for system, report in reports.items():
-        settled = [report.routes.get(route) for route in ROUTES]
-        rest = 1 - sum(route.share for route in settled if route)
-        cells = [f"{route.share:.0%} ({route.correct:.0%})" if route else "-" for route in settled]
-        table.add_row(system, *cells, f"{rest:.0%}")
-    return table
 
 
 def _step(title: str, *commands: str, done: bool = False) -> None:

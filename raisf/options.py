@@ -138,6 +138,18 @@ def add_lm(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", type=seconds, metavar="S", help="seconds to wait for an endpoint; default: 120")
 
 
+def add_index(group: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Adds what is searched: --index and --where."""
+    group.add_argument(
+        "--index",
+        metavar="DIR",
+        help="a folder made by `raisf index`, or the URL of `raisf serve-index`; default: the artifact's",
+    )
+    group.add_argument(
+        "--where", metavar="FILTER", help="search only the passages that satisfy it, such as: source = 'handbook.pdf'"
+    )
+
+
 def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> None:
     """Adds the options that say which program runs, over which index, within which limits."""
     group = parser.add_argument_group("program")
@@ -147,14 +159,7 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
         default=default,
         help=f"a name that `raisf programs` lists, or a folder made by `raisf compile`; default: {default}",
     )
-    group.add_argument(
-        "--index",
-        metavar="DIR",
-        help="a folder made by `raisf index`, or the URL of `raisf serve-index`; default: the artifact's",
-    )
-    group.add_argument(
-        "--where", metavar="FILTER", help="search only the passages that satisfy it, such as: source = 'handbook.pdf'"
-    )
+    add_index(group)
     group.add_argument("--k", type=at_least(1), help="passages a retrieval; default: 5")
     group.add_argument("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3")
     group.add_argument(
@@ -185,7 +190,8 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     """Adds what `--how weights` can be told."""
     group = parser.add_argument_group("weights")
     group.add_argument(
-        "--base", metavar="SPEC", help="the local LM to train on: pocket or local/PATH_OR_HUB_ID; default: the --lm"
+        "--base", metavar="SPEC", help="the local LM to train on: pocket or local/PATH_OR_HUB_ID, a Llama or "
+        "a T5; default: the --lm"
     )
     group.add_argument(
         "--rows", type=at_least(2), metavar="N", help="examples a judge at most; default: 1000, the paper's"

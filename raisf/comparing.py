@@ -1,0 +1,153 @@
+"""`raisf compare`: programs on the same questions, beside each other, with the report that comes of it."""
+
+import argparse
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import InputError
+from raisf import __version__, assemble, options
+from raisf.outcome import Outcome
+
+
+def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
+    """Adds `compare` to the subparsers of the command line; `command` makes a parser in them."""
+    parser = command(
+        commands,
+        "compare",
+        "compare programs on the same questions: scores, paired tests, routes, judges, cost; a page with plots",
+        "  raisf compare --programs direct,rag,zero-shot=ra-isf,artifacts/prompts,artifacts/weights \\\n"
+        "      --test worlds/home/test.jsonl --index indexes/home --out reports/home\n"
+        "  raisf compare --programs ra-isf,artifacts/a --lm openai/gpt-4o-mini --index indexes/mine \\\n"
+        "      --test test.jsonl --out reports/mine",
+        resume="run the same command again to go on where it stopped",
+        home="comparing",
+    )
+    parser.add_argument(
+        "--programs",
+        type=_named,
+        required=True,
+        metavar="A,B,...",
+        help="names that `raisf programs` lists and folders made by `raisf compile`; LABEL=NAME calls one by a label",
+    )
+    parser.add_argument("--test", type=Path, required=True, help="questions (JSON or JSON Lines)")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the report's folder: results.json, tables as CSV, report.html"
+    )
+    parser.add_argument("--limit", type=options.at_least(1), metavar="N", help="only the first N questions")
+    parser.add_argument(
+        "--no-judges", dest="judges", action="store_false", help="do not ask the judges alone and hold them to gold"
+    )
+    options.add_labels(parser)
+    options.add_threads(parser)
+    group = parser.add_argument_group("all programs")
+    options.add_index(group)
+    group.add_argument("--k", type=options.at_least(1), help="passages a retrieval; default: 5")
+    options.add_lm(parser)
+
+
+def compare(arguments: argparse.Namespace) -> Outcome:
+    """Compares programs and writes the report."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from data.questions import load_questions
+    from raisf.reporting import PAGE, check_folder, write_report
+
+    check_folder(arguments.out)
+    examples = load_questions(arguments.test)[: arguments.limit]
+    lm_options = {name: getattr(arguments, name) for name in options.LM_OPTIONS}
+    programs = {
+        label: open_fitting(
+            name, lm=arguments.lm, index=arguments.index, where=arguments.where, lm_options=lm_options, k=arguments.k
+        )
+        for label, name in arguments.programs.items()
+    }
+    records = answer_all(programs, examples, arguments.out / "records", threads=arguments.threads)
+    judged: dict[str, dict[str, Any]] = {}
+    if arguments.judges:
+        folder = arguments.out / "judges"
+        judged = judge_all(programs, examples, folder, labels=arguments.labels, threads=arguments.threads)
+    facts = {"test": f"{arguments.test}, {len(examples)} questions", "raisf": __version__}
+    costs = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
+    title = f"{len(programs)} programs on {arguments.test.stem}"
+    data, sections = write_report(arguments.out, title, facts, records, judged, costs)
+    view = Group(*(section.view() for section in sections.values()), Text(f"\nreport: {arguments.out / PAGE}"))
+    return Outcome({"out": str(arguments.out), **data}, view)
+
+
+def open_fitting(name: str, *, index: Any = None, where: str | None = None, **given: Any) -> Any:
+    """`assemble.open_program`, without the index and the options for which a program has no use."""
+    from programs.registry import PROGRAMS, defaults
+
+    if name in PROGRAMS:
+        known = defaults(PROGRAMS[name])
+        given = {key: value for key, value in given.items() if key in (*known, "lm", "lm_options")}
+        if name in options.FROM_MEMORY:
+            index = where = None
+    return assemble.open_program(name, index=index, where=where, **given)
+
+
+def answer_all(
+    programs: Mapping[str, Any], examples: Sequence[Any], folder: Path, *, threads: int = 8
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every program's records of the questions, by their ids; those that are in the folder are not made again."""
+    from data.files import read_jsonl
+    from evaluation.runner import evaluate, progress_bar
+    from raisf.reporting import file_name
+
+    records = {}
+    with progress_bar(True) as bars:
+        for label, program in programs.items():
+            program = assemble.without_cache(program)
+            path = assemble.records_path(folder, file_name(label), program, examples)
+            evaluate(program, examples, path, threads=threads, progress=bars, name=label)
+            records[label] = {record["id"]: record for record in read_jsonl(path)}
+    return records
+
+
+def judge_all(
+    programs: Mapping[str, Any], examples: Sequence[Any], folder: Path, *, labels: Any = "model", threads: int = 8
+) -> dict[str, dict[str, Any]]:
+    """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out."""
+    from data.files import read_json, write_json
+    from evaluation.identity import describe, describe_test, digest
+    from optimize.judgements import collect, collect_decompositions, decomposition_report
+    from raisf.reporting import file_name
+
+    found: dict[str, dict[str, Any]] = {}
+    for label, program in programs.items():
+        name = digest([describe(program), describe_test(examples), labels])[:8]
+        path = folder / f"{file_name(label)}-{name}.json"
+        if not path.is_file():
+            ask = {
+                "know": lambda asked: collect(asked, "know", examples, labels=labels, threads=threads).report(),
+                "relevance": lambda asked: collect(asked, "relevance", examples, threads=threads).report(),
+                "decomposition": lambda asked: decomposition_report(
+                    collect_decompositions(asked, examples, threads=threads)[0]
+                ),
+            }
+            reports: dict[str, Any] = {}
+            for judge, measure in ask.items():
+                # The program may have no such judge, or the questions no such gold.
+                with contextlib.suppress(InputError):
+                    reports[judge] = measure(program).as_dict()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, reports)
+        found[label] = read_json(path)
+    return {label: reports for label, reports in found.items() if reports}
+
+
+def _named(text: str) -> dict[str, str]:
+    """`A,LABEL=B` as {label: name}."""
+    named: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        label, given, name = part.rpartition("=")
+        label = label if given else Path(name).name
+        if label in named:
+            raise argparse.ArgumentTypeError(f"two programs are called {label!r}: write LABEL=NAME for one of them")
+        named[label] = name
+    if not named:
+        raise argparse.ArgumentTypeError("expected names of programs, with commas between them")
+    return named

@@ -1,0 +1,138 @@
+"""`raisf compare` as a person uses it, with the pocket Llama."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from data.files import read_json, read_jsonl
+from evaluation.metrics import exact_match
+from raisf import cli
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a small world, its index and an artifact."""
+    folder = tmp_path_factory.mktemp("home")
+    world = folder / "world"
+    assert cli.main(["world", "--train", "30", "--dev", "10", "--test", "12", "--out", str(world)]) == 0
+    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
+    assert cli.main(index) == 0
+    files = ["--train", str(world / "train.jsonl"), "--dev", str(world / "dev.jsonl")]
+    assert cli.main(["compile", *files, "--index", str(folder / "index"), "--out", str(folder / "prompts")]) == 0
+    return folder
+
+
+def _argv(home, out, *more):
+    programs = f"direct,rag,zero-shot=ra-isf,{home / 'prompts'}"
+    files = ["--test", str(home / "world/test.jsonl"), "--index", str(home / "index"), "--out", str(out)]
+    return ["compare", "--programs", programs, *files, *more]
+
+
+@pytest.fixture(scope="module")
+def report(home):
+    """The report of a comparison of four programs."""
+    assert cli.main(_argv(home, home / "report")) == 0
+    return home / "report"
+
+
+def test_the_same_questions_are_answered_by_all_and_every_pair_is_tested(home, report):
+    results = read_json(report / "results.json")
+    assert list(results["programs"]) == ["direct", "rag", "zero-shot", "prompts"]
+    assert all(one["em"]["n"] == 12 for one in results["programs"].values())
+    assert len(results["pairs"]) == 6
+    gold = {row["id"]: row["answers"] for row in read_jsonl(home / "world/test.jsonl")}
+    records = list(read_jsonl(next((report / "records").glob("rag-*.jsonl"))))
+    assert {record["id"] for record in records} == set(gold)
+    right = sum(exact_match(record["prediction"], gold[record["id"]]) for record in records)
+    assert results["programs"]["rag"]["em"]["value"] == pytest.approx(right / 12)
+
+
+def test_judges_are_held_to_gold_where_a_program_has_them(report):
+    judges = read_json(report / "results.json")["judges"]
+    assert set(judges) == {"zero-shot", "prompts"}
+    for measured in judges.values():
+        assert set(measured) == {"know", "relevance", "decomposition"}
+        assert measured["relevance"]["scores"]["accuracy"]["n"] >= 12 * 5
+
+
+def test_tables_are_csv_with_the_numbers_of_the_results(report):
+    results = read_json(report / "results.json")
+    with (report / "answers.csv").open(newline="") as file:
+        rows = {row["program"]: row for row in csv.DictReader(file)}
+    for name, one in results["programs"].items():
+        assert float(rows[name]["exact match"]) == pytest.approx(one["em"]["value"])
+        assert float(rows[name]["exact match low"]) == pytest.approx(one["em"]["low"])
+        assert int(rows[name]["exact match n"]) == 12
+    with (report / "differences-in-exact-match.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 6
+
+
+def test_the_page_is_whole_and_needs_nothing_beside_it(report):
+    page = (report / "report.html").read_text("utf-8")
+    assert page.count("<svg") == page.count("</svg>") == 3, "cost, routes, reliability"
+    for wanted in ("Answers", "Routes", "Judge: know", "Differences in F1", "Cost of compiling", "zero-shot"):
+        assert wanted in page
+    assert not re.search(r'(?:src|href)="(?!#)', re.sub(r'xlink:href="#[^"]*"|href="#[^"]*"', "", page))
+    assert "<script" not in page and "@import" not in page
+
+    class Balanced(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open = []
+
+        def handle_starttag(self, tag, attrs):
+            if tag not in ("meta", "br", "img", "link"):
+                self.open.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    parser = Balanced()
+    parser.feed(page)
+    assert not parser.open
+
+
+def test_what_was_answered_and_judged_is_not_asked_again(home, report, capsys, monkeypatch):
+    before = (report / "report.html").read_text("utf-8")
+    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    assert cli.main([*_argv(home, report), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["programs"] == read_json(report / "results.json")["programs"]
+    assert (report / "report.html").read_text("utf-8") == before
+
+
+def test_names_in_a_page_are_text_and_not_html(home, tmp_path):
+    argv = _argv(home, tmp_path / "r", "--limit", "2", "--no-judges")
+    argv[2] = "<b>direct</b>=direct"
+    assert cli.main(argv) == 0
+    page = (tmp_path / "r/report.html").read_text("utf-8")
+    assert "<b>" not in page and "&lt;b&gt;direct" in page
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ("direct,direct", "LABEL=NAME"),
+        (",", "names of programs"),
+        ("direct,nosuch", "no program 'nosuch'"),
+        ("a=direct,a=rag", "LABEL=NAME"),
+    ],
+)
+def test_a_wrong_list_of_programs_is_refused_before_anything_is_asked(home, tmp_path, capsys, programs, message):
+    argv = _argv(home, tmp_path / "r")
+    argv[2] = programs
+    try:
+        assert cli.main(argv) == 2
+    except SystemExit as stopped:
+        assert stopped.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "r/report.html").exists()
+
+
+def test_a_folder_with_other_things_is_left_alone(home, tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert cli.main(_argv(home, tmp_path)) == 2
+    assert "thesis.tex" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
