@@ -15,7 +15,7 @@ from data.errors import RaisfError
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
 from data.world_files import QUESTIONS
 from lm.pocket.build import SIZES
-from raisf import __version__, comparing, indexing, options
+from raisf import __version__, comparing, experimenting, indexing, options
 from raisf.outcome import Outcome
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
@@ -65,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"raisf {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=options.Parser)
-    for add in (_demo, _world, _index, _programs, _ask, _collect, _compile, _eval, _compare, _pocket):
+    for add in (_demo, _world, _index, _programs, _ask, _collect, _compile, _eval, _compare, _experiment, _pocket):
         add(commands)
     return parser
 
@@ -263,6 +263,10 @@ def _eval(commands: Any) -> None:
 
 def _compare(commands: Any) -> None:
     comparing.add_parsers(commands, _command)
+
+
+def _experiment(commands: Any) -> None:
+    experimenting.add_parsers(commands, _command)
 
 
 def _pocket(commands: Any) -> None:

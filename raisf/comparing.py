@@ -4,11 +4,14 @@ import argparse
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from raisf import __version__, assemble, options
 from raisf.outcome import Outcome
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
@@ -90,19 +93,23 @@ def open_fitting(name: str, *, index: Any = None, where: str | None = None, **gi
 
 
 def answer_all(
-    programs: Mapping[str, Any], examples: Sequence[Any], folder: Path, *, threads: int = 8
+    programs: Mapping[str, Any],
+    examples: Sequence[Any],
+    folder: Path,
+    *,
+    threads: int = 8,
+    bars: "bool | Progress" = True,
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Every program's records of the questions, by their ids; those that are in the folder are not made again."""
+    """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
     from data.files import read_jsonl
     from evaluation.runner import evaluate, progress_bar
-    from raisf.reporting import file_name
 
     records = {}
-    with progress_bar(True) as bars:
+    with progress_bar(bars) as shown:
         for label, program in programs.items():
             program = assemble.without_cache(program)
-            path = assemble.records_path(folder, file_name(label), program, examples)
-            evaluate(program, examples, path, threads=threads, progress=bars, name=label)
+            path = assemble.records_path(folder, program.system, program, examples)
+            evaluate(program, examples, path, threads=threads, progress=shown, name=label)
             records[label] = {record["id"]: record for record in read_jsonl(path)}
     return records
 
@@ -114,12 +121,11 @@ def judge_all(
     from data.files import read_json, write_json
     from evaluation.identity import describe, describe_test, digest
     from optimize.judgements import collect, collect_decompositions, decomposition_report
-    from raisf.reporting import file_name
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
         name = digest([describe(program), describe_test(examples), labels])[:8]
-        path = folder / f"{file_name(label)}-{name}.json"
+        path = folder / f"{program.system}-{name}.json"
         if not path.is_file():
             ask = {
                 "know": lambda asked: collect(asked, "know", examples, labels=labels, threads=threads).report(),

@@ -1,16 +1,11 @@
 """A report as one self-contained HTML page: its tables, and its figures as drawings within the page."""
 
-import io
-import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raisf.sections import Section, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def write_page(path: Path, title: str, facts: dict[str, Any], sections: Sequence[Section]) -> None:
@@ -25,18 +20,13 @@ def write_page(path: Path, title: str, facts: dict[str, Any], sections: Sequence
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"shown": shown, "drawing": _drawing}
+    environment.filters |= {"shown": shown, "element": _element}
     template = environment.from_string(files("raisf").joinpath("page.html.j2").read_text("utf-8"))
     path.write_text(template.render(title=title, facts=facts, sections=sections), encoding="utf-8")
 
 
-def _drawing(figure: "Figure") -> Any:
-    """A figure as the text of an SVG element; equal figures give equal text."""
+def _element(drawing: str) -> Any:
+    """The SVG element of a drawing; what stands before it is for a file of its own."""
     from markupsafe import Markup
-    from matplotlib import rc_context
 
-    file = io.StringIO()
-    with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}):
-        figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
-    # What stands before the element is for a file of its own.
-    return Markup(re.sub(r"^.*?(?=<svg)", "", file.getvalue(), count=1, flags=re.DOTALL))
+    return Markup(drawing[drawing.index("<svg") :])

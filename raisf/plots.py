@@ -7,11 +7,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 if TYPE_CHECKING:
+    from evaluation.intervals import Score
     from evaluation.report import Report
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b6770", "#b8a800")
 UNSETTLED = "#d9dee3"
+# The positive class of the judges that give probabilities.
+POSITIVE = {"know": "known", "relevance": "relevant"}
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -71,17 +74,14 @@ def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figu
     return figure
 
 
-def reliability(
-    judged: Mapping[str, dict[str, Any]], positive: Mapping[str, str], colour: Mapping[str, str]
-) -> list[Figure]:
+def reliability(judged: Mapping[str, dict[str, Any]], colour: Mapping[str, str]) -> list[Figure]:
     """For the judges that give probabilities: how often what was given each probability is true.
 
     Args:
         judged: By program and judge, its report.
-        positive: By judge, what its positive class is.
         colour: Of each program.
     """
-    shown = [judge for judge in positive if any(report.get(judge, {}).get("bins") for report in judged.values())]
+    shown = [judge for judge in POSITIVE if any(report.get(judge, {}).get("bins") for report in judged.values())]
     if not shown:
         return []
     figure = Figure(figsize=(10, 4.2), layout="constrained")
@@ -93,13 +93,30 @@ def reliability(
             most = max((one["n"] for one in bins), default=1)
             panel.plot(x, y, color=colour[name], linewidth=0.8, alpha=0.5)
             panel.scatter(x, y, [6 + 90 * one["n"] / most for one in bins], color=colour[name], label=name)
-        panel.set(title=judge, xlabel="probability given", ylabel=f"share that is {positive[judge]}")
+        panel.set(title=judge, xlabel="probability given", ylabel=f"share that is {POSITIVE[judge]}")
         panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04))
         _quiet(panel)
     legend = figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     for handle in legend.legend_handles:
         handle.set_sizes([40])  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     return [figure]
+
+
+def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figure:
+    """A line for each name, with its interval as a band; scores in percent."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    panel = figure.subplots()
+    for name, colour in colours(lines).items():
+        points = sorted(lines[name].items())
+        at = [number for number, _ in points]
+        panel.plot(at, [100 * score.value for _, score in points], "-o", markersize=4, color=colour, label=name)
+        low, high = ([100 * getattr(score, end) for _, score in points] for end in ("low", "high"))
+        panel.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+    panel.set(xlabel=x, ylabel=y, ylim=(0, 100))
+    panel.set_xticks(sorted({number for line in lines.values() for number in line}))
+    _quiet(panel)
+    figure.legend(loc="outside right center", frameon=False)
+    return figure
 
 
 def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figure]:

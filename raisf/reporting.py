@@ -1,19 +1,15 @@
 """The report of a comparison: its tables, and the files and the page that they go into."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from evaluation.intervals import Score
-from raisf.sections import Section
+from raisf.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
-    from evaluation.comparison import Comparison
+    from evaluation.comparison import Comparison, Pair
 
-# The judges, and what the positive class of those is that give verdicts.
-JUDGES = {"know": "known", "relevance": "relevant"}
 ROUTES = ("direct", "passages", "decomposed")
 # The means a question that the tables show, and their headings.
 COSTS = {
@@ -54,21 +50,19 @@ def write_report(
 
     comparison = compare_records(records)
     made = [
-        _answers(comparison),
-        _costs(comparison),
-        _kinds(comparison),
-        _routes(comparison),
+        *answer_sections(comparison),
+        route_section(comparison),
         *judge_sections(judged),
-        *_pairs(comparison),
+        *pair_sections(comparison.pairs),
         _compiled(compiled),
     ]
     sections = {section.name: section for section in made if section.rows}
-    sections["cost"].figures.append(plots.accuracy_against_cost(comparison.reports))
-    sections["routes"].figures.append(plots.route_shares(comparison.reports, ROUTES))
+    sections["cost"].draw(plots.accuracy_against_cost(comparison.reports))
+    sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
     if "judge-relevance" in sections:
-        sections["judge-relevance"].figures += plots.reliability(judged, JUDGES, plots.colours(comparison.reports))
+        sections["judge-relevance"].draw(*plots.reliability(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
-        sections["cost-of-compiling"].figures += plots.learning_curves(compiled)
+        sections["cost-of-compiling"].draw(*plots.learning_curves(compiled))
     data = {
         "facts": facts,
         "programs": {name: report.as_dict() for name, report in comparison.reports.items()},
@@ -78,7 +72,7 @@ def write_report(
     }
     write_json(out / RESULTS, data)
     for section in sections.values():
-        section.write_csv(out)
+        section.write(out)
     write_page(out / PAGE, title, facts, list(sections.values()))
     return data, sections
 
@@ -93,7 +87,7 @@ def check_folder(out: Path) -> None:
         strangers = [
             file.name
             for file in out.iterdir()
-            if file.suffix not in (".csv", ".json", ".html", ".png") and file.name not in ("records", "judges", "made")
+            if file.suffix not in (".csv", ".json", ".html", ".svg") and file.name not in ("records", "judges", "made")
         ]
         if strangers:
             raise InputError(f"{out} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
@@ -102,9 +96,9 @@ def check_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def file_name(label: str) -> str:
-    """A label as a part of a file's name."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in label)
+def answer_sections(comparison: "Comparison") -> list[Section]:
+    """Scores, cost, and exact match by kind of question; a program a row."""
+    return [_answers(comparison), _costs(comparison), _kinds(comparison)]
 
 
 def _answers(comparison: "Comparison") -> Section:
@@ -131,7 +125,8 @@ def _kinds(comparison: "Comparison") -> Section:
     return Section("Exact match by kind of question", columns, [*map(list, rows)] if kinds else [], main=None)
 
 
-def _routes(comparison: "Comparison") -> Section:
+def route_section(comparison: "Comparison") -> Section:
+    """What each route settles, and how much of that is right."""
     rows = []
     for name, report in comparison.reports.items():
         routes = [report.routes.get(route) for route in ROUTES]
@@ -157,26 +152,27 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
         rows = []
         for name, reports in judged.items():
             if judge in reports:
-                scores = {measure: _score(value) for measure, value in reports[judge]["scores"].items()}
+                scores = {measure: score_of(value) for measure, value in reports[judge]["scores"].items()}
                 first = next(iter(scores.values()))
                 rows.append([name, *(scores.get(measure) for measure in names), first.n])
         sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n"], rows, text))
     return sections
 
 
-def _pairs(comparison: "Comparison") -> list[Section]:
-    names = [f"{pair.first} - {pair.second}" for pair in comparison.pairs]
-    em = [
+def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:
+    """The differences of pairs of programs in exact match, and in F1."""
+    names = [f"{pair.first} - {pair.second}" for pair in pairs]
+    em: list[list[Cell]] = [
         [name, pair.em, pair.won, pair.lost, _p(pair.p_em), _p(pair.p_em_holm)]
-        for name, pair in zip(names, comparison.pairs, strict=True)
+        for name, pair in zip(names, pairs, strict=True)
     ]
-    f1 = [[name, pair.f1, _p(pair.p_f1)] for name, pair in zip(names, comparison.pairs, strict=True)]
+    f1: list[list[Cell]] = [[name, pair.f1, _p(pair.p_f1)] for name, pair in zip(names, pairs, strict=True)]
     text = (
         "On the same questions; won and lost count those that only one has right. p: McNemar's exact test, "
-        "then with Holm's correction for all pairs."
+        "Holm: the same, corrected for all pairs."
     )
     return [
-        Section("Differences in exact match", ["pair", "difference", "won", "lost", "p", "p (Holm)"], em, text),
+        Section("Differences in exact match", ["pair", "difference", "won", "lost", "p", "Holm"], em, text),
         Section("Differences in F1", ["pair", "difference", "p"], f1, "p: approximate randomisation."),
     ]
 
@@ -188,11 +184,6 @@ def _compiled(compiled: Mapping[str, dict[str, Any] | None]) -> Section:
         if report
     ]
     return Section("Cost of compiling", ["program", "how", "strategy", "LM calls", "seconds"], [*map(list, rows)])
-
-
-def _score(saved: dict[str, Any]) -> Score:
-    value, low, high = (math.nan if saved[end] is None else saved[end] for end in ("value", "low", "high"))
-    return Score(value, low, high, saved["n"])
 
 
 def _p(value: float) -> str:

@@ -1,6 +1,8 @@
 """A result told once and shown three ways: in the terminal, as CSV, on a page."""
 
 import csv
+import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ class Section:
         rows: (rows, columns); scores are shares, shown as percent, other numbers are shown with two digits.
         text: What a reader must know to read the table right.
         main: The column whose scores the terminal shows with their intervals; CSV and page show all.
-        figures: Drawn from the same numbers.
+        drawings: Figures of the same numbers, each the text of an SVG element.
     """
 
     title: str
@@ -36,12 +38,22 @@ class Section:
     rows: list[list[Cell]]
     text: str = ""
     main: int | None = 1
-    figures: "list[Figure]" = field(default_factory=list)
+    drawings: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """The title as a file's name."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    def draw(self, *figures: "Figure") -> None:
+        """Adds figures; equal ones give equal text."""
+        from matplotlib import rc_context
+
+        for figure in figures:
+            file = io.StringIO()
+            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}):
+                figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
+            self.drawings.append(file.getvalue())
 
     def as_dict(self) -> dict[str, Any]:
         """The table as JSON-able values."""
@@ -49,16 +61,27 @@ class Section:
             {column: cell.as_dict() if isinstance(cell, Score) else cell for column, cell in self._named(row)}
             for row in self.rows
         ]
-        return {"title": self.title, "text": self.text, "rows": rows}
+        return {"title": self.title, "text": self.text, "columns": list(self.columns), "main": self.main, "rows": rows}
 
-    def write_csv(self, folder: Path) -> None:
-        """Writes the table as `<name>.csv`; a score takes four columns: value, low, high and n."""
+    @classmethod
+    def of(cls, saved: dict[str, Any]) -> "Section":
+        """What `as_dict` gave; without its drawings."""
+        rows = [[_cell(row[column]) for column in saved["columns"]] for row in saved["rows"]]
+        return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"])
+
+    def write(self, folder: Path) -> None:
+        """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...
+
+        In the CSV a score takes four columns: value, low, high and n.
+        """
         scored = {column for row in self.rows for column, cell in self._named(row) if isinstance(cell, Score)}
         with (folder / f"{self.name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([part for column in self.columns for part in _headings(column, column in scored)])
             for row in self.rows:
                 writer.writerow([part for column, cell in self._named(row) for part in _parts(cell, column in scored)])
+        for number, drawing in enumerate(self.drawings, 1):
+            (folder / f"{self.name}-{number}.svg").write_text(drawing, "utf-8")
 
     def view(self) -> "RenderableType":
         """The table for the terminal, narrow: of the scores only the main one with its interval."""
@@ -85,6 +108,16 @@ def shown(cell: Cell, interval: bool = True) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return str(cell)
+
+
+def score_of(saved: dict[str, Any]) -> Score:
+    """What `Score.as_dict` gave."""
+    value, low, high = (math.nan if saved[end] is None else saved[end] for end in ("value", "low", "high"))
+    return Score(value, low, high, saved["n"])
+
+
+def _cell(saved: Any) -> Cell:
+    return score_of(saved) if isinstance(saved, dict) else saved
 
 
 def _headings(column: str, scored: bool) -> list[str]:

@@ -1,0 +1,195 @@
+"""What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf import assemble
+from raisf.comparing import answer_all, judge_all, open_fitting
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# The programs that are RA-ISF compiled, by the teleprompter.
+COMPILED = ("prompts", "weights")
+Records = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A program as an experiment runs it.
+
+    Attributes:
+        program: A name of the registry, or one of `COMPILED`.
+        options: Its constructor's.
+        engine: The index's: "colbert" or "bm25"; the lab's if not given.
+        base: Whose weights the judges are, for "weights": the answering LM's if not given.
+        training: What else `compile` is told, for "weights".
+        sampling: Options of the LM that answers; greedy if empty.
+    """
+
+    program: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    engine: str | None = None
+    base: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Lab:
+    """A data set, an LM, and all that was made of them, in one folder.
+
+    Args:
+        out: The folder. What it holds from earlier runs is not made again.
+        data: A folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` makes it.
+        lm: The answering LM's spec.
+        lm_options: Its options.
+        engine: Of the index that is made of the corpus.
+        index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
+        n: How many test questions are asked.
+        rows: Examples a judge for "weights".
+        seed: Of all training.
+        threads: Questions at a time.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        data: Path,
+        *,
+        lm: str | None = None,
+        lm_options: Mapping[str, Any] | None = None,
+        engine: str = "colbert",
+        index: str | None = None,
+        n: int | None = None,
+        rows: int | None = None,
+        seed: int = 0,
+        threads: int = 8,
+    ) -> None:
+        from data.files import read_json
+        from data.questions import load_questions
+
+        self.out, self.data, self.lm, self.lm_options = out, data, lm, dict(lm_options or {})
+        self.engine, self._given_index = engine, index
+        self.rows, self.seed, self.threads = rows, seed, threads
+        self.test = load_questions(data / "test.jsonl")[:n]
+        about = data / "dataset.json"
+        self.name = read_json(about).get("dataset") if about.is_file() else None
+        self._answered: dict[str, Records] = {}
+
+    @cached_property
+    def train(self) -> list[Any]:
+        """The questions to learn from."""
+        from data.questions import load_questions
+
+        return load_questions(self.data / "train.jsonl")
+
+    @cached_property
+    def dev(self) -> list[Any]:
+        """The questions to select on."""
+        from data.questions import load_questions
+
+        return load_questions(self.data / "dev.jsonl")
+
+    def index(self, engine: str | None = None) -> Path | str:
+        """The corpus's index, made if there is none yet."""
+        from retrieval.index import build_index
+
+        if engine is None and self._given_index:
+            return self._given_index
+        name: Any = engine or self.engine
+        path = self.out / "made" / f"index-{name}"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            build_index(self.data / "corpus.jsonl", path, engine=name)
+        return path
+
+    def open(self, setting: Setting) -> Any:
+        """The program of a setting, compiled or fitted if it has to be."""
+        options = dict(setting.options)
+        if setting.program in COMPILED:
+            program = assemble.open_program(str(self._artifact(setting)), index=self.index(setting.engine), **options)
+        else:
+            index = self.index(setting.engine)
+            program = open_fitting(setting.program, index=index, lm=self.lm, lm_options=self.lm_options, **options)
+        if setting.program == "skr-knn":
+            program.fit(self.train, threads=self.threads)
+        if setting.sampling:
+            for _, predictor in program.named_predictors():
+                predictor.lm = predictor.lm.copy(**setting.sampling)
+        return program
+
+    def answer(self, settings: Mapping[str, Setting], bars: "Progress") -> dict[str, Records]:
+        """By label, the records of every setting; a setting that was answered before is not asked again."""
+        for label, setting in settings.items():
+            if repr(setting) not in self._answered:
+                program = {label: self.open(setting)}
+                folder = self.out / "records"
+                self._answered |= {
+                    repr(setting): records
+                    for records in answer_all(program, self.test, folder, threads=self.threads, bars=bars).values()
+                }
+        return {label: self._answered[repr(setting)] for label, setting in settings.items()}
+
+    def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
+        """By label and judge, each judge's report alone against gold."""
+        programs = {label: self.open(setting) for label, setting in settings.items()}
+        return judge_all(programs, self.test, self.out / "judges", threads=self.threads)
+
+    def _artifact(self, setting: Setting) -> Path:
+        from evaluation.identity import digest
+        from optimize.artifact import save
+        from optimize.compile import compile
+
+        options: dict[str, Any] = {}
+        if setting.program == "weights":
+            from lm.training import Training
+
+            options = {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
+            options |= {"rows": self.rows} if self.rows else {}
+        made = digest([setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self.lm])
+        path = self.out / "made" / f"{setting.program}-{made[:8]}"
+        if not path.exists():
+            program = open_fitting("ra-isf", index=self.index(), lm=self.lm, lm_options=self.lm_options)
+            how: Any = setting.program
+            save(
+                compile(
+                    program,
+                    trainset=self.train,
+                    valset=self.dev,
+                    how=how,
+                    seed=self.seed,
+                    threads=self.threads,
+                    work=self.out / "made" / "work",
+                    **options,
+                ),
+                path,
+            )
+        return path
+
+
+def all_questions(settings: Iterable[Mapping[str, Setting]], n: int) -> "Progress":
+    """Bars for `Lab.answer`, the first of which counts the questions of all settings, and tells how long is left."""
+    from rich.progress import Progress
+
+    from evaluation.runner import progress_bar
+
+    bars: Any = progress_bar(True)
+    different = {repr(setting) for one in settings for setting in one.values()}
+
+    class Counting(Progress):
+        def add_task(self, description: str, *args: Any, completed: int = 0, **kwargs: Any) -> Any:
+            if self.tasks:
+                self.advance(self.tasks[0].id, completed)
+            return super().add_task(description, *args, completed=completed, **kwargs)
+
+        def update(self, task_id: Any, *, advance: float | None = None, **kwargs: Any) -> None:
+            super().update(task_id, advance=advance, **kwargs)
+            if advance and task_id != self.tasks[0].id:
+                self.advance(self.tasks[0].id, advance)
+
+    counting = Counting(*bars.columns, console=bars.console, disable=bars.disable, speed_estimate_period=600)
+    counting.add_task("all questions", total=n * len(different), score="")
+    return counting

@@ -1,0 +1,118 @@
+"""`raisf experiment`: the papers' tables and figures, each by one command."""
+
+import csv
+import json
+
+import pytest
+
+from data.files import read_json, read_jsonl
+from programs.registry import PROGRAMS
+from raisf import cli, experimenting, papers
+from raisf.experiments import EXPERIMENTS, SYSTEMS
+from raisf.lab import COMPILED, Lab, Setting
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A small closed world."""
+    folder = tmp_path_factory.mktemp("data") / "world"
+    argv = ["world", "--entities", "500", "--train", "40", "--dev", "8", "--test", "8", "--out", str(folder)]
+    assert cli.main(argv) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """Where all experiments of this file go, so that they share what they have in common."""
+    return tmp_path_factory.mktemp("reports") / "experiments"
+
+
+def _run(name, world, out, *more):
+    argv = ["experiment", name, "--data", str(world), "--engine", "bm25", "--n", "6", "--out", str(out), *more]
+    return cli.main(argv)
+
+
+def test_the_command_line_names_what_there_is():
+    assert tuple(EXPERIMENTS) == experimenting.NAMES
+    assert set(SYSTEMS) | {"ra-isf"} == set(PROGRAMS)
+    used = {setting.program for one in EXPERIMENTS.values() for setting in one.settings.values()}
+    assert used <= {*PROGRAMS, *COMPILED}
+
+
+def test_every_figure_of_a_paper_stands_beside_a_row_of_ours():
+    beside = {
+        "table1": papers.TABLE_1.values(),
+        "table2": [papers.TABLE_2],
+        "blendfilter-main": [papers.BLENDFILTER_MAIN],
+    }
+    for name, figures in beside.items():
+        for one in figures:
+            assert set(one) <= set(EXPERIMENTS[name].settings)
+    assert papers.of(papers.TABLE_2, "RA-ISF", "hotpotqa") == 46.5
+    assert papers.of(papers.TABLE_2, "RA-ISF", "2wiki") is None
+    assert papers.of(papers.TABLE_2, "RA-ISF", None) == pytest.approx((40.2 + 76.1 + 46.5) / 3, abs=0.05)
+    assert papers.of(papers.TABLE_2, "no such row", None) is None
+
+
+def test_an_experiment_leaves_its_table_its_answers_and_a_page(world, out, capsys):
+    assert _run("blendfilter-queries", world, out, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]["blendfilter-queries"]
+    assert [row["program"] for row in found[0]["rows"]] == ["blendfilter", "without q", "without q_ex", "without q_in"]
+    assert all(row["exact match"]["n"] == 6 for row in found[0]["rows"])
+    # Leaving out a query that the LM writes saves calls: the options have reached the programs.
+    calls = {row["program"]: row["LM calls"] for row in found[0]["rows"]}
+    assert calls["without q_ex"] < calls["blendfilter"] and calls["without q_in"] < calls["blendfilter"]
+    with next((out / "blendfilter-queries").glob("*.csv")).open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 4
+    assert len(list((out / "records").glob("blendfilter-*.jsonl"))) == 4
+    assert "without q_ex" in (out / "report.html").read_text("utf-8")
+
+
+def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):
+    assert _run("blendfilter-main", world, out) == 0
+    before = {path: path.stat().st_mtime_ns for path in (out / "records").glob("*.jsonl")}
+    assert sum(path.name.startswith("blendfilter-") for path in before) == 4, "the whole blendfilter was there already"
+    assert _run("blendfilter-k", world, out) == 0
+    assert (out / "blendfilter-k/how-many-passages-a-query-1.svg").read_text("utf-8").rstrip().endswith("</svg>")
+    rows = read_json(out / "blendfilter-k/results.json")["sections"][0]["rows"]
+    assert [row["exact match"] for row in rows] == ["blendfilter", "cot-rag"]
+    assert list(rows[0])[1:] == [f"k {k}" for k in (3, 4, 5, 6, 7, 8)]
+    page = (out / "report.html").read_text("utf-8")
+    assert "blendfilter-main:" in page and "blendfilter-k:" in page, "one page holds what earlier commands made"
+    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    assert _run("blendfilter-main", world, out) == 0
+
+
+def test_what_is_read_from_is_held_to_gold(world, out):
+    lab = Lab(out, world, engine="bm25", n=6)
+    settings = {"retrieved": Setting("rag"), "kept": Setting("blendfilter")}
+    from evaluation.runner import progress_bar
+
+    with progress_bar(False) as bars:
+        answers = lab.answer(settings, bars)
+    (section,) = EXPERIMENTS["blendfilter-retrieval"].sections(lab, answers)
+    retrieved, kept = section.rows
+    gold = {row["id"]: set(row["gold_pids"]) for row in read_jsonl(world / "test.jsonl")}
+    shares = [
+        len(gold[name] & {one["pid"] for one in record["trace"]["root"]["passages"]}) / len(gold[name])
+        for name, record in answers["retrieved"].items()
+    ]
+    assert retrieved[2].value == pytest.approx(sum(shares) / len(shares))
+    assert kept[1].n == retrieved[1].n == 6
+
+
+def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["experiment", "table99"])
+    assert stopped.value.code == 2 and "table99" in capsys.readouterr().err
+    assert _run("table1", tmp_path / "nothing", tmp_path / "r") == 2
+    assert "test.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_all_experiments_run_from_one_command(world, out):
+    assert _run("all", world, out, "--rows", "20") == 0
+    for name in experimenting.NAMES:
+        assert read_json(out / name / "results.json")["sections"][0]["rows"], name
+    page = (out / "report.html").read_text("utf-8")
+    assert all(f"{name}: " in page for name in experimenting.NAMES)
