@@ -3,6 +3,8 @@
 import asyncio
 import contextvars
 import copy
+import importlib
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -61,6 +63,14 @@ class Program(dspy.Module):
         except asyncio.CancelledError as cancelled:
             run.stop(cancelled)
             raise
+
+    def save(self, path: Path | str, *args: Any, **kwargs: Any) -> None:
+        """Write the program: into a folder as an artifact (`raisf.load` reads it), into a .json file as DSPy does."""
+        if Path(path).suffix or args or kwargs:
+            super().save(path, *args, **kwargs)
+        else:
+            # The one import that goes up, when it is asked for: compiled.save(...) is what a DSPy user writes.
+            importlib.import_module("optimize.artifact").save(self, path)
 
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError

@@ -58,9 +58,12 @@ def build(name: str, retriever: Retriever | None = None, **options: Any) -> Prog
         raise InputError(f"unknown program {name!r}: choose {', '.join(PROGRAMS)}")
     program = PROGRAMS[name]
     known = defaults(program)
-    for option in options:
+    for option, value in options.items():
         if option not in known:
             raise InputError(f"{name} has no option {option!r}: choose {', '.join(known)}")
+        if not _fits(value, known[option]):
+            wanted = "a number" if known[option] is None else f"one like {known[option]!r}"
+            raise InputError(f"{option} is {value!r}: give {wanted}")
     if searches(program):
         options["retriever"] = retriever
     return program(**options)
@@ -85,6 +88,17 @@ def about(program: type[Program]) -> tuple[str, str]:
     """What a program does, in a line, and the source that describes it: both from its docstring."""
     summary, _, rest = inspect.cleandoc(program.__doc__ or "").partition("\n")
     return summary, " ".join(rest.rpartition("Source:")[2].split())
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value is of the default's kind; an option without one is a number, or what the program has learnt."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if default is None:
+        return not isinstance(value, str)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    return isinstance(value, type(default))
 
 
 def _parameters(program: type[Program]) -> dict[str, inspect.Parameter]:

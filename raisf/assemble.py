@@ -31,6 +31,7 @@ def open_program(
     where: str | None = None,
     lm_options: dict[str, Any] | None = None,
     searches: bool = True,
+    switches: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """A program that is ready to be asked, from the registry or from an artifact.
@@ -42,11 +43,13 @@ def open_program(
         where: A filter on the index's passages.
         lm_options: The LM's, see `open_lm`.
         searches: False where it will not be asked to search: then it needs no index.
+        switches: Constructor options by name, whatever they are; they win over `options`.
         **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
 
     Raises:
         InputError: An unknown name, a missing index, an option that the program does not have.
     """
+    options = {**_given(options), **(switches or {})}
     from_registry = name in PROGRAM_NAMES
     if not from_registry and not Path(name).is_dir():
         raise InputError(
@@ -61,10 +64,10 @@ def open_program(
     model = open_lm(lm, **model_options) if lm or from_registry else None
     retriever = _open_index(index, where)
     if not from_registry:
-        return _load_artifact(name, model, retriever, _given(options))
+        return _load_artifact(name, model, retriever, options)
     from programs.registry import build
 
-    program = build(name, retriever, **_given(options))
+    program = build(name, retriever, **options)
     program.set_lm(model)
     return program
 

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from data.errors import InputError
@@ -48,46 +47,39 @@ def compile(arguments: argparse.Namespace) -> Outcome:
     """Compiles a program and saves it."""
     from data.files import check_replaceable
     from data.questions import load_questions
-    from evaluation.intervals import Score
     from optimize.artifact import save
     from optimize.compile import compile as compile_program
+    from raisf.judging import calibration_options
+    from raisf.prompting import prompt_options, show_candidates
     from raisf.training import show_training, weight_options
 
     check_replaceable(arguments.out, "manifest.json")
-    weights = weight_options(arguments)
+    given = {**prompt_options(arguments), **weight_options(arguments)}
+    prices = calibration_options(arguments)
     trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
     compiled: Any = compile_program(
         _program(arguments),
         trainset=trainset,
         valset=valset,
         how=arguments.how,
-        strategy=arguments.strategy,
-        demos=arguments.demos,
-        candidates=arguments.candidates,
         labels=arguments.labels,
         seed=arguments.seed,
         threads=arguments.threads,
-        **weights,
+        **given,
     )
     if arguments.calibrate:
         from optimize.calibrate import calibrate
 
         aim, labels = arguments.calibrate, arguments.labels
-        compiled = calibrate(compiled, valset=valset, aim=aim, labels=labels, threads=arguments.threads)
+        compiled = calibrate(compiled, valset=valset, aim=aim, labels=labels, threads=arguments.threads, **prices)
     save(compiled, arguments.out)
     report = compiled.compile_report
-    if arguments.how == "weights":
-        table = show_training(report)
-    else:
-        title = f"selected: {report['chosen']}"
-        table = Table("candidate", "exact match on the dev split", title=title, title_justify="left")
-        for candidate in report["candidates"]:
-            table.add_row(candidate["name"], str(Score(**candidate["score"])))
+    table = show_training(report) if arguments.how == "weights" else show_candidates(report)
     made = told(
         {"out": str(arguments.out), "seconds": report["seconds"], "LM calls": report["lm_calls"]},
         f"raisf eval --program {arguments.out} --test FILE",
     )
-    view = [table, made.view]
+    view: list[RenderableType] = [table, made.view]
     if "calibration" in report:
         from raisf.judging import show_calibration
 
@@ -138,5 +130,6 @@ def _program(arguments: argparse.Namespace, *, searches: bool = True) -> Any:
         where=arguments.where,
         lm_options={name: getattr(arguments, name) for name in LM_OPTIONS},
         searches=searches,
+        switches=dict(arguments.switches),
         **{name: getattr(arguments, name) for name in PROGRAM_OPTIONS},
     )

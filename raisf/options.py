@@ -1,6 +1,7 @@
 """The options that several commands share, and the checks on their values."""
 
 import argparse
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,17 @@ def share(text: str) -> float:
     return value
 
 
+def _switch(text: str) -> tuple[str, Any]:
+    """A type for argparse: NAME=VALUE, the value as JSON if it is, else as text."""
+    name, given, value = text.partition("=")
+    if not given or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds --json."""
     parser.add_argument(
@@ -169,6 +181,16 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
     )
     group.add_argument("--max-calls", type=at_least(1), metavar="N", help="LM calls a question; default: no limit")
     group.add_argument("--max-seconds", type=seconds, metavar="S", help="seconds a question; default: no limit")
+    group.add_argument(
+        "--set",
+        dest="switches",
+        type=_switch,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of the program, such as use_internal=false of blendfilter; `raisf programs --json` "
+        "lists them",
+    )
     for judge in ("know", "relevance", "decomposition"):
         group.add_argument(
             f"--no-{judge}",
@@ -186,12 +208,48 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
         )
 
 
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    """Adds what `--how prompts` can be told."""
+    group = parser.add_argument_group("prompts")
+    group.add_argument(
+        "--strategy",
+        choices=("labeled", "bootstrap", "random", "mipro", "gepa"),
+        default="labeled",
+        help="demonstrations from gold labels, from the program's own right runs, or the best of several such draws on "
+        "the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM rewrites by what "
+        "gold says was wrong; default: labeled",
+    )
+    group.add_argument(
+        "--demos", type=at_least(2), default=4, metavar="N", help="demonstrations a predictor at most; default: 4"
+    )
+    group.add_argument(
+        "--candidates",
+        type=at_least(1),
+        default=6,
+        metavar="N",
+        help="draws of random; draws and instructions that mipro chooses from; default: 6",
+    )
+    group.add_argument(
+        "--trials",
+        type=at_least(1),
+        metavar="N",
+        help="what mipro and gepa may spend, in runs over the dev split; default: 20",
+    )
+    group.add_argument(
+        "--reflection-lm",
+        metavar="SPEC",
+        help="the LM that writes instructions for mipro and gepa, a strong one at best; default: the --lm",
+    )
+    group.add_argument("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's")
+
+
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """Adds what `--how weights` can be told."""
     group = parser.add_argument_group("weights")
     group.add_argument(
-        "--base", metavar="SPEC", help="the local LM to train on: pocket or local/PATH_OR_HUB_ID, a Llama or "
-        "a T5; default: the --lm"
+        "--base",
+        metavar="SPEC",
+        help="the local LM to train on: pocket or local/PATH_OR_HUB_ID, a Llama or a T5; default: the --lm",
     )
     group.add_argument(
         "--rows", type=at_least(2), metavar="N", help="examples a judge at most; default: 1000, the paper's"
@@ -203,16 +261,25 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:
-    """Adds --calibrate, for compiling."""
-    parser.add_argument(
+    """Adds --calibrate and its prices, for compiling."""
+    group = parser.add_argument_group("calibration")
+    group.add_argument(
         "--calibrate",
         nargs="?",
         const="answer",
-        choices=("answer", "accuracy", "balanced"),
+        choices=("answer", "cost", "accuracy", "balanced"),
         metavar="AIM",
-        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without AIM) or "
-        "for right verdicts (accuracy, or balanced over both verdicts)",
+        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without AIM), "
+        "for right answers less their cost (cost), or for right verdicts where that costs no answers (accuracy, or "
+        "balanced over both verdicts); what chance may have done leaves them alone",
     )
+    for what, name in (("an LM call", "call"), ("a search", "search")):
+        group.add_argument(
+            f"--{name}-price",
+            type=not_negative,
+            metavar="P",
+            help=f"aim cost: what {what} costs, in right answers; default: {'0.01' if name == 'call' else '0'}",
+        )
 
 
 def add_module(parser: argparse.ArgumentParser) -> None:

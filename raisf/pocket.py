@@ -46,10 +46,14 @@ def _report(arguments: argparse.Namespace) -> Outcome:
 
 
 def _table(title: str, report: dict[str, dict[str, Any]]) -> Table:
-    table = Table("skill", "right", "95% interval", "AUROC", title=title, title_justify="left")
+    table = Table("skill", "right", "95% interval", "answer", "AUROC", title=title, title_justify="left")
     for skill, one in report.items():
         interval = f"[{one['low']:.1%}, {one['high']:.1%}]"
-        table.add_row(skill, f"{one['right']:.1%}", interval, f"{one['auroc']:.3f}" if "auroc" in one else "")
+        answer = f"{one['answer']['right']:.1%}" if "answer" in one else ""
+        table.add_row(skill, f"{one['right']:.1%}", interval, answer, f"{one['auroc']:.3f}" if "auroc" in one else "")
     n = next(iter(report.values()))["n"]
-    table.caption = f"n = {n} a skill, decoded greedily, on questions that training never asked; right: every word is"
+    table.caption = (
+        f"n = {n} a skill, decoded greedily, on questions that training never asked; right: every word is; answer: the "
+        "answer is, whatever was written before it"
+    )
     return table

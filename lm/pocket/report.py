@@ -8,24 +8,39 @@ from data.world import HOME_REGIONS, ask, state
 from data.world_files import SPLITS
 from lm.pocket import lessons as on
 from lm.pocket.batches import ANSWER_WEIGHT, collate, encode
+from lm.pocket.build import BEGIN
 from lm.pocket.school import Lesson, Pair, School, pair
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+# What stands before an answer that something else comes before.
+ANSWER = "\nanswer: "
 # How many examples the judges are shown in the report, besides none.
 EXAMPLES = 8
 
 
 def report(
-    model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", n: int = 500, regions: int = HOME_REGIONS
+    model: "LlamaForCausalLM",
+    tokenizer: "PreTrainedTokenizerFast",
+    n: int = 500,
+    regions: int = HOME_REGIONS,
+    answers: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """How often each skill is right on questions that training never saw, decoded greedily.
 
+    Args:
+        model: Whose skills.
+        tokenizer: Its words.
+        n: Questions a skill.
+        regions: How many regions of the home world it was taught.
+        answers: Whether the answers are measured too where something comes before them.
+
     Returns:
         skill -> {"right": share of lessons whose whole completion is right, "low", "high": its 95% interval (Wilson
-        1927), "n": how many were tried}; judges, whose gold is a strict and truthful teacher's, also have "auroc": how
-        well the first word's probability ranks, whatever the threshold.
+        1927), "n": how many were tried}. Where evidence or reasoning comes before the answer there is also "answer":
+        the same of the answer alone. Judges, whose gold is a strict and truthful teacher's, have "auroc": how well the
+        first word's probability ranks, whatever the threshold.
     """
     import torch
 
@@ -50,6 +65,9 @@ def report(
                     first = logits[row, int(asked[row].float().argmax())]
                     positive[i] = float(first[words[0]] - first[words[1]])
         results[name] = _share(sum(right), n)
+        if answers and all(ANSWER in paper[-1][1] for paper in papers):
+            wrong = [paper for paper, all_right in zip(papers, right, strict=True) if not all_right]
+            results[name]["answer"] = _share(sum(right) + _answered(model, tokenizer, wrong), n)
         if words:
             yes = [paper[-1][1].split()[0] in ("know", "relevant") for paper in papers]
             results[name]["auroc"] = round(_auroc(positive, yes), 3)
@@ -152,6 +170,28 @@ def _known_reasoning(school: School) -> Pair:
     question, facts = known
     reasoning = " ".join(state(fact) for fact in facts)
     return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
+
+
+def _answered(model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> int:
+    """On how many papers the answer is right, whatever was written before it."""
+    import torch
+
+    asked = sorted(((BEGIN + prompt, completion) for ((prompt, completion),) in papers), key=lambda one: len(one[0]))
+    right = 0
+    for start in range(0, len(asked), 32):
+        prompts, completions = zip(*asked[start : start + 32], strict=True)
+        batch = tokenizer(
+            list(prompts), return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+        )
+        longest = max(len(tokenizer.encode(completion)) for completion in completions) + 8
+        with torch.inference_mode():
+            written = model.generate(**batch.to(model.device), max_new_tokens=longest, do_sample=False)  # type: ignore[operator]
+        said = tokenizer.batch_decode(written[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+        right += sum(
+            ANSWER in mine and mine.split(ANSWER)[1].strip() == gold.split(ANSWER)[1].strip()
+            for mine, gold in zip(said, completions, strict=True)
+        )
+    return right
 
 
 def _judges_words(tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> tuple[int, int]:

@@ -98,7 +98,7 @@ def train(
             if at["read"] < tokens and at["read"] // (tokens / EXAM_POINTS) > len(skills):
                 right = {
                     skill: one["right"]
-                    for skill, one in report(model, tokenizer, min(exam, CURVE_EXAM), regions).items()
+                    for skill, one in report(model, tokenizer, min(exam, CURVE_EXAM), regions, answers=False).items()
                 }
                 skills.append({"tokens": at["read"], **right})
             if time.monotonic() - saved > SAVE_SECONDS:

@@ -47,6 +47,17 @@ def fresh(code: str, *arguments: Any, cwd: Path) -> str:
     return done.stdout
 
 
+def test_a_program_saves_itself_as_an_artifact_or_as_dspy_does(compiled: Any, tmp_path: Path) -> None:
+    """Compile, save, load in another process: the three lines that a DSPy user will write."""
+    compiled.save(tmp_path / "tuned")
+    assert (tmp_path / "tuned" / MANIFEST).is_file()
+    loaded = load(tmp_path / "tuned", lm=compiled.know.lm, retriever=compiled.retriever)
+    assert describe(loaded) == describe(compiled)
+    compiled.set_lm(None)  # DSPy keeps the LMs too, which a scripted one does not let it do
+    compiled.save(tmp_path / "state.json")
+    assert set(json.loads((tmp_path / "state.json").read_text())) > {"know", "relevant", "decompose"}
+
+
 def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Path) -> None:
     compiled.set_lm(connect("openai/some-model", api_base="http://user:secret@127.0.0.1:9/v1", adapter="compact"))
     save(compiled, tmp_path / "a")

@@ -164,3 +164,30 @@ def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(h
     argv = ["collect", *splits, "--test", home / "world/train.jsonl", "--out", tmp_path / "other"]
     assert cli.main([str(word) for word in argv]) == 2
     assert "in the test split too" in capsys.readouterr().err
+
+
+def test_any_option_of_a_program_can_be_set(home, question, capsys):
+    argv = ["ask", question, "--program", "blendfilter", "--index", home / "index"]
+    plain = _json(capsys, *argv)
+    less = _json(capsys, *argv, "--set", "use_internal=false", "--set", "k=2")
+    assert less["trace"]["cost"]["lm_calls"] < plain["trace"]["cost"]["lm_calls"]
+    assert all(len(step["passages"]) <= 2 for step in less["trace"]["root"]["steps"])
+
+
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [
+        ("use_internal=maybe", "use_internal is 'maybe': give one like True"),
+        ("k=many", "k is 'many': give one like 5"),
+        ("max_calls=few", "max_calls is 'few': give a number"),
+        ("index=elsewhere", "blendfilter has no option 'index'"),
+        ("nonsense", "expected NAME=VALUE"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_told_and_not_raised(home, capsys, switch, message):
+    argv = ["ask", "Who?", "--program", "blendfilter", "--index", str(home / "index"), "--set", switch]
+    try:
+        assert cli.main(argv) == 2
+    except SystemExit as stopped:
+        assert stopped.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
