@@ -6,14 +6,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.errors import InputError
 from raisf import assemble
 from raisf.comparing import answer_all, judge_all, open_fitting
+from raisf.options import PROGRAM_NAMES
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# The programs that are RA-ISF compiled, by the teleprompter.
+# RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
 COMPILED = ("prompts", "weights")
+LEARNT = (*COMPILED, "skr-knn")
 Records = dict[str, dict[str, Any]]
 
 
@@ -52,6 +55,9 @@ class Lab:
         rows: Examples a judge for "weights".
         seed: Of all training.
         threads: Questions at a time.
+
+    Raises:
+        InputError: The data's files are missing or broken, or the folder holds what was made of other data.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class Lab:
         about = data / "dataset.json"
         self.name = read_json(about).get("dataset") if about.is_file() else None
         self._answered: dict[str, Records] = {}
+        self._check_folder()
 
     @cached_property
     def train(self) -> list[Any]:
@@ -108,14 +115,11 @@ class Lab:
 
     def open(self, setting: Setting) -> Any:
         """The program of a setting, compiled or fitted if it has to be."""
-        options = dict(setting.options)
-        if setting.program in COMPILED:
-            program = assemble.open_program(str(self._artifact(setting)), index=self.index(setting.engine), **options)
+        index, options = self.index(setting.engine), dict(setting.options)
+        if setting.program in LEARNT:
+            program = assemble.open_program(str(self._artifact(setting)), index=index, **options)
         else:
-            index = self.index(setting.engine)
             program = open_fitting(setting.program, index=index, lm=self.lm, lm_options=self.lm_options, **options)
-        if setting.program == "skr-knn":
-            program.fit(self.train, threads=self.threads)
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
@@ -139,35 +143,45 @@ class Lab:
         return judge_all(programs, self.test, self.out / "judges", threads=self.threads)
 
     def _artifact(self, setting: Setting) -> Path:
+        """The folder of what a setting has learnt from the training questions; made if there is none yet."""
         from evaluation.identity import digest
-        from optimize.artifact import save
+
+        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed]
+        name = f"{setting.program}-{digest([*asked, self.lm, sorted(self.lm_options.items())])[:8]}"
+        path = self.out / "made" / name
+        if not path.exists():
+            system = setting.program if setting.program in PROGRAM_NAMES else "ra-isf"
+            program = open_fitting(system, index=self.index(), lm=self.lm, lm_options=self.lm_options)
+            self._learnt(program, setting).save(path)
+        return path
+
+    def _learnt(self, program: Any, setting: Setting) -> Any:
         from optimize.compile import compile
 
-        options: dict[str, Any] = {}
+        if setting.program == "skr-knn":
+            return program.fit(self.train, threads=self.threads)
+        options: dict[str, Any] = {"how": setting.program}
         if setting.program == "weights":
             from lm.training import Training
 
-            options = {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
+            options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        made = digest([setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self.lm])
-        path = self.out / "made" / f"{setting.program}-{made[:8]}"
-        if not path.exists():
-            program = open_fitting("ra-isf", index=self.index(), lm=self.lm, lm_options=self.lm_options)
-            how: Any = setting.program
-            save(
-                compile(
-                    program,
-                    trainset=self.train,
-                    valset=self.dev,
-                    how=how,
-                    seed=self.seed,
-                    threads=self.threads,
-                    work=self.out / "made" / "work",
-                    **options,
-                ),
-                path,
-            )
-        return path
+        work = self.out / "made" / "work"
+        return compile(
+            program, trainset=self.train, valset=self.dev, seed=self.seed, threads=self.threads, work=work, **options
+        )
+
+    def _check_folder(self) -> None:
+        """What the folder has learnt, it has learnt from this data."""
+        from data.files import read_json, sha256_file, write_json
+
+        files = [self.data / name for name in ("train.jsonl", "dev.jsonl", "corpus.jsonl")]
+        found = {file.name: sha256_file(file) for file in files if file.is_file()}
+        stamp = self.out / "made" / "data.json"
+        if stamp.is_file() and read_json(stamp) != found:
+            raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        write_json(stamp, found)
 
 
 def all_questions(settings: Iterable[Mapping[str, Setting]], n: int) -> "Progress":

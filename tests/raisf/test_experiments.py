@@ -109,6 +109,30 @@ def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):
     assert "test.jsonl" in capsys.readouterr().err
 
 
+def test_a_folder_keeps_to_its_data(world, out, tmp_path, capsys):
+    """Else weights trained on one data set would be reported on another."""
+    other = tmp_path / "other"
+    assert cli.main(["world", "--seed", "8", "--entities", "500", "--test", "8", "--out", str(other)]) == 0
+    assert _run("blendfilter-main", other, out) == 2
+    assert "other data" in capsys.readouterr().err
+
+
+def test_systems_read_equally_many_passages(world, out):
+    """Else a table would compare appetites. ReAct reads one passage a search, as its paper does, and searches more."""
+    from programs.registry import defaults
+
+    read = {name: defaults(PROGRAMS[name]).get("k") for name in SYSTEMS}
+    assert {k for name, k in read.items() if name != "react" and k is not None} == {defaults(PROGRAMS["ra-isf"])["k"]}
+    assert not any(setting.options for setting in EXPERIMENTS["table1"].settings.values())
+
+
+def test_what_skr_learnt_is_kept(world, out, monkeypatch):
+    lab = Lab(out, world, engine="bm25", n=6)
+    cases = lab.open(Setting("skr-knn")).cases
+    monkeypatch.setattr("programs.baselines.skr.SKR.fit", None)
+    assert cases and Lab(out, world, engine="bm25", n=6).open(Setting("skr-knn")).cases == cases
+
+
 @pytest.mark.slow
 def test_all_experiments_run_from_one_command(world, out):
     assert _run("all", world, out, "--rows", "20") == 0
