@@ -1,1 +1,1 @@
-"""Data: the closed world, question files, and the small tools for files and errors that every room uses."""
+"""Data: the closed world, the public data sets, question files, and the tools for files and errors of all rooms."""

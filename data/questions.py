@@ -1,11 +1,10 @@
-"""Question files: one form of example, read from this project's JSON Lines or from HotpotQA's two schemas."""
+"""Question files: one form of example, read from this project's JSON Lines or from a public data set's own file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from data.files import read_json, read_jsonl
+from data.schemas import question_row, read_rows, schema_of
 
 if TYPE_CHECKING:
     import dspy
@@ -19,21 +18,17 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
     Llama was taught every fact; None where nobody can say).
 
     Args:
-        path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` writes, or
-            HotpotQA as the hub has it), or HotpotQA's original .json.
+        path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and
+            `raisf dataset` write), or a file of NQ-open, TriviaQA, HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA or
+            BIG-bench in its original schema or the hub's (see `data.schemas`).
 
     Raises:
         InputError: The file is missing, empty or broken, an id appears twice, or a question or answer is missing;
             the message names the place.
     """
-    path = Path(path)
-    rows = read_jsonl(path) if path.suffix != ".json" else _json_rows(path)
     examples, seen = [], {}
-    for number, row in enumerate(rows, start=1):
-        try:
-            example = _example(row, number)
-        except ValueError as error:
-            raise InputError(f"{path}, question {number}: {error}") from error
+    for number, row in enumerate(read_rows(path), start=1):
+        example = _example(numbered_row(path, number, row))
         if example.id in seen:
             raise InputError(
                 f"{path}: questions {seen[example.id]} and {number} share the id {example.id!r}; give each its own"
@@ -45,60 +40,35 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
     return examples
 
 
-def hotpot_paragraphs(path: Path | str) -> Iterator[dict[str, str]]:
-    """The context paragraphs of a HotpotQA file as passages `{"id", "title", "text"}`, each title and text once."""
-    seen = set()
-    for row in read_jsonl(path) if Path(path).suffix != ".json" else _json_rows(Path(path)):
-        for title, sentences in _context(row):
-            text = "".join(sentences).strip()
-            if text and (title, text) not in seen:
-                seen.add((title, text))
-                yield {"id": f"p{len(seen)}", "title": title, "text": text}
+def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[str, Any]:
+    """A file's row as `schemas.question_row` reads it, in full: with an id, its number where it has none of its own.
+
+    Raises:
+        InputError: It is no question that can be scored; the message says which one and why.
+    """
+    try:
+        found = question_row(row)
+    except ValueError as error:
+        raise InputError(f"{place}, question {number}: {error}") from error
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
+    identity = found.get("id")
+    return {
+        "id": str(number if identity is None else identity),
+        "question": found["question"],
+        "answer": found["answers"][0],
+        "answers": found["answers"],
+        "kind": str(found.get("kind") or "question"),
+        "hops": found.get("hops"),
+        "gold_titles": found.get("gold_titles") or [],
+        "gold_pids": found.get("gold_pids") or [],
+        "sub_questions": found.get("sub_questions") or [],
+        "sub_answers": found.get("sub_answers") or [],
+        "known": found.get("known"),
+    }
 
 
-def _json_rows(path: Path) -> list[dict[str, Any]]:
-    rows = read_json(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(
-            f"{path}: expected a list of questions, found {type(rows).__name__}; use .jsonl for one a line"
-        )
-    return rows
-
-
-def _context(row: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    context = row.get("context") or []
-    if isinstance(context, dict):
-        return list(zip(context["title"], context["sentences"], strict=True))
-    return [(title, sentences) for title, sentences in context]
-
-
-def _example(row: dict[str, Any], number: int) -> "dspy.Example":
+def _example(row: dict[str, Any]) -> "dspy.Example":
     import dspy
 
-    question = row.get("question")
-    if not isinstance(question, str) or not question.strip():
-        raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
-    answers = row.get("answers") or ([row["answer"]] if row.get("answer") not in (None, "") else [])
-    if isinstance(answers, str):
-        answers = [answers]
-    if not answers or not all(isinstance(answer, str) and answer.strip() for answer in answers):
-        raise ValueError(f"'answer' (a text) or 'answers' (a list of texts) is missing or not text; found {answers!r}")
-    return dspy.Example(
-        id=str(row.get("id", row.get("_id", number))),
-        question=question,
-        answer=answers[0],
-        answers=list(answers),
-        kind=str(row.get("kind", row.get("type", "question"))),
-        hops=row.get("hops"),
-        gold_titles=row.get("gold_titles") or _supporting_titles(row.get("supporting_facts")),
-        gold_pids=row.get("gold_pids") or [],
-        sub_questions=row.get("sub_questions") or [],
-        sub_answers=row.get("sub_answers") or [],
-        known=row.get("known"),
-    ).with_inputs("question")
-
-
-def _supporting_titles(facts: Any) -> list[str]:
-    """HotpotQA's supporting facts, in either schema, as titles without repetition."""
-    titles = facts["title"] if isinstance(facts, dict) else [title for title, _ in facts or []]
-    return list(dict.fromkeys(titles))
+    return dspy.Example(**row).with_inputs("question")

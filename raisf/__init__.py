@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from data.benchmark_files import write_dataset
     from data.errors import InputError, LMError, RaisfError
     from data.questions import load_questions
     from data.world_files import write_world
@@ -60,6 +61,7 @@ __all__ = [
     "open_index",
     "remove_from_index",
     "save",
+    "write_dataset",
     "write_world",
 ]
 
@@ -89,6 +91,7 @@ _HOMES = {
     "open_index": "retrieval.index",
     "remove_from_index": "retrieval.index",
     "save": "optimize.artifact",
+    "write_dataset": "data.benchmark_files",
     "write_world": "data.world_files",
 }
 

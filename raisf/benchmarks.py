@@ -62,7 +62,9 @@ def add_parser(commands: Any, command: Callable[..., Any]) -> None:
     hub = parser.add_argument_group("hub")
     hub.add_argument("--hub", metavar="REPO", help="another repository, or a folder with a copy of one")
     hub.add_argument("--config", metavar="NAME", help="another configuration, such as fullwiki of hotpotqa")
-    hub.add_argument("--revision", metavar="REV", help="a commit, tag or branch; default: the newest, which is recorded")
+    hub.add_argument(
+        "--revision", metavar="REV", help="a commit, tag or branch; default: the newest, which is recorded"
+    )
 
 
 def dataset(arguments: argparse.Namespace) -> Outcome:
@@ -91,7 +93,8 @@ def dataset(arguments: argparse.Namespace) -> Outcome:
         facts["corpus"] = f"{made['corpus']['passages']} passages"
         following = f"raisf index {corpus} --out indexes/{arguments.out.name}"
     else:
-        following = "index the Wikipedia passages of the papers: raisf index psgs_w100.tsv --out indexes/wiki"
+        facts["corpus"] = "none comes with it; the papers search Wikipedia in DPR's passages, psgs_w100.tsv"
+        following = "raisf index psgs_w100.tsv --out indexes/wiki"
     return Outcome({"out": str(arguments.out), **made}, told({**facts, "about": made["about"]}, following).view)
 
 

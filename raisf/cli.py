@@ -15,7 +15,7 @@ from data.errors import RaisfError
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
 from data.world_files import QUESTIONS
 from lm.pocket.build import SIZES
-from raisf import __version__, comparing, experimenting, indexing, options
+from raisf import __version__, benchmarks, comparing, experimenting, indexing, options
 from raisf.outcome import Outcome
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
@@ -65,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"raisf {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=options.Parser)
-    for add in (_demo, _world, _index, _programs, _ask, _collect, _compile, _eval, _compare, _experiment, _pocket):
+    for add in (_demo, _world, _dataset, _index, _programs, _ask, _collect, _compile, _eval, _compare, _experiment, _pocket):
         add(commands)
     return parser
 
@@ -133,6 +133,10 @@ def _world(commands: Any) -> None:
             help=f"{split} questions; default: {count}",
         )
     parser.add_argument("--out", type=Path, required=True, help="the world's folder")
+
+
+def _dataset(commands: Any) -> None:
+    benchmarks.add_parser(commands, _command)
 
 
 def _index(commands: Any) -> None:

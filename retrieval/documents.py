@@ -9,8 +9,9 @@ from pathlib import Path
 from data.errors import InputError
 from data.files import sha256_file
 from retrieval.formats import read_docx, read_html, read_pdf
+from retrieval.ids import SeenIds
 from retrieval.passage import Passage
-from retrieval.readers import read_jsonl_rows, read_markdown, read_table, read_text
+from retrieval.readers import kind_of, read_json_rows, read_jsonl_rows, read_markdown, read_table, read_text
 
 _RECIPE = 1
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
@@ -25,7 +26,10 @@ _READERS = {
     ".htm": read_html,
     ".pdf": read_pdf,
     ".docx": read_docx,
+    ".json": read_json_rows,
 }
+_ONLY_ALONE = (".json",)
+"""Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Document:
         Raises:
             InputError: See `read_documents`.
         """
-        return _READERS[self.file.suffix.lower()](self.file, self.name, self.encoding)
+        return _READERS[kind_of(self.file)](self.file, self.name, self.encoding)
 
     def fingerprint(self) -> str:
         """Changes when its passages may have changed: SHA-256 of its bytes and of how they are read."""
@@ -60,9 +64,13 @@ def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Pa
 
     txt, md, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a passage's title is the
     document's, with the heading it stands under. So are pdf files, and no passage spans two pages. A row of a jsonl,
-    csv or tsv file has a `text`, maybe a `title` and an `id`; it stays one passage up to 130 words, and a longer one
-    becomes `id#1`, `id#2`, ...; its other columns become metadata. Rows without text are left out. In a folder, other
-    kinds of files and hidden ones are passed over.
+    csv or tsv file (or of a list in a json file, which must be given by its name) has a `text`, maybe a `title` and an
+    `id`; it stays one passage up to 130 words, and a longer one becomes `id#1`, `id#2`, ...; its other columns become
+    metadata. Rows without text are left out. In a folder, other kinds of files and hidden ones are passed over.
+
+    So the corpora of the field are read as they are distributed: DPR's psgs_w100.tsv (columns id, text, title), the
+    folders of HotpotQA's Wikipedia abstracts (JSON Lines, `text` a list of sentences), ColBERT's collection.tsv (no
+    column names; id, text that may begin with `title | `, maybe title). Text files may be packed: .gz or .bz2.
 
     Args:
         path: A file or a folder.
@@ -90,7 +98,7 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
             raise InputError(f"unknown encoding {encoding!r}: give a name such as utf-8, utf-16 or cp1252") from error
     kinds = ", ".join(kind.removeprefix(".") for kind in _READERS)
     if path.is_file():
-        if path.suffix.lower() not in _READERS:
+        if kind_of(path) not in _READERS:
             raise InputError(
                 f"cannot read {path}: {path.suffix or 'without a suffix it'} is no kind of document; those are {kinds}"
             )
@@ -101,7 +109,9 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
     documents = [
         Document(name.as_posix(), file, encoding)
         for file, name in names.items()
-        if file.suffix.lower() in _READERS and not any(part.startswith(".") for part in name.parts)
+        if kind_of(file) in _READERS
+        and kind_of(file) not in _ONLY_ALONE
+        and not any(part.startswith(".") for part in name.parts)
     ]
     if not documents:
         raise InputError(f"no document in {path}: of its {len(names)} files none is a {kinds} file")
@@ -112,17 +122,16 @@ def checked(passages: Iterable[Passage]) -> Iterator[Passage]:
     """The same passages, while making sure that there is one at all and that no id comes twice.
 
     Raises:
-        InputError: No passage, or an id that comes twice; the message says where both stand.
+        InputError: No passage, or an id that comes twice; the message says where both stand, the first at least nearly.
     """
-    places: dict[str, str] = {}
+    seen, number = SeenIds(), 0
     for number, passage in enumerate(passages, start=1):
         place = passage.citation if passage.source else f"passage {number}"
-        if passage.pid in places:
+        if earlier := seen.add(passage.pid, place):
             raise InputError(
-                f"the id {passage.pid!r} comes twice: {places[passage.pid]} and {place}; ids must differ, "
+                f"the id {passage.pid!r} comes twice: {earlier} and {place}; ids must differ, "
                 "or leave them out and they are numbered"
             )
-        places[passage.pid] = place
         yield passage
-    if not places:
+    if not number:
         raise InputError("the corpus is empty: no passage with any text was found; give documents with text")

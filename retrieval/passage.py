@@ -20,8 +20,8 @@ class Passage:
         score: How well it fits the query that found it, higher is better, comparable within one search only;
             None outside of a search.
         source: The document it was read from, a path within the indexed folder; None where it was made in memory.
-        metadata: What else is known of it, to filter by and to cite: the `page`, `section` or `line` in its document,
-            and the other columns of a table or JSON Lines row.
+        metadata: What else is known of it, to filter by and to cite: the `page`, `section`, `line` or `row` in its
+            document, and the other columns of a table or JSON Lines row.
     """
 
     pid: str
@@ -39,7 +39,9 @@ class Passage:
     @property
     def citation(self) -> str:
         """Where a reader finds it: `handbook.pdf, page 3`; its id where it comes from no document."""
-        place = next((f", {name} {self.metadata[name]}" for name in ("page", "line") if name in self.metadata), "")
+        place = next(
+            (f", {name} {self.metadata[name]}" for name in ("page", "line", "row") if name in self.metadata), ""
+        )
         return f"{self.source}{place}" if self.source else self.pid
 
 

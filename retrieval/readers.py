@@ -1,16 +1,22 @@
-"""Reading plain text: txt, md, jsonl, csv and tsv. Each reader streams a file's passages."""
+"""Reading plain text: txt, md, jsonl, json, csv and tsv. Each reader streams a file's passages."""
 
+import bz2
 import codecs
 import csv
+import gzip
 import io
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import ujson
 
 from data.errors import InputError
+from data.json_stream import stream_array
+from data.schemas import joined_sentences
 from retrieval.passage import Passage, Value
 from retrieval.splitting import clean, split_text
 
@@ -22,11 +28,27 @@ BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
+_UNPACK: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+_PACKABLE = (".txt", ".md", ".jsonl", ".csv", ".tsv")
+
 _HEADING = re.compile(r"#{1,6}\s+(.+?)\s*#*\s*$")
+_COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 Section = tuple[str, str, dict[str, Value], str]
 """The title of a document, the heading of a section, where it stands, and its text."""
+
+
+def kind_of(file: Path) -> str:
+    """The suffix that tells how a file is written: .tsv for psgs_w100.tsv.gz, and .jsonl for wiki_00.bz2.
+
+    The latter is how the programs that extract Wikipedia name their files.
+    """
+    suffix = file.suffix.lower()
+    if suffix not in _UNPACK:
+        return suffix
+    inner = Path(file.stem).suffix.lower()
+    return inner if inner in _PACKABLE else suffix if inner else ".jsonl"
 
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -54,11 +76,25 @@ def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Pas
         yield from _row_passages(row, name, number)
 
 
+def read_json_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of the rows in a json file's list."""
+    for number, row in enumerate(stream_array(file, encoding=encoding), start=1):
+        if not isinstance(row, dict):
+            raise InputError(f'{name}, row {number}: expected {{"text": ...}}, found {type(row).__name__}')
+        yield from _row_passages(row, name, number, "row")
+
+
 def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a csv or tsv file's rows."""
     csv.field_size_limit(1 << 30)  # the library's own limit of 128 kB a field is below a long document
-    delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
-    rows = csv.DictReader(_lines(file, name, encoding), delimiter=delimiter, strict=True)
+    lines = _lines(file, name, encoding)
+    delimiter = "\t" if kind_of(file) == ".tsv" else ","
+    first = next(lines, "")
+    lines = itertools.chain([first], lines)
+    if delimiter == "\t" and _COLLECTION.match(first):
+        yield from _collection_passages(lines, name)
+        return
+    rows = csv.DictReader(lines, delimiter=delimiter, strict=True)
     try:
         columns = [column.strip().lower() for column in rows.fieldnames or []]
         if "text" not in columns:
@@ -88,12 +124,23 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
 
 def title_of(file: Path) -> str:
     """A title for a document that has none: its file's name as words."""
-    return clean(re.sub(r"[_-]+", " ", file.stem))
+    stem = Path(file.stem).stem if file.suffix.lower() in _UNPACK else file.stem
+    return clean(re.sub(r"[_-]+", " ", stem))
 
 
 def _lines(file: Path, name: str, encoding: str | None) -> Iterator[str]:
-    """The lines of a file, decoded, with their line ends."""
-    raw = file.open("rb")
+    """The lines of a file, unpacked and decoded, with their line ends."""
+    unpack = _UNPACK.get(file.suffix.lower())
+    if unpack is None:
+        yield from _decoded(file.open("rb"), name, encoding)
+        return
+    try:
+        yield from _decoded(unpack(file), name, encoding)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name}: cannot be unpacked to its end ({error}); fetch or pack it again") from error
+
+
+def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
     if encoding is None:
         start = raw.read(4)
         raw.seek(0)
@@ -140,15 +187,36 @@ def _sections(lines: Iterable[str], title: str) -> Iterator[Section]:
     yield title, heading, {"line": first}, "".join(body)
 
 
-def _row_passages(row: Mapping[str, Any], name: str, number: int) -> Iterator[Passage]:
+def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:
+    """The passages of ColBERT's collection.tsv: id, text or `title | text`, maybe title; quotes are only quotes.
+
+    Source: colbert-ai, `colbert/evaluation/loaders.py`.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        pid, *cells = line.rstrip("\r\n").split("\t")
+        if len(cells) not in (1, 2):
+            raise InputError(
+                f"{name}, line {number}: expected an id, a text and maybe a title, found {1 + len(cells)} columns"
+            )
+        text, title = (
+            cells if len(cells) == 2 else cells[0].split(" | ", 1)[::-1] if " | " in cells[0] else (cells[0], "")
+        )
+        yield from _row_passages({"id": pid, "text": text, "title": title}, name, number)
+
+
+def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:
     text, title, pid = (row.get(key) for key in ("text", "title", "id"))
+    if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
+        text = joined_sentences(text)
     if not isinstance(text, str):
         raise InputError(
-            f"{name}, line {number}: no 'text' of type string; found the keys {', '.join(map(str, row)) or '(none)'}"
+            f"{name}, {unit} {number}: no 'text' of type string; found the keys {', '.join(map(str, row)) or '(none)'}"
         )
     pid = f"{name}#{number}" if pid is None or pid == "" else str(pid)
     title = clean(str(title or ""))
-    metadata: dict[str, Value] = {"line": number}
+    metadata: dict[str, Value] = {unit: number}
     for column, value in row.items():
         # Lists and objects, an embedding say, are nothing to filter by; empty cells are nothing at all.
         if column not in ("text", "title", "id") and isinstance(value, Value) and value != "":

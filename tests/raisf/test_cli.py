@@ -36,7 +36,9 @@ def test_importing_the_facade_is_free():
     assert not _modules_after("import raisf") & set(HEAVY)
 
 
-@pytest.mark.parametrize("command", "demo world index serve-index programs ask collect compile eval pocket".split())
+@pytest.mark.parametrize(
+    "command", "demo world dataset index serve-index programs ask collect compile eval pocket".split()
+)
 def test_every_command_explains_itself_with_examples(command, capsys):
     assert _run(command, "--help") == 0
     assert f"raisf {command}" in capsys.readouterr().out.split("examples:")[1]

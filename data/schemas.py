@@ -1,0 +1,226 @@
+"""Rows in the schemas of the public data sets, each read as one form of question and as titled paragraphs."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from data.errors import InputError
+from data.files import read_jsonl
+from data.json_stream import stream_array
+
+_ARRAYS = ("Data", "examples")
+"""Where TriviaQA's and BIG-bench's files keep their questions."""
+
+_PARAGRAPH = re.compile(r"-\d+$")
+_NO_PARAGRAPH = ("operation", "no_evidence")
+_YES_NO = ("yes", "no")
+
+
+def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
+    """The rows of a question file as they stand there, streamed.
+
+    Args:
+        path: JSON Lines; .json with a list of rows, or with one under `Data` (TriviaQA) or `examples` (BIG-bench);
+            or .parquet, as the hub keeps its data sets.
+
+    Raises:
+        InputError: The file is missing or broken, or a row is no object; the message names the place.
+    """
+    path = Path(path)
+    if path.suffix == ".parquet":
+        yield from _parquet_rows(path)
+    elif path.suffix != ".json":
+        yield from read_jsonl(path)
+    else:
+        for number, row in enumerate(stream_array(path, _ARRAYS), start=1):
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, question {number}: expected an object {{...}}, found {type(row).__name__}")
+            yield row
+
+
+def schema_of(row: dict[str, Any]) -> str:
+    """Whose schema a row is in, by its keys; "plain" is `question` with `answer` or `answers`: NQ-open's, and ours."""
+    if "Question" in row or isinstance(row.get("answer"), dict):
+        return "triviaqa"
+    if "target_scores" in row:
+        return "bigbench"
+    if "question_decomposition" in row:
+        return "musique"
+    if isinstance(row.get("answer"), bool):
+        return "strategyqa"
+    if "supporting_facts" in row:
+        return "2wiki" if "evidences" in row else "hotpotqa"
+    return "plain"
+
+
+def question_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of any known schema with the names of this project: `question`, `answers`, and what else the row knows.
+
+    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `known`.
+
+    Raises:
+        ValueError: The row has no question, or no answer that can be scored.
+    """
+    found = _SCHEMAS[schema_of(row)](row)
+    question, answers = found["question"], found["answers"]
+    if not isinstance(question, str) or not question.strip():
+        raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
+    answers = [] if answers in (None, "") else [answers] if isinstance(answers, str) else answers
+    if not isinstance(answers, list) or not answers or not all(isinstance(a, str) and a.strip() for a in answers):
+        raise ValueError(
+            f"'answer' (a text) or 'answers' (a list of texts) is missing or not text; found {answers!r} (public test "
+            "splits come without answers: take the dev split)"
+        )
+    return {**found, "answers": list(dict.fromkeys(answers))}
+
+
+def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The titled paragraphs that a row of HotpotQA, 2WikiMultihopQA or MuSiQue brings along; none for other schemas.
+
+    Raises:
+        ValueError: There are paragraphs, but not in a form that is known.
+    """
+    if "paragraphs" in row:
+        found = _pairs(row["paragraphs"], "title", "paragraph_text")
+    else:
+        found = _pairs(row.get("context"), "title", "sentences", "content")
+    joined = ((str(title), text if isinstance(text, str) else joined_sentences(text)) for title, text in found)
+    return [(title, text.strip()) for title, text in joined if text.strip()]
+
+
+def joined_sentences(sentences: Iterable[str]) -> str:
+    """Sentences as one text: HotpotQA's begin with the space that parts them, those of 2WikiMultihopQA do not."""
+    return " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "answers": row.get("answers") or row.get("answer"), "kind": row.get("kind", row.get("type"))}
+
+
+def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
+    """Source: Joshi et al. 2017; the hub's copy has the same fields in lower case with underscores."""
+    answer = {key.lower(): value for key, value in (row.get("Answer") or row.get("answer") or {}).items()}
+    value, aliases = answer.get("value"), list(answer.get("aliases") or [])
+    known = value and value != "<unk>"  # what the hub's test split has for an answer
+    return {
+        "id": row.get("QuestionId", row.get("question_id")),
+        "question": row.get("Question", row.get("question")),
+        "answers": [value, *aliases, *(answer.get("humananswers") or [])] if known else [],
+        "hops": 1,
+    }
+
+
+def _hotpot_qa(row: dict[str, Any]) -> dict[str, Any]:
+    """Source: Yang et al. 2018; Ho et al. 2020 (2WikiMultihopQA), whose evidences are a triple a hop."""
+    titles = [title for title, _ in _pairs(row["supporting_facts"], "title", "sent_id")]
+    titles = list(dict.fromkeys(titles))
+    evidences = len(_pairs(row.get("evidences"), "relation", "entity"))
+    return {
+        "id": row.get("id", row.get("_id")),
+        "question": row.get("question"),
+        "answers": row.get("answer"),
+        "kind": row.get("type"),
+        "hops": evidences or len(titles) or None,
+        "gold_titles": titles,
+    }
+
+
+def _musique(row: dict[str, Any]) -> dict[str, Any]:
+    """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__."""
+    if row.get("answerable") is False:
+        raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
+    steps = row["question_decomposition"]
+    supporting = [p["title"] for p in row.get("paragraphs") or [] if p.get("is_supporting")]
+    identity = row.get("id")
+    return {
+        "id": identity,
+        "question": row.get("question"),
+        "answers": [row.get("answer"), *(row.get("answer_aliases") or [])],
+        "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
+        "hops": len(steps),
+        "gold_titles": list(dict.fromkeys(supporting)),
+        "sub_questions": [step["question"] for step in steps],
+        "sub_answers": [step["answer"] for step in steps],
+    }
+
+
+def _strategy_qa(row: dict[str, Any]) -> dict[str, Any]:
+    """Source: Geva et al. 2021; gold titles are those that any of the annotators took evidence from."""
+    steps = list(row.get("decomposition") or [])
+    named = [name for name in _texts(row.get("evidence")) if name not in _NO_PARAGRAPH]
+    return {
+        "id": row.get("qid", row.get("id")),
+        "question": row.get("question"),
+        "answers": "yes" if row["answer"] else "no",
+        "kind": "yesno",
+        "hops": len(steps) or None,
+        "gold_titles": list(dict.fromkeys(_PARAGRAPH.sub("", name) for name in named)),
+        "sub_questions": steps,
+    }
+
+
+def _big_bench(row: dict[str, Any]) -> dict[str, Any]:
+    """Source: Srivastava et al. 2022, `task.json`; the option with the highest score is the answer."""
+    scores = row["target_scores"] or {"": 0}
+    best = max(scores, key=scores.__getitem__)
+    closed = best.lower() in _YES_NO
+    return {
+        "question": row.get("input"),
+        "answers": best.lower() if closed else best,
+        "kind": "yesno" if closed else None,
+    }
+
+
+_SCHEMAS = {
+    "plain": _plain,
+    "triviaqa": _trivia_qa,
+    "bigbench": _big_bench,
+    "musique": _musique,
+    "strategyqa": _strategy_qa,
+    "hotpotqa": _hotpot_qa,
+    "2wiki": _hotpot_qa,
+}
+
+
+def _pairs(value: Any, first: str, *seconds: str) -> list[tuple[Any, Any]]:
+    """Pairs, in whichever way a copy writes them: [a, b] each, an object each, an object of lists, JSON in a text."""
+    if isinstance(value, str):
+        value = json.loads(value)
+    try:
+        if isinstance(value, dict):
+            second = next(name for name in seconds if name in value)
+            return list(zip(value[first], value[second], strict=True))
+        return [
+            (item[first], next(item[name] for name in seconds if name in item))
+            if isinstance(item, dict)
+            else (item[0], item[1])
+            for item in value or []
+        ]
+    except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
+        shown = str(value)[:60]
+        raise ValueError(f"expected pairs of {first!r} and {' or '.join(map(repr, seconds))}; found {shown}") from error
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in nested lists, in their order."""
+    if isinstance(value, str):
+        yield value
+    else:
+        for item in value or []:
+            yield from _texts(item)
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise InputError(f"no file at {path}; check the path")
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+    except pa.ArrowException as error:
+        raise InputError(f"{path} is not a parquet file that can be read ({error}); fetch it again") from error

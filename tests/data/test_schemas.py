@@ -1,0 +1,258 @@
+"""Whoever brings a public data set in its own format gets its questions, answers, gold titles and decompositions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from data.questions import load_questions
+from data.schemas import paragraphs, question_row, read_rows
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+SENTENCES = {"Ada": ["Ada was born in Elmton.", " She sang."], "Elmton": ["Elmton lies on the Elm River."]}
+HOTPOT: dict[str, Any] = {
+    "_id": "5a7a06935542990198eaf050",
+    "question": "Which river flows through the birthplace of Ada?",
+    "answer": "Elm River",
+    "type": "bridge",
+    "level": "hard",
+    "supporting_facts": [["Ada", 0], ["Ada", 1], ["Elmton", 0]],
+    "context": [[title, sentences] for title, sentences in SENTENCES.items()],
+}
+HOTPOT_HUB = {
+    **{key: value for key, value in HOTPOT.items() if key != "_id"},
+    "id": HOTPOT["_id"],
+    "supporting_facts": {"title": ["Ada", "Ada", "Elmton"], "sent_id": [0, 1, 0]},
+    "context": {"title": list(SENTENCES), "sentences": list(SENTENCES.values())},
+}
+TWO_WIKI = {
+    **HOTPOT,
+    "type": "compositional",
+    "context": [["Ada", ["Ada was born in Elmton.", "She sang."]], ["Elmton", SENTENCES["Elmton"]]],
+    "entity_ids": "Q1_Q2",
+    "evidences": [["Ada", "place of birth", "Elmton"], ["Elmton", "river", "Elm River"]],
+    "evidences_id": [["Q1", "place of birth", "Q2"], ["Q2", "river", "Q3"]],
+    "answer_id": "Q3",
+}
+TWO_WIKI_TEXTS = {
+    **TWO_WIKI,
+    **{key: json.dumps(TWO_WIKI[key]) for key in ("context", "supporting_facts", "evidences")},
+}
+TWO_WIKI_OBJECTS = {
+    **TWO_WIKI,
+    "supporting_facts": [{"title": title, "sent_id": sent} for title, sent in HOTPOT["supporting_facts"]],
+    "context": [{"title": title, "content": sentences} for title, sentences in TWO_WIKI["context"]],
+    "evidences": [{"fact": a, "relation": b, "entity": c} for a, b, c in TWO_WIKI["evidences"]],
+}
+MUSIQUE: dict[str, Any] = {
+    "id": "2hop__1_2",
+    "paragraphs": [
+        {"idx": 0, "title": "Ada", "paragraph_text": "Ada was born in Elmton. She sang.", "is_supporting": True},
+        {"idx": 1, "title": "Ada", "paragraph_text": "Ada is also a song.", "is_supporting": False},
+        {"idx": 2, "title": "Elmton", "paragraph_text": "Elmton lies on the Elm River.", "is_supporting": True},
+    ],
+    "question": "Which river flows through the birthplace of Ada?",
+    "question_decomposition": [
+        {"id": 1, "question": "Ada >> place of birth", "answer": "Elmton", "paragraph_support_idx": 0},
+        {"id": 2, "question": "Which river flows through #1 ?", "answer": "Elm River", "paragraph_support_idx": 2},
+    ],
+    "answer": "Elm River",
+    "answer_aliases": ["the Elm", "Elm River"],
+    "answerable": True,
+}
+TRIVIA: dict[str, Any] = {
+    "Answer": {
+        "Aliases": ["Elm (river)", "The Elm"],
+        "MatchedWikiEntityName": "Elm River",
+        "NormalizedAliases": ["elm river", "elm"],
+        "NormalizedValue": "elm river",
+        "Type": "WikipediaEntity",
+        "Value": "Elm River",
+    },
+    "EntityPages": [{"DocSource": "TagMe", "Filename": "Elmton.txt", "Title": "Elmton"}],
+    "Question": "Which river flows through Elmton?",
+    "QuestionId": "tc_33",
+    "QuestionSource": "http://example.org/",
+    "SearchResults": [],
+}
+TRIVIA_HUB = {
+    "question": TRIVIA["Question"],
+    "question_id": "tc_33",
+    "question_source": "http://example.org/",
+    "entity_pages": {"doc_source": [], "filename": [], "title": [], "wiki_context": []},
+    "search_results": {"description": [], "filename": [], "rank": [], "title": [], "url": [], "search_context": []},
+    "answer": {
+        "aliases": ["Elm (river)", "The Elm"],
+        "normalized_aliases": ["elm river", "elm"],
+        "matched_wiki_entity_name": "",
+        "normalized_matched_wiki_entity_name": "",
+        "normalized_value": "elm river",
+        "type": "WikipediaEntity",
+        "value": "Elm River",
+    },
+}
+STRATEGY: dict[str, Any] = {
+    "qid": "e0044a7b4d146d611e73",
+    "term": "Elmton",
+    "description": "A town",
+    "question": "Could a ship reach Elmton?",
+    "answer": True,
+    "facts": ["Elmton lies on the Elm River.", "Ships sail the Elm."],
+    "decomposition": ["Which river is Elmton on?", "Do ships sail #1?"],
+    "evidence": [
+        [[["Elmton-1"]], [["Elm River-12", "Jean-Luc-3"], "operation"]],
+        [[["Elmton-4"]], ["no_evidence"]],
+    ],
+}
+BIG_BENCH = {"input": "Could a ship reach Elmton?", "target_scores": {"Yes": 1, "No": 0}, "target": "Yes. The Elm."}
+NQ = {"question": "which river flows through elmton", "answer": ["Elm River", "the Elm", "Elm River"]}
+
+RIVER = {"answers": ["Elm River"], "hops": 2, "gold_titles": ["Ada", "Elmton"]}
+
+
+def shaped(row: dict[str, Any], name: str) -> str:
+    """The row as the data set's file has it."""
+    if name == "triviaqa.json":
+        return json.dumps({"Data": [row], "Domain": "Web", "VerifiedEval": False, "Version": 1.0}, indent=4)
+    if name == "bigbench.json":
+        return json.dumps({"canary": "x", "name": "strategyqa", "keywords": ["a"], "examples": [row]}, indent=1)
+    return json.dumps([row]) if name.endswith(".json") else json.dumps(row) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "expected"),
+    [
+        ("hotpot.json", HOTPOT, {**RIVER, "id": HOTPOT["_id"], "kind": "bridge"}),
+        ("hub.jsonl", HOTPOT_HUB, {**RIVER, "id": HOTPOT["_id"], "kind": "bridge"}),
+        ("2wiki.json", TWO_WIKI, {**RIVER, "kind": "compositional"}),
+        ("2wiki-texts.jsonl", TWO_WIKI_TEXTS, {**RIVER, "kind": "compositional"}),
+        ("2wiki-objects.jsonl", TWO_WIKI_OBJECTS, {**RIVER, "kind": "compositional"}),
+        (
+            "musique.jsonl",
+            MUSIQUE,
+            {
+                **RIVER,
+                "id": "2hop__1_2",
+                "kind": "2hop",
+                "answers": ["Elm River", "the Elm"],
+                "sub_questions": ["Ada >> place of birth", "Which river flows through #1 ?"],
+                "sub_answers": ["Elmton", "Elm River"],
+            },
+        ),
+        ("triviaqa.json", TRIVIA, {"id": "tc_33", "answers": ["Elm River", "Elm (river)", "The Elm"], "hops": 1}),
+        ("hub.jsonl", TRIVIA_HUB, {"id": "tc_33", "answers": ["Elm River", "Elm (river)", "The Elm"], "hops": 1}),
+        (
+            "strategyqa_train.json",
+            STRATEGY,
+            {
+                "id": "e0044a7b4d146d611e73",
+                "answers": ["yes"],
+                "kind": "yesno",
+                "hops": 2,
+                "gold_titles": ["Elmton", "Elm River", "Jean-Luc"],
+                "sub_questions": ["Which river is Elmton on?", "Do ships sail #1?"],
+            },
+        ),
+        ("hub.jsonl", {**STRATEGY, "answer": False, "facts": "One text."}, {"answers": ["no"], "kind": "yesno"}),
+        ("bigbench.json", BIG_BENCH, {"id": "1", "answers": ["yes"], "kind": "yesno"}),
+        ("NQ-open.dev.jsonl", NQ, {"id": "1", "answers": ["Elm River", "the Elm"], "kind": "question"}),
+    ],
+)
+def test_every_schema_becomes_the_same_form(tmp_path: Path, name: str, row: dict, expected: dict):
+    file = tmp_path / name
+    file.write_text(shaped(row, name), encoding="utf-8")
+    (example,) = load_questions(file)
+    assert {key: example[key] for key in expected} == expected
+    assert example.question == row.get("question", row.get("Question", row.get("input")))
+    assert example.answer == example.answers[0]
+    assert list(example.inputs().keys()) == ["question"]
+
+
+@pytest.mark.parametrize("row", [HOTPOT, HOTPOT_HUB, TWO_WIKI, TWO_WIKI_TEXTS, TWO_WIKI_OBJECTS])
+def test_the_paragraphs_are_the_same_in_every_copy(row: dict):
+    assert paragraphs(row) == [
+        ("Ada", "Ada was born in Elmton. She sang."),
+        ("Elmton", "Elmton lies on the Elm River."),
+    ]
+
+
+TITLES = st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True)
+
+
+@given(TITLES, st.lists(st.text(max_size=12), max_size=4))
+def test_whatever_the_texts_are_the_copies_mean_the_same(titles: list[str], sentences: list[str]):
+    facts = [[title, number] for number, title in enumerate(titles)]
+    original = {**HOTPOT, "supporting_facts": facts, "context": [[title, sentences] for title in titles]}
+    hub = {
+        **HOTPOT_HUB,
+        "supporting_facts": {"title": titles, "sent_id": [*range(len(titles))]},
+        "context": {"title": titles, "sentences": [sentences] * len(titles)},
+    }
+    texts = {**original, **{key: json.dumps(original[key]) for key in ("context", "supporting_facts")}}
+    assert question_row(original) == question_row(hub) == question_row(texts)
+    assert paragraphs(original) == paragraphs(hub) == paragraphs(texts)
+    assert {title for title, _ in paragraphs(original)} <= set(question_row(original)["gold_titles"])
+
+
+def test_musique_brings_its_paragraphs_and_the_others_bring_none():
+    assert paragraphs(MUSIQUE)[1] == ("Ada", "Ada is also a song.")
+    assert [paragraphs(row) for row in (TRIVIA, TRIVIA_HUB, STRATEGY, BIG_BENCH, NQ)] == [[]] * 5
+
+
+def test_a_parquet_file_of_the_hub_is_read_as_it_is(tmp_path: Path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = tmp_path / "validation-00000-of-00001.parquet"
+    pq.write_table(pa.Table.from_pylist([HOTPOT_HUB]), file)
+    assert question_row(next(read_rows(file))) == question_row(HOTPOT_HUB)
+    file.write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match=r"00001\.parquet is not a parquet file"):
+        list(read_rows(file))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**HOTPOT, "answer": None}, "public test splits come without answers"),
+        ({key: value for key, value in MUSIQUE.items() if key != "answer"}, "'answer'"),
+        ({**MUSIQUE, "answerable": False}, "musique_ans_v1.0"),
+        ({**TRIVIA_HUB, "answer": {"value": "<unk>", "aliases": []}}, "public test splits"),
+        ({**TRIVIA, "Question": "  "}, "'question' must be a text"),
+        ({**HOTPOT, "supporting_facts": [3]}, "expected pairs of 'title' and 'sent_id'; found [3]"),
+        ({**BIG_BENCH, "target_scores": {}}, "'answer'"),
+        ({"question": "q", "answers": ["a", 7]}, "'answer'"),
+        ({**STRATEGY, "decomposition": 4}, "not as strategyqa has it"),
+        ({**MUSIQUE, "question_decomposition": [{"id": 1}]}, "not as musique has it (KeyError('question'))"),
+    ],
+)
+def test_what_is_no_question_is_named_with_its_number(tmp_path: Path, row: dict, message: str):
+    file = tmp_path / "q.json"
+    file.write_text(json.dumps([HOTPOT, row]))
+    with pytest.raises(InputError, match=r"q\.json, question 2: ") as caught:
+        load_questions(file)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "count", "having"),
+    [
+        ("hotpotqa/distractor_sample.json", 100, "gold_titles"),
+        ("hotpotqa/train.jsonl", 300, "gold_titles"),
+        ("musique/train_sample.json", 100, "sub_questions"),
+        ("strategyqa/bigbench_first1200.json", 1200, "answer"),
+    ],
+)
+def test_real_files_are_read_whole(path: str, count: int, having: str):
+    if not (SHARED / path).is_file():
+        pytest.skip(f"no {path} in a folder shared/data beside the repository")
+    examples = load_questions(SHARED / path)
+    assert len(examples) == count
+    assert all(example[having] for example in examples)
+    for example, row in zip(examples, read_rows(SHARED / path), strict=True):
+        assert {title for title, _ in paragraphs(row)}.issuperset(example.gold_titles)

@@ -1,0 +1,200 @@
+"""The corpora of the field are indexed as they are distributed, packed or not, a passage at a time."""
+
+import bz2
+import csv
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.errors import InputError
+from retrieval.bm25 import BM25
+from retrieval.documents import find_documents, read_documents
+from retrieval.passage import Passage
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+CELLS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=50)
+
+# What DPR distributes: three columns, parted by tabs, quoted where a cell has quotes.
+PSGS = (
+    "id\ttext\ttitle\n"
+    '1\t"Aaron Aaron ( or ; ""Ahärôn"") is a prophet and high priest."\tAaron\n'
+    '2\tplain text without quotes\t"""Weird Al"" Yankovic"\n'
+    '3\t"two\nlines"\tLines\n'
+)
+# What HotpotQA distributes: folders AA, AB, ... of bzip2 files, a page a line.
+ABSTRACT = {
+    "id": "12",
+    "url": "https://en.wikipedia.org/wiki?curid=12",
+    "title": "Anarchism",
+    "text": ["Anarchism is a political philosophy.", " It advocates self-governed societies."],
+    "charoffset": [[[0, 9], [10, 12]], [[37, 39]]],
+    "text_with_links": ['Anarchism is a <a href="political%20philosophy">political philosophy</a>.', " It advocates."],
+    "charoffset_with_links": [[[0, 9]], [[37, 39]]],
+}
+# What ColBERT reads: numbered from 0, no names of columns, no quoting.
+COLLECTION = (
+    '0\tAnarchism | Anarchism is "a" political philosophy.\n'
+    "1\tA passage of MS MARCO has no title.\n"
+    '2\t"Quoted" | Begins with a quote.\n'
+    "3\tThe text | of three columns.\tThe title\n"
+)
+
+
+def read(path: Path) -> list[tuple[str, str, str]]:
+    return [(passage.pid, passage.title, passage.text) for passage in read_documents(path)]
+
+
+def test_dprs_passages(tmp_path: Path):
+    expected = [
+        ("1", "Aaron", 'Aaron Aaron ( or ; "Ahärôn") is a prophet and high priest.'),
+        ("2", '"Weird Al" Yankovic', "plain text without quotes"),
+        ("3", "Lines", "two lines"),
+    ]
+    (tmp_path / "psgs_w100.tsv").write_text(PSGS, encoding="utf-8")
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "psgs_w100.tsv.gz").write_bytes(gzip.compress(PSGS.encode()))
+    assert read(tmp_path / "psgs_w100.tsv") == read(tmp_path / "packed" / "psgs_w100.tsv.gz") == expected
+    assert next(read_documents(tmp_path / "psgs_w100.tsv")).citation == "psgs_w100.tsv, line 2"
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=st.lists(st.tuples(CELLS.filter(str.strip), CELLS), min_size=1, max_size=5))
+def test_every_text_that_csv_can_write_is_read(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]]):
+    file = tmp_path_factory.mktemp("psgs") / "p.tsv"
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter="\t")
+        writer.writerow(["id", "text", "title"])
+        writer.writerows([number, *pair] for number, pair in enumerate(cells))
+    assert read(file) == [
+        (str(number), " ".join(title.split()), " ".join(text.split())) for number, (text, title) in enumerate(cells)
+    ]
+
+
+def test_hotpotqas_abstracts_in_their_folders(tmp_path: Path):
+    for number, folder in enumerate(("AA", "AB")):
+        (tmp_path / folder).mkdir()
+        line = json.dumps(ABSTRACT | {"id": str(12 + number)}) + "\n"
+        (tmp_path / folder / "wiki_00.bz2").write_bytes(bz2.compress(line.encode()))
+    text = "Anarchism is a political philosophy. It advocates self-governed societies."
+    first, second = read_documents(tmp_path)
+    assert first == Passage(
+        "12", text, "Anarchism", source="AA/wiki_00.bz2", metadata={"line": 1, "url": ABSTRACT["url"]}
+    )
+    assert (second.pid, second.citation) == ("13", "AB/wiki_00.bz2, line 1")
+
+
+def test_colberts_collection_and_its_quotes(tmp_path: Path):
+    (tmp_path / "collection.tsv").write_text(COLLECTION)
+    assert read(tmp_path / "collection.tsv") == [
+        ("0", "Anarchism", 'Anarchism is "a" political philosophy.'),
+        ("1", "", "A passage of MS MARCO has no title."),
+        ("2", '"Quoted"', "Begins with a quote."),
+        ("3", "The title", "The text | of three columns."),
+    ]
+    # The encoder sees what ColBERT itself would have made of the line.
+    assert next(read_documents(tmp_path / "collection.tsv")).prompt_text == COLLECTION.split("\n")[0].split("\t")[1]
+
+
+def test_a_json_list_is_read_where_it_is_named_and_passed_over_in_a_folder(tmp_path: Path):
+    rows = [{"title": "A", "text": "One."}, {"idx": 7, "title": "B", "text": "Two."}]
+    (tmp_path / "corpus.json").write_text(json.dumps(rows, indent=1))
+    (tmp_path / "a.txt").write_text("Text.")
+    assert read(tmp_path / "corpus.json") == [("corpus.json#1", "A", "One."), ("corpus.json#2", "B", "Two.")]
+    assert next(read_documents(tmp_path / "corpus.json")).citation == "corpus.json, row 1"
+    assert [document.name for document in find_documents(tmp_path)] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "collection.tsv",
+            b"0\tx | y\n1\n",
+            "collection.tsv, line 2: expected an id, a text and maybe a title, found 1",
+        ),
+        ("collection.tsv", b"0\tx\n1\ta\tb\tc\n", "line 2: expected an id, a text and maybe a title, found 4 columns"),
+        (
+            "collection.tsv",
+            b"0\tx\n1\ty\n1\tz\n",
+            "the id '1' comes twice: collection.tsv, line 1 or a little after it",
+        ),
+        ("psgs_w100.tsv", b"id\ttext\ttitle\n1\tx\n", "psgs_w100.tsv, line 2: fewer than the 3 columns"),
+        ("psgs_w100.tsv", b"identity\ttext\n1\tx\n2", "psgs_w100.tsv, line 3: fewer than the 2 columns"),
+        ("psgs_w100.tsv.gz", gzip.compress(PSGS.encode())[:-20], "psgs_w100.tsv.gz: cannot be unpacked to its end"),
+        ("psgs_w100.tsv.gz", b"id\ttext\n", "cannot be unpacked to its end (Not a gzipped file"),
+        ("wiki_00.bz2", b"not packed", "wiki_00.bz2: cannot be unpacked to its end (Invalid data stream)"),
+        ("wiki_00.bz2", bz2.compress(b'{"text": ["a", 3]}'), "wiki_00.bz2, line 1: no 'text' of type string"),
+        ("corpus.json", b'[{"text": "x"}, 3]', 'corpus.json, row 2: expected {"text": ...}, found int'),
+        ("corpus.json", b'[{"text": "x"}, {"title": "x"}]', "corpus.json, row 2: no 'text'"),
+        ("corpus.json", b'{"text": "x"}', "expected a list, found an object with text"),
+        ("notes.pdf.gz", b"", ".gz is no kind of document"),
+    ],
+)
+def test_a_broken_corpus_names_its_line(tmp_path: Path, name: str, content: bytes, message: str):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        list(read_documents(tmp_path / name))
+    assert message in str(caught.value)
+
+
+def test_packed_text_is_titled_like_unpacked(tmp_path: Path):
+    (tmp_path / "the_guide.txt.gz").write_bytes(gzip.compress("Où?".encode()))
+    assert read(tmp_path / "the_guide.txt.gz") == [("the_guide.txt.gz#1", "the guide", "Où?")]
+
+
+def test_a_real_corpus_is_indexed_and_searched(tmp_path: Path):
+    file = SHARED / "wikipedia_abstracts" / "corpus_6119.json"
+    if not file.is_file():
+        pytest.skip(f"no {file.name} in a folder shared/data beside the repository")
+    passages = list(islice(read_documents(file), 500))
+    assert all(passage.title and passage.text for passage in passages)
+    index = BM25.build(passages, tmp_path / "index")
+    assert index("Teutberga, queen of Lotharingia", 1)[0].title == "Teutberga"
+    rows = [passage for passage in read_documents(file) if not passage.pid.endswith("#2")]
+    assert len(rows) >= 6_119
+
+
+# The kernel's own high-water mark: that of `resource` is the parent's where the parent has used more.
+MEASURE = """
+import re, sys
+from pathlib import Path
+from retrieval.documents import read_documents
+count = letters = 0
+for passage in read_documents(sys.argv[1]):
+    count += 1
+    letters += len(passage.text)
+    if count in (50_000, int(sys.argv[2])):
+        print(count, letters, re.search("VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+
+
+def psgs(count: int) -> Iterator[list[object]]:
+    """Rows of a hundred words each, as DPR's."""
+    words = [f"word{place * 7 % 9973}" for place in range(9973 + 99)]
+    for number in range(1, count + 1):
+        start = number * 31 % 9973
+        yield [number, f'{" ".join(words[start : start + 99])} "quoted".', f"Title {number // 10}"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="memory is read from /proc, which only Linux has")
+def test_a_million_passages_are_read_in_the_memory_of_fifty_thousand(tmp_path: Path):
+    file, count = tmp_path / "psgs_w100.tsv", 1_000_000
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter="\t")
+        writer.writerow(["id", "text", "title"])
+        writer.writerows(psgs(count))
+    run = [sys.executable, "-c", MEASURE, str(file), str(count)]
+    shown = subprocess.run(run, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2]).stdout
+    (_, _, early), (total, letters, late) = [map(int, line.split()) for line in shown.splitlines()]
+    assert total == count and letters > 500 * count
+    assert late - early < 8 * 1024, f"{early} kB after 50,000 passages, {late} kB after {count}"
