@@ -66,7 +66,7 @@ def _describe_lm(lm: Any) -> str | None:
     if lm is None:
         return None
     adapter = adapter_for(lm)
-    settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p")}
+    settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
     return " ".join([lm.model, type(adapter).__name__, *given])

@@ -1,4 +1,4 @@
-"""A Llama in the process behind DSPy's engine protocol: all threads' requests wait in one queue and go in batches.
+"""A Llama or T5 in the process behind DSPy's engine protocol: all threads' requests wait in a queue and go in batches.
 
 One engine serves all LMs, threads and programs of a process that name the same weights.
 """
@@ -21,7 +21,8 @@ from dspy.lm15 import (
     Usage,
 )
 
-from lm.inference import common_length, end_tokens, generate, load_model, score
+from lm import inference, seq2seq
+from lm.inference import end_tokens, load_model
 from lm.jobs import MAX_ROWS, Job, batches
 from lm.multi_lora import BASE, Loras, Slot
 from lm.text import Text
@@ -45,16 +46,16 @@ def engine_for(folder: Path, sha: str) -> "Engine":
 
 
 class Engine:
-    """Answers DSPy's typed requests with a causal Llama.
+    """Answers DSPy's typed requests with a causal Llama, or with an encoder-decoder such as T5.
 
-    A request is generated (greedily, or by temperature), or, where it asks for probabilities of labels, scored: each
+    A request is generated (greedily, or sampled), or, where it asks for probabilities of labels, scored: each
     label's probability is that of its whole text after the prompt, normalised over the labels.
 
     Args:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
     """
 
-    supported_params = frozenset({"max_tokens", "temperature", "seed", "stop"})
+    supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop"})
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -99,7 +100,7 @@ class Engine:
         with self._lock:
             if self._model is None:
                 self._model, tokenizer = load_model(self.folder)
-                self._text = Text(tokenizer)
+                self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
 
     def _place(self, folder: Path, sha: str) -> Slot:
@@ -120,9 +121,14 @@ class Engine:
         assert self._text is not None
         return self._text
 
+    @property
+    def compute(self) -> Any:
+        """`lm.inference` or `lm.seq2seq`: the functions for this kind of model."""
+        return seq2seq if self.text.seq2seq else inference
+
     def _job(self, request: Request, lora: Slot) -> Job:
         config = request.config
-        for name in ("top_p", "top_k", "frequency_penalty", "presence_penalty", "logprobs"):
+        for name in ("top_k", "frequency_penalty", "presence_penalty", "logprobs"):
             if getattr(config, name) is not None:
                 raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
         if request.tools:
@@ -152,10 +158,9 @@ class Engine:
                 feature="config.response_format",
             )
         [(job.name, labels)] = declared
-        # Encoded with the prompt: a tokenizer may join a label's first letters with what comes before.
-        job.labels = {label: self.text.encode(f"{text} {label}", special) for label in labels}
-        starts = [common_length(job.prompt, tokens) for tokens in job.labels.values()]
-        job.start = max(1, min(starts))
+        read = {label: self.text.completed(text, f" {label}", special, job.prompt) for label in labels}
+        job.labels = {label: tokens for label, (tokens, _) in read.items()}
+        job.start = min(start for _, start in read.values())
 
     # In the worker's thread
 
@@ -183,7 +188,7 @@ class Engine:
         sequences = [tokens for job in batch for tokens in job.labels.values()]
         starts = [job.start for job in batch for _ in job.labels]
         slots = [job.lora for job in batch for _ in job.labels]
-        logprobs = iter(score(self.model, sequences, starts, slots, self.loras))
+        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras))
         for job in batch:
             probabilities = _normalise({label: next(logprobs) for label in job.labels})
             best = max(probabilities, key=probabilities.__getitem__)
@@ -196,6 +201,7 @@ class Engine:
 
     def _generate(self, batch: list[Job]) -> None:
         import torch
+        from transformers import TopPLogitsWarper
 
         ends = end_tokens(self.model, self.text.tokenizer)
         configs = [job.request.config for job in batch]
@@ -204,7 +210,10 @@ class Engine:
         def choose(row: int, logits: "torch.Tensor") -> int:
             if row not in dice:
                 return int(logits.argmax())
-            weights = (logits.float() / (configs[row].temperature or 1.0)).softmax(-1).cpu()
+            scores = logits.float() / (configs[row].temperature or 1.0)
+            if (top_p := configs[row].top_p) is not None and top_p < 1:
+                scores = TopPLogitsWarper(top_p)(torch.empty(0), scores[None])[0]
+            weights = scores.softmax(-1).cpu()
             return int(torch.multinomial(weights, 1, generator=dice[row]))
 
         def ended(row: int, tokens: list[int]) -> bool:
@@ -216,7 +225,8 @@ class Engine:
 
         prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
         blend = self.loras.blend([job.lora for job in batch])
-        for row, tokens in generate(self.model, prompts, limits, choose if dice else None, ended, blend):
+        found = self.compute.generate(self.model, prompts, limits, choose if dice else None, ended, blend)
+        for row, tokens in found:
             job = batch[row]
             finished = ended(row, tokens)
             text = self.text.decode([token for token in tokens if token not in ends], True)

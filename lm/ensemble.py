@@ -57,7 +57,9 @@ def answer_together(
             "give: take an LM in the process (pocket, local/...), in the compact format and without a LoRA adapter"
         )
     engine = lm.base_engine
-    text, model = engine.text, _twin(engine)
+    if engine.text.seq2seq:
+        raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
+    text, model = engine.text, twin(engine)
     prompts = [text.encode(adapter.prompt(signature, call, demos), special=True) for call in inputs]
     room = (getattr(model.config, "max_position_embeddings", None) or 2**31) - max(map(len, prompts))
     if room < 1:
@@ -125,7 +127,7 @@ def mix(
 
 
 @functools.lru_cache(maxsize=2)
-def _twin(engine: Engine) -> "PreTrainedModel":
+def twin(engine: Engine) -> "PreTrainedModel":
     """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
     shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
     twin = copy.deepcopy(engine.model, {id(tensor): tensor for tensor in shared})

@@ -1,4 +1,7 @@
-"""What the engine computes on a causal Llama: log-probabilities of given continuations, and its own."""
+"""What the engine computes on a causal Llama: log-probabilities of given continuations, its own, and what trains it.
+
+`lm.seq2seq` has the same functions for encoder-decoders.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -7,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.decoding import decode
 from lm.multi_lora import Blend, Loras, Slot
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from lm.training import Lesson
+
 
 def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """Read weights and tokenizer: on a CUDA device, if there is one, in their own precision, else in float32."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
     from transformers.utils import logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -25,7 +31,8 @@ def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBas
     logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
+        seq2seq = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
+        model = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
             folder,
             use_safetensors=True,
             local_files_only=True,
@@ -146,61 +153,98 @@ def generate(
     ended: Callable[[int, list[int]], bool],
     blend: Blend | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
-    """Continue the prompts together, and give each continuation as soon as it has ended.
-
-    `transformers`' own loop costs more than a small model's forward pass; this one does only what is needed here.
+    """Continue the prompts together; see `lm.decoding.decode`.
 
     Args:
         model: a causal language model.
         prompts: token ids, at least one a prompt.
-        limits: the most tokens to add to each prompt, at least 1.
-        choose: picks row i's next token from its logits (V,); None takes the likeliest for every row.
-        ended: whether row i is done, given its new tokens.
+        limits: see `decode`.
+        choose: see `decode`.
+        ended: see `decode`.
         blend: the adapters that the rows are continued with; None for the base.
-
-    Yields:
-        The prompt's index and its new tokens.
     """
-    import torch
+    return decode(_Causal(model, prompts, blend), limits, choose, ended)
 
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    width = int(lengths.max())
-    ids = torch.zeros(len(prompts), width, dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-    padding = (width - lengths)[:, None]
-    mask = (torch.arange(width) >= padding).long().to(model.device)
-    positions = (torch.arange(width) - padding).clamp(min=0).to(model.device)
-    ids, cache, padded = ids.to(model.device), None, bool(padding.any())
-    alive = list(range(len(prompts)))
-    new: list[list[int]] = [[] for _ in prompts]
-    while alive:
-        with torch.inference_mode(), blend or nullcontext():
-            step = model(
-                input_ids=ids,
-                position_ids=positions,
-                attention_mask=mask if padded else None,
-                past_key_values=cache,
+
+class _Causal:
+    """Prompts before a causal model, padded on the left."""
+
+    def __init__(self, model: "PreTrainedModel", prompts: list[list[int]], blend: Blend | None):
+        import torch
+
+        self._model, self._blend = model, blend
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        width = int(lengths.max())
+        ids = torch.zeros(len(prompts), width, dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        padding = (width - lengths)[:, None]
+        self._mask = (torch.arange(width) >= padding).long().to(model.device)
+        self._positions = (torch.arange(width) - padding).clamp(min=0).to(model.device)
+        self._ids, self._cache, self._padded = ids.to(model.device), None, bool(padding.any())
+
+    def step(self, picked: list[int] | None) -> "torch.Tensor":
+        import torch
+
+        if picked is not None:
+            self._ids = torch.tensor(picked, device=self._model.device)[:, None]
+            self._positions = self._positions[:, -1:] + 1
+            self._mask = torch.cat([self._mask, self._mask.new_ones(len(self._mask), 1)], 1)
+        with torch.inference_mode(), self._blend or nullcontext():
+            step = self._model(
+                input_ids=self._ids,
+                position_ids=self._positions,
+                attention_mask=self._mask if self._padded else None,
+                past_key_values=self._cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
-            cache, logits = step.past_key_values, step.logits[:, -1]
-            picked = logits.argmax(-1).tolist()
-        if choose is not None:
-            picked = [choose(index, row) for index, row in zip(alive, logits, strict=True)]
-        keep = []
-        for row, index in enumerate(alive):
-            new[index].append(picked[row])
-            if len(new[index]) >= limits[index] or ended(index, new[index]):
-                yield index, new[index]
-            else:
-                keep.append(row)
-        if len(keep) < len(alive):
-            cache.batch_select_indices(torch.tensor(keep, dtype=torch.long, device=model.device))
-            mask, positions = mask[keep], positions[keep]
-            if blend is not None:
-                blend.keep(keep)
-            alive, picked = [alive[row] for row in keep], [picked[row] for row in keep]
-        ids = torch.tensor(picked, device=model.device)[:, None]
-        positions = positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+        self._cache = step.past_key_values
+        return step.logits[:, -1]
+
+    def keep(self, rows: list[int]) -> None:
+        import torch
+
+        assert self._cache is not None
+        self._cache.batch_select_indices(torch.tensor(rows, dtype=torch.long, device=self._model.device))
+        self._mask, self._positions = self._mask[rows], self._positions[rows]
+        if self._blend is not None:
+            self._blend.keep(rows)
+
+
+def completions(
+    model: Any, base: "PreTrainedModel", batch: "Sequence[Lesson]"
+) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+    """What the model says at each place of the completions, to learn from.
+
+    Rows are padded on the left: all completions end in the same place, and the vocabulary's matrix, the largest of a
+    Llama, is multiplied for the places of completions alone.
+
+    Args:
+        model: A causal language model in training, maybe wrapped.
+        base: What it grew from; it has the same device.
+        batch: The rows.
+
+    Returns:
+        Logits (rows, last places, V), the right tokens and their weights (0 outside completions), (rows, last places).
+    """
+    import torch
+
+    width = max(len(row.tokens) for row in batch)
+    last = max(len(row.tokens) - row.start for row in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    pads, weights = torch.zeros(len(batch), 1, dtype=torch.long), torch.zeros(len(batch), last)
+    for place, row in enumerate(batch):
+        pads[place] = width - len(row.tokens)
+        ids[place, width - len(row.tokens) :] = torch.tensor(row.tokens)
+        weights[place, last - (len(row.tokens) - row.start) :] = row.weight
+    places = torch.arange(width)
+    ids, weights = ids.to(base.device), weights.to(base.device)
+    logits = model(
+        input_ids=ids,
+        attention_mask=(places >= pads).long().to(base.device) if pads.any() else None,
+        position_ids=(places - pads).clamp(min=0).to(base.device),
+        logits_to_keep=last + 1,
+        use_cache=False,
+    ).logits[:, :-1]
+    return logits, ids[:, -last:], weights

@@ -1,4 +1,4 @@
-"""A Llama in the process as a `dspy.LM`."""
+"""A Llama or a T5 in the process as a `dspy.LM`."""
 
 import functools
 import hashlib
@@ -13,12 +13,11 @@ from data.files import read_json
 from lm import pocket
 from lm.adapter import adapter_named
 from lm.engine import AsyncEngine, LoraEngine, engine_for
-from lm.inference import common_length, score
 from lm.multi_lora import CONFIG, TRAINING, lora_hash
 
 PREFIX = "local/"
 # What a hub repository holds beside the weights in the one format that carries no code.
-HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
+HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model", "spiece.model"]
 
 
 class LocalLM(dspy.LM):
@@ -96,10 +95,9 @@ class LocalLM(dspy.LM):
         """
         if self.lora is not None:
             raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
-        text = self.base_engine.text
-        before, whole = text.encode(prompt, True), text.encode(prompt + completion, True)
-        start = max(1, common_length(before, whole))
-        return score(self.base_engine.model, [whole], [start])[0], len(whole) - start
+        engine = self.base_engine
+        tokens, start = engine.text.completed(prompt, completion, True)
+        return engine.compute.score(engine.model, [tokens], [start])[0], len(tokens) - start
 
     def dump_state(self) -> dict[str, Any]:
         """What `load_state` needs; the engine is found again by the model string."""
@@ -180,7 +178,8 @@ def _from_hub(name: str) -> Path:
 def weights_hash(folder: Path) -> str:
     """Twelve hex digits that change with the weights, the tokenizer or the configuration."""
     whole = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("tokenizer.model")]):
+    patterns = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         stat = path.stat()
         whole.update(f"{path.name} {_file_hash(path.resolve(), stat.st_mtime_ns, stat.st_size)}\n".encode())
     return whole.hexdigest()[:12]

@@ -80,14 +80,13 @@ def train(
     text, model = lm.base_engine.text, lm.base_engine.model
     context = getattr(model.config, "max_position_embeddings", None) or 2**31
     learn, measure = (lessons(text, part, completion, context, name) for part in (rows, valrows))
-    run = Run(lm, learn, measure, training)
     checkpoint = out.with_name(f".{out.name}.safetensors")
-    run.restore(checkpoint, identity)
-    with _Bar(name, run, progress) as show:
-        while not run.over:
-            run.epoch(show)
-            run.save(checkpoint, identity)
-            show()
+    if training.processes > 1:
+        from lm.parallel import share_out
+
+        share_out(lm, learn, measure, training, checkpoint, identity, name, progress)
+    run = Run(lm, learn, measure, training)
+    finish(run, checkpoint, identity, name, progress and training.processes == 1)
     report = {
         "base": lm.base,
         "identity": identity,
@@ -107,6 +106,16 @@ def train(
         write_json(folder / TRAINING, report)
     checkpoint.unlink()
     return out
+
+
+def finish(run: Run, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
+    """Goes on from the checkpoint, where there is one of this identity, until the run is over."""
+    run.restore(checkpoint, identity)
+    with _Bar(name, run, progress) as show:
+        while not run.over:
+            run.epoch(show)
+            run.save(checkpoint, identity)
+            show()
 
 
 def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, name: str) -> list[Lesson]:

@@ -1,25 +1,20 @@
 """A training under way: the loop, its measurements, and its checkpoints."""
 
-import copy
 import json
 import random
-import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from data.errors import InputError
-from data.files import read_json, write_json
 from lm.local import LocalLM
-from lm.multi_lora import CONFIG, WEIGHTS
+from lm.trainable import Method, trainable, write
 
 if TYPE_CHECKING:
     import torch
-
-Method = Literal["lora", "full"]
+    from accelerate import Accelerator
 
 # The share of the steps in which the rate rises from 0; it then falls to 0 in a straight line.
 WARM_UP = 0.06
@@ -39,6 +34,7 @@ class Training:
         batch_size: Rows a step.
         rank: Of LoRA's matrices; their scale is alpha / rank with alpha twice the rank.
         seed: Of the initial matrices and the order of the rows.
+        processes: That share each step's rows, a GPU each where there are GPUs (`lm.parallel`).
     """
 
     method: Method = "lora"
@@ -48,11 +44,12 @@ class Training:
     batch_size: int = 16
     rank: int = 16
     seed: int = 0
+    processes: int = 1
 
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):
             raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
-        for name in ("epochs", "patience", "batch_size", "rank"):
+        for name in ("epochs", "patience", "batch_size", "rank", "processes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
         if not 0 < self.learning_rate < 1:
@@ -64,7 +61,7 @@ class Lesson:
     """A row as tokens.
 
     Attributes:
-        tokens: Prompt and completion.
+        tokens: Prompt and completion; what an encoder reads and its decoder writes.
         start: The first token of the completion.
         weight: Of its loss; 1 is an average row's.
     """
@@ -82,6 +79,7 @@ class Run:
         train: To learn from.
         validation: To measure on.
         training: How.
+        accelerator: accelerate's, in one of several processes that share the training; None where this one is alone.
 
     Attributes:
         curve: A point an epoch, the first before any training: epoch, train_loss, loss (nats a completion's token),
@@ -92,17 +90,28 @@ class Run:
         seconds: Spent, over all processes that worked on it.
     """
 
-    def __init__(self, lm: LocalLM, train: list[Lesson], validation: list[Lesson], training: Training):
+    def __init__(
+        self,
+        lm: LocalLM,
+        train: list[Lesson],
+        validation: list[Lesson],
+        training: Training,
+        accelerator: "Accelerator | None" = None,
+    ):
         import torch
 
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
-            self.model: Any = _trainable(lm, training)
+            self.model = trainable(lm, training.method, training.rank)
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.weights.values(), lr=training.learning_rate, weight_decay=0.0, foreach=True
         )
+        self._accelerator = accelerator
+        self._rank, self._count = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+        # Brings the processes' gradients together.
+        self._shared = accelerator.prepare_model(self.model) if accelerator else self.model
         self.batches = -(-len(train) // training.batch_size)  # an epoch's
         self.steps, self.tokens, self.seconds = 0, 0, 0.0
         self.curve: list[dict[str, Any]] = []
@@ -117,12 +126,17 @@ class Run:
 
     def epoch(self, stepped: Callable[[], None]) -> None:
         """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures."""
+        import torch
+
         started, losses = time.monotonic(), []
         if self.curve:
             self.model.train()
-            for batch in self._shuffled(len(self.curve)):
-                losses.append(self._step(batch))
-                stepped()
+            with torch.random.fork_rng():
+                # A T5 drops out: what it drops follows from the seed and the epoch, also after a kill.
+                torch.manual_seed(self.training.seed + len(self.curve))
+                for batch in self._shuffled(len(self.curve)):
+                    losses.append(self._step(batch))
+                    stepped()
         self.model.eval()
         loss, exact = self._measure()
         shown = round(sum(losses) / len(losses), 4) if losses else None
@@ -146,9 +160,12 @@ class Run:
     def _step(self, batch: list[Lesson]) -> float:
         import torch
 
-        losses, weights, _ = self._losses(batch)
-        loss = (losses * weights).sum() / weights.sum()
-        loss.backward()
+        # A process with no row of its own takes part with one that does not count: the others wait for its gradients.
+        own = batch[self._rank :: self._count] or [replace(batch[0], weight=0.0)]
+        losses, weights, _ = self._losses(self._shared, own)
+        whole = sum(row.weight * (len(row.tokens) - row.start) for row in batch)
+        loss = (losses * weights).sum() / whole
+        (loss * self._count).backward()  # the gradients' mean over the processes is taken
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         total = self.training.epochs * self.batches
         rise = (self.steps + 1) / max(1, WARM_UP * total)
@@ -158,49 +175,39 @@ class Run:
         self.optimizer.zero_grad()
         self.steps += 1
         self.tokens += sum(len(row.tokens) for row in batch)
-        return loss.item()
+        return self._together([loss.item()])[0]
 
     def _measure(self) -> tuple[float, float]:
         """Loss and the share of rows of which every token is the likeliest, over the validation rows."""
         import torch
 
         rows = sorted(self.validation, key=lambda row: len(row.tokens))
+        starts = range(0, len(rows), self.training.batch_size)
         total = weight = right = 0.0
         with torch.inference_mode():
-            for start in range(0, len(rows), self.training.batch_size):
-                losses, weights, exact = self._losses(rows[start : start + self.training.batch_size])
+            for start in starts[self._rank :: self._count]:
+                losses, weights, exact = self._losses(self.model, rows[start : start + self.training.batch_size])
                 total += float((losses * weights).sum())
                 weight += float(weights.sum())
                 right += int(exact.sum())
+        total, weight, right = self._together([total, weight, right])
         return round(total / weight, 4), round(right / len(rows), 4)
 
-    def _losses(self, batch: list[Lesson]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
-        """By row and place, (rows, last places): the loss in nats, its weight (0 outside completions); exact (rows,).
-
-        Rows are padded on the left: all completions end in the same place, and the vocabulary's matrix, the largest of
-        a Llama, is multiplied for the places of completions alone.
-        """
+    def _together(self, values: list[float]) -> list[float]:
+        """The sums of some values over all processes."""
         import torch
 
-        device = self.lm.base_engine.model.device
-        width = max(len(row.tokens) for row in batch)
-        last = max(len(row.tokens) - row.start for row in batch)
-        ids = torch.zeros(len(batch), width, dtype=torch.long)
-        pads, weights = torch.zeros(len(batch), 1, dtype=torch.long), torch.zeros(len(batch), last)
-        for place, row in enumerate(batch):
-            pads[place] = width - len(row.tokens)
-            ids[place, width - len(row.tokens) :] = torch.tensor(row.tokens)
-            weights[place, last - (len(row.tokens) - row.start) :] = row.weight
-        places = torch.arange(width)
-        ids, weights = ids.to(device), weights.to(device)
-        logits = self.model(
-            input_ids=ids,
-            attention_mask=(places >= pads).long().to(device) if pads.any() else None,
-            position_ids=(places - pads).clamp(min=0).to(device),
-            logits_to_keep=last + 1,
-            use_cache=False,
-        ).logits[:, :-1]
-        targets = ids[:, -last:]
+        if self._accelerator is None:
+            return values
+        mine: Any = torch.tensor(values, dtype=torch.float64, device=self._accelerator.device)
+        return self._accelerator.reduce(mine, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _losses(self, model: Any, batch: list[Lesson]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+        """By row and place of its completion: the loss in nats, its weight (0 outside); by row whether all is exact."""
+        import torch
+
+        base = self.lm.base_engine
+        logits, targets, weights = base.compute.completions(model, base.model, batch)
         losses = torch.nn.functional.cross_entropy(
             logits.float().flatten(0, 1), targets.flatten(), reduction="none"
         ).view_as(weights)
@@ -213,6 +220,8 @@ class Run:
         """Writes a checkpoint in the place of the one before, whole or not at all."""
         from safetensors.torch import save_file
 
+        if self._rank:
+            return  # the first process writes for all
         tensors = {f"best/{name}": tensor for name, tensor in self.best.items()}
         for name, weights in self.weights.items():
             tensors[f"weights/{name}"] = weights.detach()
@@ -258,36 +267,4 @@ class Run:
         with torch.no_grad():
             for name, weights in self.weights.items():
                 weights.copy_(self.best[name])
-        if self.training.method == "lora":
-            from peft import get_peft_model_state_dict
-            from safetensors.torch import save_file
-
-            self.model.peft_config["default"].inference_mode = True
-            self.model.peft_config["default"].save_pretrained(folder)
-            config = read_json(folder / CONFIG)
-            config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change by chance
-            write_json(folder / CONFIG, config)
-            found = get_peft_model_state_dict(self.model, save_embedding_layers=False)
-            save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / WEIGHTS)
-        else:
-            base = self.lm.base_engine
-            self.model.to(base.model.dtype).save_pretrained(folder)
-            for path in [*base.folder.glob("tokenizer*"), *base.folder.glob("*.jinja")]:
-                shutil.copy(path, folder)
-
-
-def _trainable(lm: LocalLM, training: Training) -> Any:
-    """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32."""
-    base: Any = lm.base_engine.model
-    if training.method == "full":
-        return copy.deepcopy(base).float().requires_grad_(True)
-    from peft import LoraConfig, get_peft_model
-
-    shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
-    config = LoraConfig(
-        task_type="CAUSAL_LM", r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear"
-    )
-    with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
-        model = get_peft_model(copy.deepcopy(base, shared), config)
-    model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
-    return model
+        write(self.model, self.lm, self.training.method, folder)

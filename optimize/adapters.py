@@ -100,7 +100,9 @@ def _hash(folder: Path) -> str:
 def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
     """How the adapters are served elsewhere, for a person who finds the folder."""
     lms: dict[str, Any] = {name: predictor.lm for name, predictor in program.named_predictors()}
-    adapters = {name: read_json(made / ADAPTERS / name / CONFIG)["r"] for name in kept if kept[name]["kind"] == "lora"}
+    configs = {name: read_json(made / ADAPTERS / name / CONFIG) for name in kept if kept[name]["kind"] == "lora"}
+    # Servers take LoRA modules of causal models alone; a T5's stay in the process.
+    adapters = {name: config["r"] for name, config in configs.items() if config.get("task_type") != "SEQ_2_SEQ_LM"}
     text = [
         f"# A compiled {getattr(program, 'system', type(program).__name__)} program",
         "",

@@ -16,6 +16,7 @@ from lm.adapter import adapter_named
 from lm.connect import connect
 from lm.local import LocalLM
 from optimize.adapters import ADAPTERS, README, open_weights, save_weights
+from optimize.reliability import PLOT, draw_reliability
 from programs.program import Program
 from programs.registry import PROGRAMS, build, options
 from retrieval.index import open_index
@@ -27,14 +28,15 @@ FORMAT = 2
 READABLE = (1, 2)
 
 MANIFEST, STATE = "manifest.json", "program.json"
-OWN = {MANIFEST, STATE, ADAPTERS, README}
+OWN = {MANIFEST, STATE, ADAPTERS, README, PLOT}
 LIBRARIES = ("dspy", "pydantic", "torch", "transformers")
 
 
 def save(program: dspy.Module, folder: Path | str) -> None:
     """Writes a program: what it is (manifest.json), its demonstrations and instructions (program.json), its weights.
 
-    Weights that were trained for its predictors go into adapters/; a README.md says how to serve them elsewhere.
+    Weights that were trained for its predictors go into adapters/; a README.md says how to serve them elsewhere. Where
+    its judges were calibrated, reliability.png shows what came of it; the points are in manifest.json.
     Language models are kept as the spec that `lm.connect` opens, never with keys; the index as its path and hashes.
     What stood at `folder` before stays whole until the new artifact is.
 
@@ -70,6 +72,9 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "compile": getattr(program, "compile_report", None),
         }
         write_json(made / MANIFEST, manifest)
+        plot = draw_reliability((manifest["compile"] or {}).get("calibration") or {"judges": {}})
+        if plot is not None:
+            plot.savefig(made / PLOT, dpi=130)
 
 
 def load(

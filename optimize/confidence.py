@@ -69,6 +69,8 @@ def baselines(
     lm: Any = answerer.lm or dspy.settings.lm
     if not hasattr(lm, "logprob") or not isinstance(adapter_for(lm), CompactAdapter):
         raise InputError(f"{lm.model} gives no log-probability of an answer: the baseline is for local LMs")
+    if getattr(lm, "lora", None) is not None:  # told before the questions are asked
+        raise InputError(f"{lm.model} gives no log-probability of an answer, because of its LoRA adapter")
     found = _logprobs(answerer, lm, questions, threads, progress)
     fitted: dict[str, float] = {}
     train: list[dspy.Example] = []

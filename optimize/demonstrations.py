@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 
 from data.errors import InputError
+from evaluation.identity import gold_answers
 from optimize.judge_data import (
     VERDICTS,
     Labels,
@@ -20,6 +21,7 @@ from optimize.judge_data import (
     relevance_examples,
 )
 from optimize.roles import role_of
+from optimize.traces import marked
 from signatures.answers import DirectAnswer
 from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
@@ -51,6 +53,17 @@ class Rows:
     judge: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        of = {name: [dict(row) for row in found] for name, found in self.of.items()}
+        return {"of": of, "judge": self.judge, "missing": self.missing}
+
+    @classmethod
+    def of_json(cls, kept: dict[str, Any]) -> "Rows":
+        """What `as_json` gave."""
+        of = {name: [dspy.Example(**row) for row in found] for name, found in kept["of"].items()}
+        return cls(of, dict(kept["judge"]), dict(kept["missing"]))
+
 
 def collect_rows(
     program: dspy.Module, trainset: Sequence[dspy.Example], *, labels: Labels, threads: int, strict: bool
@@ -69,7 +82,9 @@ def collect_rows(
     """
     rows = Rows()
     judges_itself = False
-    for name, predictor in program.named_predictors():
+    # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
+    answered = all("question" in example and gold_answers(example) for example in trainset)
+    for name, predictor in program.named_predictors() if answered else []:
         role = role_of(predictor)
         if not _in_use(program, role):
             continue
@@ -80,7 +95,7 @@ def collect_rows(
             else:
                 rows.missing[name] = "no training question has several gold sub_questions"
         elif role is DirectAnswer and not judges_itself:
-            rows.of[name] = [dspy.Example(question=e.question, answer=e.answer) for e in trainset]
+            rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in (SelfKnowledge, PassageRelevance, ListwiseRelevance):
             judges_itself = True
             rows.judge[name] = "know" if role is SelfKnowledge else "relevance"
@@ -136,7 +151,7 @@ def bootstrap_demos(
     judge without rows keeps those of its runs' calls that can be balanced.
     """
     teacher = draw(program, rows, n, chance)
-    shuffled = [e.with_inputs("question") for e in chance.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    shuffled = [marked(example) for example in chance.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
     optimizer = dspy.BootstrapFewShot(
         # Only a run that is right to the full teaches: with a metric of shares, 0.1 would count as true.
         metric=metric,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import dspy
 
 from data.errors import InputError
-from evaluation.identity import question_id
 from evaluation.metrics import normalise
 
 # Two questions are near-duplicates when they share this much of their words (Jaccard index of their multisets) and all
@@ -22,37 +21,55 @@ def check_disjoint(trainset: Sequence[dspy.Example], others: Mapping[str, Sequen
         others: By a name for the message, the splits that must stay unseen.
 
     Raises:
-        InputError: An id is in both with the same question, or a question is in both, in the same words or nearly.
+        InputError: An id is in both, or a question is, in the same words or nearly.
     """
     for name, other in others.items():
         if shared := overlap(trainset, other):
             shown = "; ".join(f"{ours!r} and {theirs!r}" for ours, theirs in shared[:3])
             raise InputError(
-                f"{len(shared)} of the {len(trainset)} training questions are in the {name} split too, in the same "
-                f"words or nearly: {shown}; take them out of one of the two"
+                f"{len(shared)} of the {len(trainset)} training questions are in the {name} split too, by their id or "
+                f"in nearly the same words: {shown}; a score on them says nothing: take them out of one of the two"
             )
 
 
 def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> list[tuple[str, str]]:
-    """The pairs of a question of ours and one of theirs that are the same or nearly, one pair a question of ours."""
-    words = [Counter(normalise(example.question).split()) for example in theirs]
+    """The pairs of a question of ours and one of theirs that are the same or nearly, one pair a question of ours.
+
+    Equal ids are one question, however it is worded; an id that is only a number is a place in a file, and every file
+    has a first line.
+    """
+    texts = [_asked(example) for example in theirs]
+    words = [Counter(normalise(text).split()) for text in texts]
     having: dict[str, list[int]] = defaultdict(list)
     for number, bag in enumerate(words):
         for word in bag:
             having[word].append(number)
-    ids = {(question_id(example), normalise(example.question)): number for number, example in enumerate(theirs)}
+    ids = {name: number for number, example in enumerate(theirs) if (name := _own_id(example)) is not None}
     found = []
     for example in ours:
-        bag = Counter(normalise(example.question).split())
-        match = ids.get((question_id(example), normalise(example.question)))
+        text = _asked(example)
+        bag = Counter(normalise(text).split())
+        name = _own_id(example)
+        match = None if name is None else ids.get(name)
         if match is None:
             # A near-duplicate has nearly all of the words, so it has the rarest or the next rarest ones.
             rare = sorted(bag, key=lambda word: len(having.get(word, ())))
             likely = {number for word in rare[: 1 + len(bag) // 5] for number in having.get(word, ())}
-            match = next((n for n in likely if _near(example.question, bag, theirs[n].question, words[n])), None)
+            match = next((n for n in likely if _near(text, bag, texts[n], words[n])), None)
         if match is not None:
-            found.append((example.question, theirs[match].question))
+            found.append((text, texts[match]))
     return found
+
+
+def _asked(example: dspy.Example) -> str:
+    """What a program is asked; examples of a program of the user's own need not have a question."""
+    asked = example.get("question")
+    return asked if isinstance(asked, str) else " ".join(map(str, example.inputs().values()))
+
+
+def _own_id(example: dspy.Example) -> str | None:
+    name = example.get("id")
+    return None if name is None or str(name).isdigit() else str(name)
 
 
 def _near(text: str, bag: Counter[str], other_text: str, other_bag: Counter[str]) -> bool:

@@ -5,10 +5,18 @@ from typing import Any
 import dspy
 
 from data.errors import InputError
-from signatures.answers import DirectAnswer
+from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
 from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
-_KNOWN = (SelfKnowledge, PassageRelevance, ListwiseRelevance, Decomposition, DirectAnswer)
+_KNOWN = (
+    SelfKnowledge,
+    PassageRelevance,
+    ListwiseRelevance,
+    Decomposition,
+    DirectAnswer,
+    GroundedAnswer,
+    ComposedAnswer,
+)
 
 
 def role_of(predictor: Any) -> Any:

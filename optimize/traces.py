@@ -11,7 +11,8 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from evaluation.runner import Outcome, ask_all, progress_bar
+from data.errors import LMError, RaisfError
+from evaluation.runner import MAX_FAILURES, Outcome, ask_all, progress_bar
 
 
 @dataclass(slots=True)
@@ -64,8 +65,7 @@ def traced_rows(
             else:
                 runs[id(outcome.example.question)] = outcome.prediction
 
-        # `ask_all` calls with a question alone; these programs may take any inputs, so the whole example travels there.
-        ask_all(_Recorder(program), [dspy.Example(question=e) for e in examples], keep, threads=threads)
+        ask_whole(with_steps(program), examples, keep, threads=threads)
     for example in examples:  # in their order, whichever came first
         run = runs.get(id(example))
         if run is None:
@@ -82,17 +82,69 @@ def traced_rows(
     return traced
 
 
-class _Recorder(dspy.Module):
-    """A program whose prediction is the program's own together with the steps to it."""
+def ask_whole(
+    program: Callable[..., dspy.Prediction],
+    examples: Sequence[dspy.Example],
+    keep: Callable[[Outcome], None],
+    *,
+    threads: int,
+) -> None:
+    """`ask_all` for programs that may take other inputs than a question.
 
-    def __init__(self, program: dspy.Module):
-        super().__init__()
-        self.program = program
+    They are called with the inputs that an example marks, its question where it marks none. An outcome's
+    `example.question` is the whole example.
+    """
 
-    def forward(self, question: dspy.Example) -> dspy.Prediction:
+    def ask(question: dspy.Example) -> dspy.Prediction:
+        return program(**marked(question).inputs())
+
+    # `ask_all` calls with a question alone, so the whole example travels as one.
+    ask_all(ask, [dspy.Example(question=example) for example in examples], keep, threads=threads)
+
+
+class Patience:
+    """Counts failures over several calls of `ask_all`, each of which may ask too few questions to give up.
+
+    Attributes:
+        failed: How many there were.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self._in_a_row = 0
+
+    def saw(self, outcome: Outcome) -> None:
+        """To be called in `keep`.
+
+        Raises:
+            LMError: The LM failed on ten questions in a row.
+            RaisfError: The program did, for another reason.
+        """
+        self.failed += outcome.error is not None
+        self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
+        if self._in_a_row >= MAX_FAILURES:
+            of_lm = isinstance(outcome.error, LMError)
+            kind, what = (LMError, "the language model") if of_lm else (RaisfError, "the program")
+            raise kind(f"{what} failed on {MAX_FAILURES} questions in a row, the last time with: {outcome.error}")
+
+
+def marked(example: dspy.Example) -> dspy.Example:
+    """The example with its inputs marked: its question, where it does not say what they are."""
+    return example if example._input_keys else example.with_inputs("question")
+
+
+def with_steps(program: dspy.Module) -> Callable[..., dspy.Prediction]:
+    """The program, giving its `prediction` together with the `steps` to it: predictor, inputs, outputs of each.
+
+    The prediction is None where an LM's output could not be read.
+    """
+
+    def ask(**inputs: Any) -> dspy.Prediction:
         steps: list[Any] = []
         try:
             with dspy.context(trace=steps):
-                return dspy.Prediction(prediction=self.program(**question.inputs()), steps=steps)
+                return dspy.Prediction(prediction=program(**inputs), steps=steps)
         except AdapterParseError:  # an outcome of weak LMs, however many in a row: no reason to give up
             return dspy.Prediction(prediction=None, steps=steps)
+
+    return ask

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lm.lora import Row, train
 from lm.multi_lora import TRAINING
 from lm.training import Training
 from optimize.demonstrations import Rows, collect_rows, copy_of, judges
+from optimize.journal import Journal
 from optimize.judge_data import Labels
 from optimize.traces import Traced, traced_rows
 from programs.program import Program
@@ -42,6 +44,7 @@ def train_weights(
     metric: Callable[..., Any],
     training: Training,
     work: Path | str,
+    journal: Journal,
     threads: int,
     progress: bool,
 ) -> dspy.Module:
@@ -59,7 +62,11 @@ def train_weights(
     bases = {name: _base(program, name, base) for name in chosen}
     chance = random.Random(training.seed)
     samples = [chance.sample(list(part), min(len(part), QUESTIONS_A_ROW * rows)) for part in (trainset, valset)]
-    sources = [_Source.of(program, sample, teacher, chosen, labels, metric, threads, progress) for sample in samples]
+    sources = []
+    for split, sample in zip(SPLITS, samples, strict=True):
+        collect = partial(_Source.of, program, sample, teacher, chosen, labels, metric, threads, progress)
+        # Kept, because LMs may answer otherwise when they are asked again, and other rows are another training.
+        sources.append(_Source.of_json(journal.once(split, lambda collect=collect: collect().as_json())))
     made: dict[str, _Made] = {}
     missing: dict[str, str] = {}
     for name in chosen:
@@ -126,6 +133,17 @@ class _Source:
         if any(source._may_trace(name) for name in chosen):
             source.traced = traced_rows(teacher or program, examples, metric, threads=threads, progress=progress)
         return source
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        of = Rows(self.traced.of).as_json()["of"]
+        return {"gold": self.gold.as_json(), "traced": {**asdict(self.traced), "of": of}, "taught": self.taught}
+
+    @classmethod
+    def of_json(cls, kept: dict[str, Any]) -> "_Source":
+        """What `as_json` gave."""
+        traced = {**kept["traced"], "of": Rows.of_json({"of": kept["traced"]["of"], "judge": {}, "missing": {}}).of}
+        return cls(Rows.of_json(kept["gold"]), Traced(**traced), kept["taught"])
 
     @property
     def runs(self) -> dict[str, int] | None:

@@ -15,6 +15,8 @@ from dspy.utils.usage_tracker import UsageTracker
 from data.errors import InputError
 from lm.connect import adapter_for, explain
 from lm.ensemble import answer_together
+from lm.local import LocalLM
+from lm.reflection import Reflection, reflect
 from programs.concurrency import Later, extend_trace, gate
 from programs.questions import clean
 from programs.trace import Cost, Judgement, Node, Route, Step
@@ -121,9 +123,7 @@ class Run:
         lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
         with self._place(len(prompts)):
             mixed = answer_together(lm, signature, predictor.demos, prompts, weights)
-        if dspy.settings.usage_tracker:
-            usage = {"prompt_tokens": mixed.prompt_tokens, "completion_tokens": mixed.completion_tokens}
-            dspy.settings.usage_tracker.add_usage(lm.model, usage)
+        _count(lm, mixed.prompt_tokens, mixed.completion_tokens)
         try:
             prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text))
         except AdapterParseError:
@@ -132,6 +132,19 @@ class Run:
             return None
         extend_trace([(predictor, prompts[0], prediction)])
         return prediction
+
+    def reflect(self, lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> list[Reflection]:
+        """What an LM with Self-RAG's reflection tokens writes after each prompt, which is a call of the budget.
+
+        Raises:
+            BudgetSpent: There are not as many calls left, or no time.
+        """
+        if not prompts:
+            return []
+        with self._place(len(prompts)):
+            found = reflect(lm, prompts, limit)
+        _count(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
+        return found
 
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
         """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
@@ -241,6 +254,13 @@ class Run:
         if self.max_seconds is None:
             return None
         return max(0.0, self.max_seconds - (time.perf_counter() - self._started))
+
+
+def _count(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
+    """Adds a call that did not go through DSPy to its usage."""
+    if dspy.settings.usage_tracker:
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        dspy.settings.usage_tracker.add_usage(lm.model, usage)
 
 
 def require_lm(program: dspy.Module) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from optimize.artifact import load, save
     from optimize.calibrate import calibrate
     from optimize.compile import compile
+    from optimize.lsr import Tuning, tune_retriever
     from programs.baselines.direct import Direct
     from programs.baselines.rag import RAG
     from programs.ra_isf import RAISF
@@ -50,6 +51,7 @@ __all__ = [
     "RaisfError",
     "RemoteIndex",
     "Training",
+    "Tuning",
     "add_to_index",
     "build_index",
     "calibrate",
@@ -61,6 +63,7 @@ __all__ = [
     "open_index",
     "remove_from_index",
     "save",
+    "tune_retriever",
     "write_dataset",
     "write_world",
 ]
@@ -84,6 +87,7 @@ _HOMES = {
     "calibrate": "optimize.calibrate",
     "compile": "optimize.compile",
     "Training": "lm.training",
+    "Tuning": "optimize.lsr",
     "connect": "lm.connect",
     "evaluate": "evaluation.runner",
     "load": "optimize.artifact",
@@ -92,6 +96,7 @@ _HOMES = {
     "remove_from_index": "retrieval.index",
     "save": "optimize.artifact",
     "write_dataset": "data.benchmark_files",
+    "tune_retriever": "optimize.lsr",
     "write_world": "data.world_files",
 }
 

@@ -15,7 +15,7 @@ from data.errors import RaisfError
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
 from data.world_files import QUESTIONS
 from lm.pocket.build import SIZES
-from raisf import __version__, benchmarks, comparing, experimenting, indexing, options
+from raisf import __version__, benchmarks, checkpoints, comparing, dense, experimenting, indexing, options
 from raisf.outcome import Outcome
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
@@ -65,7 +65,22 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"raisf {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=options.Parser)
-    for add in (_demo, _world, _dataset, _index, _programs, _ask, _collect, _compile, _eval, _compare, _experiment, _pocket):
+    for add in (
+        _demo,
+        _world,
+        _dataset,
+        _index,
+        _colbert,
+        _dense,
+        _programs,
+        _ask,
+        _collect,
+        _compile,
+        _eval,
+        _compare,
+        _experiment,
+        _pocket,
+    ):
         add(commands)
     return parser
 
@@ -143,6 +158,14 @@ def _index(commands: Any) -> None:
     indexing.add_parsers(commands, _command)
 
 
+def _colbert(commands: Any) -> None:
+    checkpoints.add_parsers(commands, _command)
+
+
+def _dense(commands: Any) -> None:
+    dense.add_parsers(commands, _command)
+
+
 def _programs(commands: Any) -> None:
     examples = "  raisf programs\n  raisf programs --json"
     _command(commands, "programs", "list the programs: what each does and its source", examples, home="listing")
@@ -199,7 +222,7 @@ def _compile(commands: Any) -> None:
         "      --index indexes/home --out artifacts/a\n"
         "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
         "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c",
-        resume="no artifact was written",
+        resume="no artifact was written; run the same command again to go on where it stopped",
     )
     parser.add_argument(
         "--how",
@@ -207,29 +230,13 @@ def _compile(commands: Any) -> None:
         default="prompts",
         help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; default: prompts",
     )
-    parser.add_argument(
-        "--strategy",
-        choices=("labeled", "bootstrap", "random"),
-        default="labeled",
-        help="demonstrations from gold labels, from the program's own right runs, or the best of several such draws on "
-        "the dev split; default: labeled",
-    )
     parser.add_argument("--train", type=Path, required=True, help="training questions (JSON or JSON Lines)")
     parser.add_argument("--dev", type=Path, required=True, help="questions to select on; never trained on")
     parser.add_argument("--out", type=Path, required=True, help="the artifact's folder")
-    parser.add_argument(
-        "--demos",
-        type=options.at_least(2),
-        default=4,
-        metavar="N",
-        help="demonstrations a predictor at most; default: 4",
-    )
-    parser.add_argument(
-        "--candidates", type=options.at_least(1), default=6, metavar="N", help="draws of --strategy random; default: 6"
-    )
     options.add_labels(parser)
     options.add_threads(parser)
     parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
+    options.add_prompts(parser)
     options.add_weights(parser)
     options.add_calibrate(parser)
     options.add_program(parser)

@@ -48,6 +48,7 @@ def compile(arguments: argparse.Namespace) -> Outcome:
     from data.files import check_replaceable
     from data.questions import load_questions
     from optimize.artifact import save
+    from optimize.calibrate import calibrate, check_calibration
     from optimize.compile import compile as compile_program
     from raisf.judging import calibration_options
     from raisf.prompting import prompt_options, show_candidates
@@ -57,8 +58,11 @@ def compile(arguments: argparse.Namespace) -> Outcome:
     given = {**prompt_options(arguments), **weight_options(arguments)}
     prices = calibration_options(arguments)
     trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
+    program = _program(arguments)
+    if arguments.calibrate:
+        check_calibration(program, valset, arguments.calibrate, **prices)
     compiled: Any = compile_program(
-        _program(arguments),
+        program,
         trainset=trainset,
         valset=valset,
         how=arguments.how,
@@ -68,8 +72,6 @@ def compile(arguments: argparse.Namespace) -> Outcome:
         **given,
     )
     if arguments.calibrate:
-        from optimize.calibrate import calibrate
-
         aim, labels = arguments.calibrate, arguments.labels
         compiled = calibrate(compiled, valset=valset, aim=aim, labels=labels, threads=arguments.threads, **prices)
     save(compiled, arguments.out)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from raisf import options
+from raisf import options, pushing
 from raisf.outcome import Outcome, told
 
 DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentation speaks to
@@ -34,7 +34,8 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
         "  raisf index add indexes/mine more.pdf\n"
         "  raisf index remove indexes/mine --where \"source = 'old.pdf'\"\n"
         "  raisf index info indexes/mine\n"
-        "  raisf index check indexes/mine",
+        "  raisf index check indexes/mine\n"
+        "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine",
         resume="no index was written, and one that stood there before stands unchanged",
         home="indexing",
     )
@@ -68,6 +69,7 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     remove.add_argument("--where", required=True, metavar="FILTER", help="such as: source = 'old.pdf' or page > 99")
     _action(parser, command, "info", "tell what an index is", unchanged)
     _action(parser, command, "check", "read every byte of an index and compare it with its checksum", unchanged)
+    pushing.add_parser(parser, command)
     serve = command(
         commands,
         "serve-index",

@@ -144,6 +144,20 @@ def _write_rows(out: Path | None, rows: list[Any]) -> None:
         write_jsonl(out, [asdict(row) for row in rows])
 
 
+def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The prices that --calibrate cost takes.
+
+    Raises:
+        InputError: There is one, and another aim.
+    """
+    names = ("call_price", "search_price")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if given and arguments.calibrate != "cost":
+        option = next(iter(given)).replace("_", "-")
+        raise InputError(f"--{option} is for --calibrate cost: leave it out, or take that aim")
+    return given
+
+
 def show_calibration(report: dict[str, Any]) -> RenderableType:
     """What `optimize.calibrate` found, a line a judge."""
     from evaluation.intervals import Score
@@ -159,8 +173,14 @@ def show_calibration(report: dict[str, Any]) -> RenderableType:
         cells = [
             str(Score(**found[when]["scores"][name])) for name in ("accuracy", "ece") for when in ("before", "after")
         ]
-        table.add_row(judge, f"{moved['before']:.3g} to {moved['after']:.3g}", *cells)
-    if "answer" in report:
-        before, after = (Score(**report["answer"][when]) for when in ("before", "after"))
-        notes.append(Text(f"exact match of the answers {before}, after {after}"))
+        kept = moved["before"] == moved["after"]
+        shown = f"{moved['before']:.3g}, kept" if kept else f"{moved['before']:.3g} to {moved['after']:.3g}"
+        table.add_row(judge, shown, *cells)
+        if "refused" in found:
+            notes.append(Text(f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"))
+    answer = report["answer"]
+    before, after = (Score(**answer[when]) for when in ("before", "after"))
+    calls = answer["lm_calls"]
+    cost = f"LM calls a question {calls['before']:.1f}, after {calls['after']:.1f}"
+    notes.append(Text(f"exact match of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
     return Group(Text(title), table, *notes)

@@ -258,6 +258,12 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10")
     group.add_argument("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16")
     group.add_argument("--full", action="store_true", help="train all weights, a whole model a judge, instead of LoRA")
+    group.add_argument(
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
+    )
 
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:

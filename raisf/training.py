@@ -14,7 +14,7 @@ def weight_options(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InputError: One of them was given for prompts, or cannot be used.
     """
-    given = {name: getattr(arguments, name) for name in ("rank", "learning_rate", "epochs")}
+    given = {name: getattr(arguments, name) for name in ("rank", "learning_rate", "epochs", "processes")}
     given = {name: value for name, value in given.items() if value is not None}
     others = {name: getattr(arguments, name) for name in ("base", "rows") if getattr(arguments, name) is not None}
     if arguments.how != "weights":

@@ -15,7 +15,7 @@ class GroundedAnswer(dspy.Signature):
 
     question: str = dspy.InputField()
     passages: list[str] = dspy.InputField()
-    evidence: str = dspy.OutputField(desc="the sentence that holds the answer, quoted from a passage by name: no he, she or it")
+    evidence: str = dspy.OutputField(desc="that sentence; a name where it says he, she or it")
     answer: str = dspy.OutputField(desc="one or a few words")
 
 

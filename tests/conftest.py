@@ -1,8 +1,23 @@
 """What all tests share: no network but loopback (pytest-socket, in pyproject.toml), no hub, one thread a library."""
 
+import importlib.util
 import os
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Set before any test imports torch or transformers: both read these once, at import.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def makers() -> Any:
+    """tests/lm/conftest.py, whose `make_llama` and `make_t5` make small models, for the tests of other rooms."""
+    spec = importlib.util.spec_from_file_location("lm_conftest", Path(__file__).parent / "lm" / "conftest.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

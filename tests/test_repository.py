@@ -66,7 +66,9 @@ def _shown_commands(document: str) -> list[str]:
     return [line.strip() for line in re.findall(r"^ *(?:\$ )?(raisf .*)$", text, flags=re.MULTILINE)]
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/finetuning.md"]
+)
 def test_a_command_copied_from_the_documents_is_understood(document):
     import shlex
 

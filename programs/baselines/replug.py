@@ -25,7 +25,7 @@ class REPLUG(Program):
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
     Source:
-        Shi et al. 2023, arXiv 2301.12652, section 3: the ensemble. Its LSR, which trains the retriever, is not here.
+        Shi et al. 2023, arXiv 2301.12652, section 3: the ensemble. `raisf dense tune` is its LSR, section 4.
     """
 
     system = "replug"

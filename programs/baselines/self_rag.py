@@ -1,4 +1,4 @@
-"""Self-RAG with a prompted critic: retrieve only on demand, answer from each passage, and let the critique choose."""
+"""Self-RAG: retrieve only on demand, answer from each passage, and let the critique choose."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,14 @@ from typing import Any, cast, get_args
 
 import dspy
 
+from lm.local import LocalLM
+from lm.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflects
 from programs.calls import Run
 from programs.concurrency import Later, gather
 from programs.program import Program, check
 from programs.questions import clean, is_unknown
 from programs.steps import search
-from programs.trace import JudgedPassage, Node, Step
+from programs.trace import JudgedPassage, Judgement, Node, Step
 from retrieval.passage import Retriever
 from signatures.answers import DirectAnswer, GroundedAnswer
 from signatures.critique import RetrievalNeed, Support, Usefulness
@@ -22,6 +24,11 @@ from signatures.judges import PassageRelevance
 # What each label of a critique is worth, as in the paper.
 _SUPPORT = {"fully": 1.0, "partially": 0.5, "none": 0.0}
 _USEFULNESS = {"1": -1.0, "2": -0.5, "3": 0.0, "4": 0.5, "5": 1.0}
+_TOKENS = dict(zip(SUPPORT, _SUPPORT.values(), strict=True)) | dict(zip(USEFULNESS, _USEFULNESS.values(), strict=True))
+
+# What the checkpoints were trained on (their model card).
+_PROMPT = "### Instruction:\n{question}\n\n### Response:\n"
+_PARAGRAPH = "[Retrieval]<paragraph>{title}\n{text}</paragraph>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,10 @@ class SelfRAG(Program):
     counts with its labels' probabilities where the LM gives them, else with the label alone, and with nothing where it
     cannot be read; the first term is 1 where the LM gives no log-probabilities. An unreadable decision retrieves.
 
-    Any LM will do, since the critic is prompted; the special tokens of the paper's own checkpoints are not used.
+    The paper's own checkpoints (selfrag/...) in the process critique with their reflection tokens, whose probabilities
+    count: retrieval and relevance before anything else is written, support and usefulness where they are written first,
+    else with nothing. Their prompt is the one that they were trained on, so demonstrations do nothing for them. Any
+    other LM is prompted for each judgement.
 
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
@@ -86,28 +96,64 @@ class SelfRAG(Program):
         self.useful = dspy.Predict(Usefulness)
 
     def _answer(self, run: Run, question: str) -> Node:
+        lm: Any = self.answer_from.lm or dspy.settings.lm
         with run.node(question) as node:
-            if not self._needs(run, node):
-                return run.settle(node, "direct", "from memory", self.answer_directly)
-            node.passages = search(run, question, self.k).passages
-            tries = gather([Later(partial(self._candidate, run, question, passage)) for passage in node.passages])
-            node.steps += [Step(generation=found.shown) for found in tries if found]
-            best = _best(tries)
-            if best is None:
-                return node.end("passages", f"from {len(node.passages)} passages, but none gave an answer")
-            number, candidate = best
-            node.evidence = candidate.evidence or None
-            reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
-            node.end("passages", reason, candidate.answer)
+            if reflects(lm):
+                self._reflect(run, node, lm)
+            else:
+                self._ask(run, node)
         return node
+
+    def _ask(self, run: Run, node: Node) -> None:
+        """Each judgement and each answer is asked for."""
+        if not self._needs(run, node):
+            run.settle(node, "direct", "from memory", self.answer_directly)
+            return
+        node.passages = search(run, node.question, self.k).passages
+        _choose(node, gather([Later(partial(self._candidate, run, node.question, p)) for p in node.passages]))
+
+    def _reflect(self, run: Run, node: Node, lm: LocalLM) -> None:
+        """The LM writes judgements and answers in one, in its reflection tokens."""
+        prompt = _PROMPT.format(question=plain(node.question))
+        (first,) = run.reflect(lm, [prompt], limit=1)
+        if not self._decided(node, first.probabilities[RETRIEVAL[0]]):
+            (said,) = run.reflect(lm, [prompt + RETRIEVAL[1]])
+            node.conclude("direct", "from memory", said.text)
+            return
+        node.passages = search(run, node.question, self.k).passages
+        paragraphs = [_PARAGRAPH.format(title=plain(p.title), text=plain(p.text)) for p in node.passages]
+        written = run.reflect(lm, [prompt + paragraph for paragraph in paragraphs])
+        _choose(node, [self._read(said, p) for said, p in zip(written, node.passages, strict=True)])
 
     def _needs(self, run: Run, node: Node) -> bool:
         prediction = run.ask(self.need, question=node.question)
         labels = _probabilities(self.need, prediction)
+        if prediction and prediction.get("probabilities"):
+            return self._decided(node, labels["yes"])
         needs = not labels or labels["yes"] > self.threshold
-        probability = f", p={labels['yes']:.2f}" if prediction and prediction.get("probabilities") else ""
-        node.steps.append(Step(generation=f"Look something up? {'yes' if needs else 'no'}{probability}"))
+        node.steps.append(Step(generation=f"Look something up? {'yes' if needs else 'no'}"))
         return needs
+
+    def _decided(self, node: Node, probability: float) -> bool:
+        needs = probability > self.threshold
+        shown = f"Look something up? {'yes' if needs else 'no'}, p={probability:.2f}"
+        node.steps.append(Step(generation=shown))
+        return needs
+
+    def _read(self, said: Reflection, passage: JudgedPassage) -> _Candidate | None:
+        """What a checkpoint with reflection tokens made of a passage."""
+        relevance = said.probabilities[RELEVANCE[0]]
+        verdict = "relevant" if relevance >= said.probabilities[RELEVANCE[1]] else "irrelevant"
+        passage.judgement = Judgement(verdict=verdict, probability=relevance)
+        answer = clean(said.text)
+        if is_unknown(answer):
+            return None
+        support, useful = (
+            {token: said.probabilities[token] for token in group if token in said.probabilities}
+            for group in (SUPPORT, USEFULNESS)
+        )
+        fluency = math.exp(sum(said.logprobs) / len(said.logprobs))
+        return self._scored(answer, "", fluency, relevance, _worth(support, _TOKENS), _worth(useful, _TOKENS))
 
     def _candidate(self, run: Run, question: str, passage: JudgedPassage) -> _Candidate | None:
         """The answer from one passage with its score; None where there is none."""
@@ -120,15 +166,40 @@ class SelfRAG(Program):
         support = run.ask(self.support, question=question, passage=text, answer=answer)
         useful = run.ask(self.useful, question=question, answer=answer)
         relevance = passage.judgement.probability
+        return self._scored(
+            answer,
+            clean(prediction.get("evidence")),
+            _fluency(prediction),
+            float(passage.relevant) if relevance is None else relevance,
+            _worth(_probabilities(self.support, support), _SUPPORT),
+            _worth(_probabilities(self.useful, useful), _USEFULNESS),
+        )
+
+    def _scored(
+        self, answer: str, evidence: str, fluency: float, relevance: float, support: float, usefulness: float
+    ) -> _Candidate:
         terms = {
-            "fluency": _fluency(prediction),
-            "relevance": self.relevance_weight * (float(passage.relevant) if relevance is None else relevance),
-            "support": self.support_weight * _worth(_probabilities(self.support, support), _SUPPORT),
-            "usefulness": self.usefulness_weight * _worth(_probabilities(self.useful, useful), _USEFULNESS),
+            "fluency": fluency,
+            "relevance": self.relevance_weight * relevance,
+            "support": self.support_weight * support,
+            "usefulness": self.usefulness_weight * usefulness,
         }
         score = sum(terms.values())
         shown = " + ".join(f"{name} {value:.2f}" for name, value in terms.items())
-        return _Candidate(answer, clean(prediction.get("evidence")), score, f"{answer}: {score:.2f} = {shown}")
+        return _Candidate(answer, evidence, score, f"{answer}: {score:.2f} = {shown}")
+
+
+def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
+    """Ends the node with the best candidate."""
+    node.steps += [Step(generation=found.shown) for found in tries if found]
+    best = _best(tries)
+    if best is None:
+        node.end("passages", f"from {len(node.passages)} passages, but none gave an answer")
+        return
+    number, candidate = best
+    node.evidence = candidate.evidence or None
+    reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
+    node.end("passages", reason, candidate.answer)
 
 
 def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:

@@ -68,7 +68,7 @@ class SKR(Program):
         self.neighbours = neighbours
         self.answer_directly = dspy.Predict(DirectAnswer)
         self.answer_from = dspy.Predict(GroundedAnswer)
-        self._learn(cases)
+        self.learn(cases)
 
     def fit(self, trainset: Sequence[dspy.Example], threads: int = 8) -> "SKR":
         """Ask each training question with and without retrieval, and keep those where it made a difference.
@@ -102,10 +102,11 @@ class SKR(Program):
                 f"retrieval made no difference on any of {len(asked)} training questions: "
                 "give more of them, some that the LM knows and some that the passages answer"
             )
-        self._learn(cases)
+        self.learn(cases)
         return self
 
-    def _learn(self, cases: list[Case] | None) -> None:
+    def learn(self, cases: list[Case] | None) -> None:
+        """Take what an earlier `fit` has found; None forgets it."""
         self.cases = cases
         # A plain value, so that the records of a run are bound to what the program had learnt.
         self.fitted = None if cases is None else digest(cases)

@@ -1,17 +1,19 @@
-"""A real Llama with random weights, small enough to be made for a test session."""
+"""A real Llama and a real T5 with random weights, small enough to be made for a test session."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import dspy
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
 
 
-def make_llama(folder: Path, seed: int = 0) -> Path:
+def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """Letters and some words; `around` says which special tokens it puts around a text, $A; `more` are tokens too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -21,18 +23,45 @@ def make_llama(folder: Path, seed: int = 0) -> Path:
         vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator([TEXT] * 3, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=around, special_tokens=[("<|begin|>", 1), ("<|end|>", 2)]
+    )
     names = dict(zip(("pad_token", "bos_token", "eos_token"), special, strict=True))
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    fast.add_tokens(list(more), special_tokens=True)
+    return fast
+
+
+def make_llama(folder: Path, seed: int = 0, more: Sequence[str] = (), louder: float = 1.0) -> Path:
+    """`more` are tokens beside the usual ones, which it writes more often where they are `louder`."""
+    fast = make_tokenizer("<|begin|> $A", more)
     fast.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     # Wider than usual: its predictions are far from uniform, but no label is certain.
-    config = LlamaConfig(vocab_size=400, max_position_embeddings=512, initializer_range=0.15, **shape)
+    config = LlamaConfig(vocab_size=400 + len(more), max_position_embeddings=512, initializer_range=0.15, **shape)
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, 1, 2
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight[fast.convert_tokens_to_ids(list(more))] *= louder
+    model.save_pretrained(folder)
     return folder
+
+
+def make_t5(folder: Path, seed: int = 0) -> Path:
+    """In the shape of T5 1.1, with the layers of one twentieth."""
+    make_tokenizer("$A <|end|>").save_pretrained(folder)
+    torch.manual_seed(seed)
+    shape = {"d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu"}
+    config = T5Config(vocab_size=400, decoder_start_token_id=0, pad_token_id=0, eos_token_id=2, **shape)
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_t5(tmp_path_factory.mktemp("t5"))
 
 
 @pytest.fixture(scope="session")

@@ -90,6 +90,14 @@ def test_a_text_ends_before_its_stop_string(engine):
     assert cut.usage.output_tokens < 20
 
 
+def test_a_narrow_nucleus_is_greedy_and_a_wide_one_is_not(engine):
+    """The papers sample answers by top_p."""
+    greedy = engine.complete(ask(QUESTIONS[0])).text
+    narrow = {engine.complete(ask(QUESTIONS[0], temperature=1.0, top_p=1e-6, seed=s)).text for s in range(4)}
+    wide = {engine.complete(ask(QUESTIONS[0], temperature=1.0, top_p=1.0, seed=s)).text for s in range(4)}
+    assert narrow == {greedy} and len(wide) > 1
+
+
 def test_a_seed_repeats_a_sample_and_other_seeds_differ(engine):
     texts = [engine.complete(ask(QUESTIONS[0], temperature=1.0, seed=seed)).text for seed in (1, 1, 2, 3)]
     assert texts[0] == texts[1]
@@ -117,7 +125,7 @@ def test_a_text_ends_where_the_context_does(engine):
 
 def test_options_that_would_be_ignored_are_refused(engine):
     for request in (
-        ask("q", top_p=0.5),
+        ask("q", top_k=5),
         ask("q", logprobs=3),
         ask("q", response_format=judgments(verdict=choice("", ["a"]))),
         ask("q", response_format={"type": "json_object"}, probabilities="required"),
@@ -133,7 +141,7 @@ def test_an_error_in_a_batch_reaches_its_callers_and_the_engine_goes_on(llama, m
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr("lm.engine.score", broken)
+        patched.setattr("lm.inference.score", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
             engine.complete(judge("q"))
     assert sum(probabilities(engine.complete(judge("q"))).values()) == pytest.approx(1)

@@ -152,22 +152,94 @@ def test_probabilities_without_a_pattern_leave_the_threshold_alone() -> None:
     for _ in range(40):
         probability, gold = random.random(30), random.random(30) < 0.5
         tried = np.array([0.5, *np.linspace(0.01, 0.99, 50)])
-        chosen, _ = _choose(((probability >= tried[:, None]) == gold).astype(float), np.arange(30) % 5)
+        chosen, _ = _choose(((probability >= tried[:, None]) == gold).astype(float), range(30))
         moved += chosen != 0
-    assert moved <= 15, "the best of fifty is always better on what it was chosen on"
+    assert moved <= 4, "the best of fifty is always better on what it was chosen on"
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 20), st.integers(0, 10_000))
 def test_what_is_chosen_was_better_where_it_was_not_chosen(candidates: int, items: int, seed: int) -> None:
     random = np.random.default_rng(seed)
-    values, folds = random.integers(0, 2, (candidates, items)).astype(float), random.integers(0, 5, items)
-    chosen, picks = _choose(values, folds)
+    values = random.integers(0, 2, (candidates, items)).astype(float)
+    values[-1] += random.random() > 0.5  # sometimes there is something to be found
+    chosen, picks = _choose(values, range(items))
     held_out = values[picks, np.arange(items)].mean()
     if chosen == 0:
         assert not picks.any()
     else:
         assert held_out > values[0].mean() and values[chosen].mean() == values.mean(1).max()
+
+
+def test_passages_of_one_question_count_once() -> None:
+    values = np.zeros((2, 40))
+    values[1, :38] = 1
+    assert _choose(values, range(40))[0] == 1
+    assert _choose(values, [0] * 38 + [1, 2])[0] == 0, "thirty-eight passages of one question prove nothing"
+
+
+# What was measured once: fitted on verdicts, the relevance judge fell silent, and a sixth of the answers was gone.
+
+
+def silenced(fields: dict[str, Any]) -> dict[str, Any]:
+    """Of two passages, the gold one is often judged less relevant than the other is often; it reads the gold one.
+
+    The other does it no harm. So as a judge it errs least when it says no mostly, and then no question has a passage.
+    """
+    number = int(fields["question"].split()[1])
+    if "passage" in fields:
+        gold = "gold" in fields["passage"]
+        return {"verdict": "relevant", "probability": str(0.55 + number % 5 / 50 if gold else 0.6 + number % 7 / 50)}
+    if "passages" in fields:
+        return {"evidence": "e", "answer": f"right {number}" if "gold" in str(fields["passages"]) else "wrong"}
+    return {"verdict": "unknown", "probability": "0.1", "answer": "wrong", "sub_questions": []}
+
+
+class Wide(Shelf):
+    """One gold passage among four."""
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        number = int(query.split()[1])
+        return [Passage(f"g{number}", f"gold {number}")] + [Passage(f"o{i}", f"other {i}") for i in range(3)]
+
+
+@pytest.mark.parametrize("aim", ["accuracy", "answer", "cost"])
+def test_a_judge_that_is_more_often_right_and_costs_the_answers_is_not_taken(aim: str) -> None:
+    program = RAISF(Wide(), k=4, use_know=False)
+    made = ScriptedLM(silenced)
+    made.adapter = Scoring(use_json_adapter_fallback=False)
+    program.set_lm(made)
+    kept, report = calibrated(program, aim=aim)
+    judge = report["judges"]["relevance"]
+    assert kept.relevance_threshold < 0.6 and report["answer"]["after"]["value"] == 1
+    if aim == "accuracy":
+        assert kept.relevance_threshold == 0.5 and judge["refused"] > 0.6
+        assert judge["after"] == judge["before"]
+    answers = [kept(question=f"question {i} ?").answer for i in range(50, 60)]
+    assert answers == [f"right {i}" for i in range(50, 60)]
+
+
+def test_no_threshold_moves_for_what_chance_may_have_done(program: RAISF) -> None:
+    for aim in ("answer", "accuracy", "balanced"):
+        made, report = calibrated(program, n=4, aim=aim)
+        assert (made.know_threshold, made.relevance_threshold) == (0.5, 0.5), "four questions prove nothing"
+        assert report["answer"]["difference"]["value"] == 0
+
+
+def test_calls_may_be_saved_at_a_price(program: RAISF, lm: ScriptedLM) -> None:
+    """From memory a question costs two calls, from passages five; the price decides what is worth it."""
+    made: dict[float, Any] = {}
+    for price in (0.0, 0.5):
+        made[price], report = calibrated(program, n=20, aim="cost", call_price=price)
+        assert report["call_price"] == price
+        calls, before = report["answer"]["lm_calls"], report["answer"]["before"]["value"]
+        worth = [report["answer"][when]["value"] - price * calls[when] for when in ("before", "after")]
+        assert worth[1] >= worth[0] and before == 0
+        if price == 0.5:
+            assert calls["after"] < calls["before"] - 1
+    assert made[0.0].know_threshold > made[0.5].know_threshold, "dear calls are saved by answering from memory"
+    with pytest.raises(InputError, match="call_price is -1"):
+        calibrated(program, aim="cost", call_price=-1)
 
 
 def test_a_calibrated_program_is_saved_and_loaded_with_its_thresholds(
@@ -179,6 +251,8 @@ def test_a_calibrated_program_is_saved_and_loaded_with_its_thresholds(
     loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
     assert (loaded.know_threshold, loaded.relevance_threshold) == (made.know_threshold, made.relevance_threshold)
     assert loaded.compile_report == {"chosen": "labeled", "calibration": report}
+    assert (tmp_path / "a" / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    save(loaded, tmp_path / "a")  # an artifact with its picture is one to replace
 
 
 def test_an_lm_without_probabilities_keeps_its_verdicts_and_says_why(program: RAISF, lm: ScriptedLM) -> None:
@@ -203,7 +277,7 @@ def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, lm: Scri
     from programs.baselines.direct import Direct
 
     for options, message in (
-        ({"aim": "luck"}, "unknown aim 'luck': choose answer, accuracy, balanced"),
+        ({"aim": "luck"}, "unknown aim 'luck': choose answer, cost, accuracy, balanced"),
         ({"valset": []}, "validation set is missing"),
     ):
         with pytest.raises(InputError, match=message):

@@ -9,9 +9,11 @@ import pytest
 from data.errors import InputError, LMError
 from evaluation.identity import describe
 from lm.scripted import ScriptedLM
+from optimize.artifact import load, save
 from optimize.compile import compile
 from programs.baselines.direct import Direct
 from programs.baselines.rag import RAG
+from programs.baselines.skr import SKR
 from programs.ra_isf import RAISF
 from retrieval.bm25 import BM25
 
@@ -92,18 +94,17 @@ def test_every_strategy_balances_the_judges_keeps_the_lms_and_leaves_the_program
 
 
 def _prefers_demonstrations(monkeypatch: pytest.MonkeyPatch):
-    import optimize.compile as module
+    """The more demonstrations, the higher the score."""
+    from optimize.selection import Selection, answer_exact_match
 
-    score = module._score
+    def values(self, program, *arguments):
+        examples = arguments[0]
+        Selection_values(self, program, *arguments)
+        return [sum(len(p.demos) for _, p in program.named_predictors()) / 100] * len(examples)
 
-    def biased(program, *arguments):
-        from dataclasses import replace
-
-        found = score(program, *arguments)
-        return replace(found, value=sum(len(p.demos) for _, p in program.named_predictors()))
-
-    monkeypatch.setattr(module, "_score", biased)
-    return module.answer_exact_match
+    Selection_values = Selection.values
+    monkeypatch.setattr(Selection, "values", values)
+    return answer_exact_match
 
 
 def test_bootstrapping_shows_the_answerers_their_own_right_runs(
@@ -117,9 +118,8 @@ def test_bootstrapping_shows_the_answerers_their_own_right_runs(
 
 def test_equal_seeds_give_equal_programs(program: RAISF, world, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = _prefers_demonstrations(monkeypatch)
-    first, second, other = (
-        run(program, world, strategy="random", candidates=2, seed=s, metric=metric) for s in (1, 1, 2)
-    )
+    some = {"trainset": world.train[:40], "valset": world.dev[:4], "strategy": "random", "candidates": 2}
+    first, second, other = (run(program, world, **some, seed=s, metric=metric) for s in (1, 1, 2))
     assert describe(first) == describe(second) != describe(other)
 
 
@@ -171,9 +171,52 @@ def test_a_compiled_program_nested_in_another_keeps_its_state(learner: Learner) 
     assert [name for name, _ in Outer().named_predictors()] == ["inner.answer_directly"]
 
 
+def test_skr_knn_is_fitted_on_the_training_set_before_it_is_compiled(world, oracle, tmp_path) -> None:
+    program = SKR(BM25.load(world.index), k=2, neighbours=3)
+    program.set_lm(oracle())
+    some = {"trainset": world.train[:16], "valset": world.dev[:4]}
+    compiled = run(program, world, **some)
+    assert program.cases is None, "the program given stays as it is"
+    asked = {example.question for example in world.train}
+    assert compiled.cases and {case["question"] for case in compiled.cases} <= asked
+    assert compiled(question=world.test[0].question).trace.root.know is not None
+    save(compiled, tmp_path / "skr")
+    assert load(tmp_path / "skr", lm=program.answer_from.lm, retriever=program.retriever).cases == compiled.cases
+    made = len(program.answer_from.lm.calls)
+    again = run(compiled, world, **some)
+    assert again.cases == compiled.cases, "what was fitted stays"
+    assert len(program.answer_from.lm.calls) > made
+
+
+def test_a_program_that_is_asked_no_questions_is_compiled_too() -> None:
+    class Doubling(dspy.Module):
+        """Right as soon as it has been shown how."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.double = dspy.Predict("number: int -> twice: int")
+
+        def forward(self, number: int) -> dspy.Prediction:
+            self.double(number=number)
+            return dspy.Prediction(twice=2 * number if self.double.demos else 0)
+
+    program = Doubling()
+    program.set_lm(ScriptedLM(lambda fields: {"twice": 2 * int(fields["number"])}))
+    given = [dspy.Example(number=n, twice=2 * n).with_inputs("number") for n in range(12)]
+    parts = {"trainset": given[:8], "valset": given[8:]}
+
+    def right(example: Any, prediction: Any, steps: Any = None) -> float:
+        # A run counts as right by its steps: the answer itself is wrong until there is a demonstration.
+        return float(prediction.twice == example.twice or bool(steps))
+
+    compiled = compile(program, **parts, strategy="bootstrap", metric=right, progress=False)
+    assert compiled.compile_report["chosen"] == "bootstrap"
+    assert {demo["number"] for demo in compiled.double.demos} <= set(range(8))
+
+
 WRONG = {
     "how": ({"how": "wights"}, "unknown how 'wights'.*prompts, weights"),
-    "strategy": ({"strategy": "mipro"}, "unknown strategy 'mipro'.*labeled, bootstrap, random"),
+    "strategy": ({"strategy": "mpro"}, "unknown strategy 'mpro'.*labeled, bootstrap, random, mipro, gepa"),
     "no trainset": ({"trainset": []}, "training set is empty"),
     "no valset": ({"valset": []}, "validation set is missing"),
     "valset None": ({"valset": None}, "validation set is missing"),
@@ -191,12 +234,25 @@ def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, world, o
 
 
 def test_validation_questions_that_were_trained_on_are_refused(program: RAISF, world) -> None:
-    shouted = [dspy.Example(question=world.train[0].question.upper(), answer="x")]
-    with pytest.raises(InputError, match="1 of 1 validation questions are training questions"):
-        run(program, world, valset=shouted)
+    question = world.train[0].question
+    for same in (question.upper(), question.removesuffix("?"), f"{question} "):
+        with pytest.raises(InputError, match=r"1 of the 60 training questions are in the validation split too.*take"):
+            run(program, world, valset=[dspy.Example(question=same, answer="x")])
     reworded = [dspy.Example(id=world.train[0].id, question="in other words?", answer="x")]
-    with pytest.raises(InputError, match="training questions too"):
+    with pytest.raises(InputError, match=r"in the validation split too.*'in other words\?'"):
         run(program, world, valset=reworded)
+    assert program.know.lm.calls == []
+
+
+def test_the_near_duplicate_of_a_long_question_is_refused_and_one_about_another_name_is_not(learner: Learner) -> None:
+    asked = "Which of all the rivers that flow through the {} of the old kingdom is by far the longest one?"
+    given = sets()
+    given["trainset"].append(dspy.Example(question=asked.format("North"), answer="x"))
+    given["valset"].append(dspy.Example(question=asked.format("South"), answer="x"))
+    compile(learner, **given, progress=False)
+    given["valset"].append(dspy.Example(question=asked.format("North").replace("far ", ""), answer="x"))
+    with pytest.raises(InputError, match="nearly the same words"):
+        compile(learner, **given, progress=False)
 
 
 def test_line_numbers_as_ids_are_no_overlap(learner: Learner) -> None:

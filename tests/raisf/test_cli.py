@@ -37,7 +37,7 @@ def test_importing_the_facade_is_free():
 
 
 @pytest.mark.parametrize(
-    "command", "demo world dataset index serve-index programs ask collect compile eval pocket".split()
+    "command", "demo world dataset index serve-index colbert programs ask collect compile eval pocket".split()
 )
 def test_every_command_explains_itself_with_examples(command, capsys):
     assert _run(command, "--help") == 0

@@ -74,7 +74,7 @@ def test_a_damaged_index_does_not_pass_the_check(index: Path, capsys: pytest.Cap
     assert "passages.jsonl has" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("action", ["add", "remove", "info", "check"])
+@pytest.mark.parametrize("action", ["add", "remove", "info", "check", "push"])
 def test_every_action_explains_itself(action: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as leaving:
         cli.main(["index", action, "--help"])

@@ -1,0 +1,99 @@
+"""If these failed, an LM that rewrites instructions would be told something that gold does not say."""
+
+import dspy
+import pytest
+
+from optimize.demonstrations import Rows
+from optimize.feedback import Feedback
+from programs.ra_isf import RAISF
+
+QUESTION, SUB = "Who rules the home of Ada?", "Where does Ada live?"
+
+
+@pytest.fixture
+def program() -> RAISF:
+    return RAISF()
+
+
+@pytest.fixture
+def feedback(program: RAISF) -> Feedback:
+    example = dspy.Example(
+        question=QUESTION,
+        answer="Bo",
+        gold_pids=["a", "b"],
+        sub_questions=[SUB, "Who rules #1?"],
+        sub_answers=["Ulm", "Bo"],
+        hops=2,
+    )
+    simple = dspy.Example(question="Who is Cy?", answer="a smith", hops=1)
+    judged = [("Ada lives in Ulm.", "relevant"), ("Ada is tall.", "irrelevant")]
+    rows = Rows(
+        of={
+            "know": [
+                dspy.Example(question=SUB, verdict="unknown"),
+                dspy.Example(question="Who is Cy?", verdict="know"),
+            ],
+            "relevant": [dspy.Example(question=SUB, passage=text, verdict=verdict) for text, verdict in judged],
+        }
+    )
+    return Feedback(program, [example, simple], rows)
+
+
+END = dspy.Prediction(answer="Ulm")
+WHOLE = dspy.Example(question=QUESTION, answer="Bo")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs", "right", "told"),
+    [
+        ("know", {"question": SUB}, {"verdict": "unknown"}, True, "Right"),
+        ("know", {"question": SUB}, {"verdict": "know"}, False, "the answer from memory is not 'Ulm'"),
+        ("know", {"question": "Who is Cy?"}, {"verdict": "unknown"}, False, "from memory gives the right answer"),
+        ("relevant", {"question": SUB, "passage": "Ada lives in Ulm."}, {"verdict": "relevant"}, True, "Right"),
+        (
+            "relevant",
+            {"question": SUB, "passage": "Ada lives in Ulm."},
+            {"verdict": "irrelevant"},
+            False,
+            "judged irrelevant, but this is the gold passage and gives the answer, 'Ulm'",
+        ),
+        (
+            "relevant",
+            {"question": SUB, "passage": "Ada is tall."},
+            {"verdict": "relevant"},
+            False,
+            "the gold passage, which was among those retrieved, is 'Ada lives in Ulm.'",
+        ),
+        ("decompose", {"question": QUESTION}, {"sub_questions": [SUB, "Who rules #1?"]}, True, "Right"),
+        ("decompose", {"question": QUESTION}, {"sub_questions": ["Who?"]}, False, "then 'Who rules #1?'"),
+        ("decompose", {"question": "Who is Cy?"}, {"sub_questions": ["Who?"]}, None, "an earlier judge erred"),
+        ("answer_directly", {"question": SUB}, {"answer": "Bonn"}, False, "had better be judged unknown"),
+        (
+            "answer_from",
+            {"question": SUB, "passages": ["Ada lives in Ulm."]},
+            {"answer": "Bonn"},
+            False,
+            "The gold passage was among those given: 'Ada lives in Ulm.'",
+        ),
+        (
+            "answer_from",
+            {"question": SUB, "passages": ["Ada is tall."]},
+            {"answer": "x"},
+            None,
+            "not among those given",
+        ),
+        ("compose", {"question": QUESTION, "facts": ["... = Bo"]}, {"answer": "Ulm"}, False, "The facts hold it"),
+        ("know", {"question": "Never seen?"}, {"verdict": "know"}, None, "answered 'Ulm'; right is 'Bo'"),
+    ],
+)
+def test_each_step_is_told_what_gold_says_of_it(program, feedback, name, inputs, outputs, right, told) -> None:
+    predictor = dict(program.named_predictors())[name]
+    remark = feedback.on(predictor, inputs, dspy.Prediction(**outputs), WHOLE, END)
+    assert remark.right is right
+    assert told in remark.text
+
+
+def test_of_another_program_only_the_end_is_told() -> None:
+    program = dspy.Predict("number -> verdict")
+    remark = Feedback(program, [], Rows()).on(program, {"number": 3}, dspy.Prediction(verdict="x"), WHOLE, END)
+    assert remark.right is None and "right is 'Bo'" in remark.text

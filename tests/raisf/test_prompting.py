@@ -1,0 +1,71 @@
+"""`raisf compile --how prompts` and its options, as a person uses them."""
+
+import json
+
+import pytest
+
+from raisf import cli
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a small world and its index."""
+    folder = tmp_path_factory.mktemp("home")
+    world = folder / "world"
+    assert cli.main(["world", "--train", "30", "--dev", "6", "--test", "6", "--out", str(world)]) == 0
+    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
+    assert cli.main(index) == 0
+    return folder
+
+
+@pytest.fixture
+def argv(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = ["--train", str(home / "world/train.jsonl"), "--dev", str(home / "world/dev.jsonl")]
+    return ["compile", *files, "--index", str(home / "index"), "--out", str(tmp_path / "artifact")]
+
+
+WRONG = {
+    "trials of another strategy": (["--trials", "3"], "--trials is for --strategy mipro and gepa"),
+    "an LM that writes nothing": (["--reflection-lm", "pocket"], "--reflection-lm is for --strategy mipro and gepa"),
+    "weights": (["--how", "weights", "--strategy", "gepa", "--trials", "3"], "--trials is for"),
+    "an endpoint of no LM": (
+        ["--strategy", "gepa", "--reflection-api-base", "http://127.0.0.1:1"],
+        "--reflection-api-base without --reflection-lm",
+    ),
+    "no instructions": (["--strategy", "gepa"], "rewrites instructions, and the format"),
+    "a price without its aim": (["--calibrate", "--call-price", "0.1"], "--call-price is for --calibrate cost"),
+    "no thresholds": (["--program", "rag", "--strategy", "bootstrap", "--calibrate"], "RAG has no thresholds"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_is_told_before_anything_is_compiled(argv, options, message, capsys, tmp_path):
+    assert cli.main([*argv, *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_splits_that_overlap_are_refused(argv, home, capsys):
+    argv[argv.index("--dev") + 1] = str(home / "world/train.jsonl")
+    assert cli.main(argv) == 2
+    shown = capsys.readouterr().err
+    assert "30 of the 30 training questions are in the validation split too" in shown
+
+
+@pytest.mark.slow
+def test_every_candidate_is_shown_beside_the_first(argv, capsys, tmp_path):
+    assert cli.main([*argv, "--strategy", "mipro", "--trials", "3", "--candidates", "2", "--k", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "against zero-shot" in shown and "n=6" in shown
+    report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
+    assert all(candidate["name"] in shown for candidate in report["candidates"])
+    assert not list((tmp_path / "runs/compile").glob("*.jsonl"))
+
+
+@pytest.mark.slow
+def test_skr_knn_is_compiled_like_any_other_program(argv, capsys, tmp_path):
+    assert cli.main([*argv, "--program", "skr-knn"]) == 0
+    cases = json.loads((tmp_path / "artifact/manifest.json").read_text())["options"]["cases"]
+    assert cases and {type(case["helped"]) for case in cases} == {bool}
+    assert cli.main(["ask", "Who?", "--program", str(tmp_path / "artifact")]) == 0
