@@ -1,9 +1,12 @@
-"""Recall of the gold paragraphs of real questions: ColBERT and BM25 over the paragraphs of all questions together.
+"""Recall of the gold paragraphs of real questions: BM25, dense, ColBERT and their fusion over the same paragraphs.
 
-    python -m bench.recall --hotpot dev.jsonl [--extra corpus.json] [--checkpoint minilm] [--keep FOLDER] [--json]
+    python -m bench.recall --questions dev.jsonl [musique.json ...] [--checkpoint minilm checkpoints/mine ...]
+        [--extra corpus.json] [--keep FOLDER] [--out results.json] [--json]
 
-The corpus is every context paragraph of the HotpotQA file, and, of the extra file (a JSON list or JSON Lines of title
-and text), every paragraph with a title that those do not have. A hit is a passage with the title of a gold paragraph.
+Each question file brings its paragraphs (HotpotQA, 2WikiMultihopQA, MuSiQue): those of all its questions together are
+its corpus, and, of the extra file (a JSON list or JSON Lines of title and text), every paragraph with a title that they
+do not have. A hit is a passage with the title of a gold paragraph. MRR is of the first gold paragraph, 0 where none is
+among the first 100. Differences are paired by question; two systems differ where the interval leaves 0 out.
 """
 
 import argparse
@@ -11,86 +14,170 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from data.files import read_json, read_jsonl
-from data.questions import hotpot_paragraphs, load_questions
-from evaluation.intervals import bootstrap
+from data.files import read_json, read_jsonl, write_json
+from data.questions import load_questions
+from evaluation.intervals import Score, bootstrap, paired_difference
 from evaluation.metrics import recall_at_k
+from retrieval.checkpoint import find_checkpoint
+from retrieval.hybrid import DEPTH, fuse
 from retrieval.index import Engine, build_index, open_index
 from retrieval.manifest import MANIFEST
 from retrieval.passage import Passage
+from retrieval.training import trained_on
+from retrieval.triples import brought_passages
 
-ENGINES: tuple[Engine, ...] = ("colbert", "bm25")
+KS = (2, 5, 20)
+COMPARED = "recall@5"
+Values = dict[str, list[float]]
+"""Measure -> one number a question."""
 
 
-def corpus(hotpot: Path, extra: Path | None) -> Iterator[Passage]:
-    """The passages: whole paragraphs, as HotpotQA has them."""
+def corpus(questions: Path, extra: Path | None) -> Iterator[Passage]:
+    """The passages: whole paragraphs, as the data sets have them."""
     titles = set()
-    for row in hotpot_paragraphs(hotpot):
-        titles.add(row["title"])
-        yield Passage(row["id"], row["text"], row["title"])
+    for passage in brought_passages(questions):
+        titles.add(passage.title)
+        yield passage
     rows = [] if extra is None else read_json(extra) if extra.suffix == ".json" else read_jsonl(extra)
     for number, row in enumerate(rows):
         if row["title"] not in titles:
             yield Passage(f"extra-{number}", row["text"], row["title"])
 
 
+def measure(rankings: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Values:
+    """The measures of each question, from the titles of its passages and its gold titles."""
+    values: Values = {f"recall@{k}": [recall_at_k(r, g, k) for r, g in zip(rankings, gold, strict=True)] for k in KS}
+    ranks = [
+        next((rank for rank, title in enumerate(ranking, start=1) if title in titles), None)
+        for ranking, titles in zip(rankings, gold, strict=True)
+    ]
+    return {**values, "MRR": [1 / rank if rank else 0.0 for rank in ranks]}
+
+
+class Bench:
+    """The rankings of all systems on one question file."""
+
+    def __init__(self, questions: Path, extra: Path | None, keep: Path, limit: int | None):
+        self.name = f"{questions.parent.name}/{questions.name}"
+        self.questions = [question for question in load_questions(questions) if question.gold_titles][:limit]
+        self.passages = list(corpus(questions, extra))
+        self.numbers = {passage.pid: number for number, passage in enumerate(self.passages)}
+        self.titles = [passage.title for passage in self.passages]
+        self.keep = keep / f"{questions.parent.name}-{questions.stem}"
+        self.values: dict[str, Values] = {}
+        self.costs: dict[str, dict[str, float]] = {}
+        self._hits: dict[str, list[list[int]]] = {}
+
+    def search(self, system: str, engine: Engine, checkpoint: str = "minilm") -> None:
+        """Builds or opens the index of a system, and measures it."""
+        folder, start = self.keep / system.replace("/", "_").replace(" ", "-"), time.perf_counter()
+        made = not (folder / MANIFEST).is_file()
+        if made:
+            build_index(self.passages, folder, engine, checkpoint)
+        built, index = time.perf_counter() - start, open_index(folder)
+        start = time.perf_counter()
+        found = index.search_many([question.question for question in self.questions], DEPTH)
+        searched = 1000 * (time.perf_counter() - start) / len(self.questions)
+        self.costs[system] = {"search_ms": searched, **({"build_s": built} if made else {})}
+        self._rank(system, [[self.numbers[passage.pid] for passage in row] for row in found])
+
+    def fuse(self, system: str, *others: str) -> None:
+        """Measures the reciprocal rank fusion of systems that were searched, as the engine `hybrid` does it."""
+        rows = zip(*(self._hits[other] for other in others), strict=True)
+        fused = [fuse([[(number, 0.0) for number in ranking] for ranking in rankings])[:DEPTH] for rankings in rows]
+        self._rank(system, [[number for number, _ in row] for row in fused])
+
+    def _rank(self, system: str, hits: list[list[int]]) -> None:
+        self._hits[system] = hits
+        titles = [[self.titles[number] for number in row] for row in hits]
+        self.values[system] = measure(titles, [question.gold_titles for question in self.questions])
+
+    def scores(self) -> dict[str, dict[str, Score]]:
+        """For each system its measures, and how far its recall@5 is above that of each other."""
+        rows = {}
+        for system, values in self.values.items():
+            rows[system] = {name: bootstrap(numbers) for name, numbers in values.items()}
+            for other in self.values:
+                if other != system:
+                    rows[system][_above(other)] = paired_difference(values[COMPARED], self.values[other][COMPARED])
+        return rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that was measured, as JSON values."""
+        scores = {system: {name: s.as_dict() for name, s in row.items()} for system, row in self.scores().items()}
+        facts = {"questions": len(self.questions), "passages": len(self.passages)}
+        return {"file": self.name, **facts, "systems": scores, "costs": self.costs}
+
+    def table(self) -> Table:
+        """A row a system; below, the best one against the others."""
+        title = f"{self.name}: {len(self.questions)} questions, {len(self.passages)} passages; % with 95% interval"
+        measures = [*(f"recall@{k}" for k in KS), "MRR"]
+        table = Table("system", *measures, title=title, title_justify="left", caption_justify="left")
+        rows = self.scores()
+        best = max(rows, key=lambda system: rows[system][COMPARED].value)
+        for system, row in rows.items():
+            table.add_row(system, *(_short(row[name]) for name in measures))
+        above = "; ".join(f"{other} {_short(rows[best][_above(other)])}" for other in rows if other != best)
+        table.caption = f"{COMPARED} of {best} above that of {above}"
+        return table
+
+
+def _above(other: str) -> str:
+    return f"{COMPARED} above {other}"
+
+
+def _short(score: Score) -> str:
+    return f"{100 * score.value:.1f} [{100 * score.low:.1f}, {100 * score.high:.1f}]"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hotpot", type=Path, required=True, help="questions with context paragraphs")
+    parser.add_argument("--questions", type=Path, nargs="+", required=True, help="questions with context paragraphs")
+    parser.add_argument("--checkpoint", nargs="+", default=["minilm"], help="ColBERT checkpoints to compare")
     parser.add_argument("--extra", type=Path, help="more paragraphs: title and text")
-    parser.add_argument("--checkpoint", default="minilm")
-    parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--keep", type=Path, help="keep the indexes in this folder, and use those that are there")
+    parser.add_argument("--limit", type=int, help="only the first so many questions of each file")
+    parser.add_argument("--out", type=Path, help="write the results there after each system")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
-    questions = [question for question in load_questions(args.hotpot) if question.gold_titles]
-    results = []
     with tempfile.TemporaryDirectory() as temporary:
-        for engine in ENGINES:
-            out = (args.keep or Path(temporary)) / engine
-            start = time.perf_counter()
-            if (out / MANIFEST).is_file():
-                retriever = open_index(out)
-            else:
-                retriever = build_index(corpus(args.hotpot, args.extra), out, engine, checkpoint=args.checkpoint)
-            built = time.perf_counter() - start
-            start = time.perf_counter()
-            found = retriever.search_many([question.question for question in questions], args.k)
-            searched = time.perf_counter() - start
-            ranked = [[passage.title for passage in passages] for passages in found]
-            recalls = [
-                recall_at_k(titles, question.gold_titles, args.k)
-                for titles, question in zip(ranked, questions, strict=True)
-            ]
-            results.append(
-                {
-                    "retriever": engine,
-                    "passages": len(retriever.passages),
-                    "recall": bootstrap(recalls),
-                    "all_gold": bootstrap([float(recall == 1) for recall in recalls]),
-                    "build_s": built,
-                    "search_ms": 1000 * searched / len(questions),
-                }
-            )
+        keep = args.keep or Path(temporary)
+        benches = [Bench(questions, args.extra, keep, args.limit) for questions in args.questions]
+        asked = [question.question for bench in benches for question in bench.questions]
+        for checkpoint in args.checkpoint:
+            if seen := trained_on(find_checkpoint(checkpoint).path, asked):
+                parser.error(f"{checkpoint} was trained on {len(seen)} of these questions, such as {seen[0]!r}")
+
+        def done() -> None:
+            if args.out:
+                write_json(args.out, [bench.as_dict() for bench in benches])
+
+        for bench in benches:
+            bench.search("BM25", "bm25")
+            done()
+        for bench in benches:
+            bench.search("dense minilm", "dense")
+            done()
+        for checkpoint in args.checkpoint:
+            name = f"ColBERT {Path(checkpoint).name}"
+            for bench in benches:
+                bench.search(name, "colbert", checkpoint)
+                bench.fuse(f"hybrid {Path(checkpoint).name}", name, "BM25")
+                done()
     if args.json:
-        rows = [{**row, "recall": row["recall"].as_dict(), "all_gold": row["all_gold"].as_dict()} for row in results]
-        json.dump({"k": args.k, "questions": str(args.hotpot.name), "results": rows}, sys.stdout, indent=2)
+        json.dump([bench.as_dict() for bench in benches], sys.stdout, indent=2)
         print()
         return
-    table = Table(title=f"{args.hotpot.name}: gold paragraphs among the first {args.k}, % with 95% interval")
-    for column in ("retriever", "passages", f"recall@{args.k}", "all gold", "index made, s", "ms a question"):
-        table.add_column(column)
-    for row in results:
-        times = (f"{row['build_s']:.0f}", f"{row['search_ms']:.1f}")
-        table.add_row(row["retriever"], str(row["passages"]), str(row["recall"]), str(row["all_gold"]), *times)
-    Console().print(table)
+    for bench in benches:
+        Console(width=120).print(bench.table())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from retrieval.documents import Document, checked, find_documents
 from retrieval.hybrid import Hybrid
 from retrieval.manifest import MANIFEST, Manifest, read_manifest, verify
 from retrieval.passage import Passage
+from retrieval.qdrant import SCHEMES, QdrantIndex
 from retrieval.remote import RemoteIndex
 from retrieval.where import check_names, parse_where
 from retrieval.writer import Writer, changed_index
@@ -80,18 +81,20 @@ def build_index(
     return kind.build(passages, out, checkpoint, search, progress, documents=prints)
 
 
-def open_index(path: Path | str, checkpoint: str | Path | None = None) -> "Index | RemoteIndex":
-    """Opens the index in a folder, whatever its kind, or one that `raisf serve-index` serves.
+def open_index(path: Path | str, checkpoint: str | Path | None = None) -> Index | RemoteIndex | QdrantIndex:
+    """Opens the index in a folder, whatever its kind, one that `raisf serve-index` serves, or a collection of Qdrant.
 
     Args:
-        path: The folder, or the server's URL.
-        checkpoint: For a folder, where the checkpoint of its encoder is now; None: where it was.
+        path: The folder, the server's URL, or the collection's address (`qdrant+http://127.0.0.1:6333/wiki`).
+        checkpoint: For a folder or a collection, where the checkpoint of its encoder is now; None: where it was.
 
     Raises:
         InputError: No index there, one of another format, checkpoint or damaged; the message says what to do.
     """
     if str(path).startswith(("http://", "https://")):
         return RemoteIndex(str(path))
+    if str(path).startswith(SCHEMES):
+        return QdrantIndex.open(str(path), checkpoint)
     return open_folder(path, checkpoint)
 
 

@@ -11,6 +11,7 @@ Passages that were removed stay in their segment and are listed as deleted, unti
 """
 
 import dataclasses
+import glob
 import hashlib
 import importlib.metadata
 import time
@@ -19,8 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ujson
+
 from data.errors import InputError
-from data.files import dump_line, read_json, read_jsonl, sha256_file
+from data.files import dump_line, read_jsonl, sha256_file
 from retrieval.passage import Passage
 
 FORMAT = 2
@@ -29,8 +32,8 @@ FORMAT = 2
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
 LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
 
-_SWAP = 0.02
-"""Seconds until a folder is surely there again that is just being replaced, which takes two renames."""
+_SWAP = 2.0
+"""Seconds to wait for a folder that is just being replaced, which takes two renames; between them it is not there."""
 
 SMALL = 1 << 20
 """Bytes of a file whose checksum is verified whenever the index is opened: a millisecond. `verify` reads all."""
@@ -107,16 +110,20 @@ def read_manifest(path: Path | str) -> Manifest:
     """
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
-    if not (path / MANIFEST).is_file():
-        time.sleep(_SWAP)
+    _await_swap(path)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():
         raise InputError(f"{path} is a file, an index is a folder; {make}")
     if not (path / MANIFEST).is_file():
         raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or {make}")
-    raw = (path / MANIFEST).read_bytes()
-    found: Any = read_json(path / MANIFEST)
+    try:
+        raw = (path / MANIFEST).read_bytes()
+        found: Any = ujson.loads(raw)
+    except FileNotFoundError:
+        return read_manifest(path)  # the folder is being replaced at this very moment
+    except ValueError as error:
+        raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
     if not isinstance(found, dict) or "format" not in found or "kind" not in found:
         raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
     if found["format"] != FORMAT:
@@ -130,7 +137,7 @@ def read_manifest(path: Path | str) -> Manifest:
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
     if problem := next(verify(path, manifest, largest=SMALL), None):
-        if (path / MANIFEST).read_bytes() != raw:
+        if not (path / MANIFEST).is_file() or (path / MANIFEST).read_bytes() != raw:
             return read_manifest(path)  # another process has just changed the index, and with it the files
         raise InputError(f"the index {path} is damaged: {problem}; {make}")
     return manifest
@@ -146,12 +153,13 @@ def verify(path: Path, manifest: Manifest, largest: float = float("inf")) -> Ite
     """
     for name, wanted in manifest.files.items():
         file = path / name
-        if not file.is_file():
+        try:
+            if (size := file.stat().st_size) != wanted.bytes:
+                yield f"{name} has {size} bytes, not {wanted.bytes}"
+            elif size <= largest and sha256_file(file) != wanted.sha256:
+                yield f"{name} has changed since the index was made"
+        except FileNotFoundError:
             yield f"{name} is missing"
-        elif (size := file.stat().st_size) != wanted.bytes:
-            yield f"{name} has {size} bytes, not {wanted.bytes}"
-        elif size <= largest and sha256_file(file) != wanted.sha256:
-            yield f"{name} has changed since the index was made"
 
 
 def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
@@ -209,6 +217,13 @@ def check_k(k: int) -> None:
     """Raises an InputError where `k` is no number of passages to search for."""
     if k < 1:
         raise InputError(f"k is {k}; search for at least 1 passage")
+
+
+def _await_swap(path: Path) -> None:
+    """Waits while another process is between the two renames of `data.files.atomic_folder`."""
+    end, old = time.monotonic() + _SWAP, f".{glob.escape(path.name)}.*.old"
+    while not (path / MANIFEST).is_file() and any(path.parent.glob(old)) and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def _inside(name: str) -> str:

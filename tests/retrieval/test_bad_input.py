@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from retrieval.base import Index
-from retrieval.index import Engine, add_to_index, build_index, check_index, open_folder
+from retrieval.index import add_to_index, build_index, check_index, open_folder
 from retrieval.passage import Passage
 
-ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+# PLAID is slow where colbert-ai's C++ extensions were never compiled.
+ENGINES = ["colbert", "bm25", "dense", "hybrid", pytest.param("plaid", marks=pytest.mark.slow)]
 ODD = {
     "emoji": "\U0001f600\U0001f600 \U0001f469\u200d\U0001f469\u200d\U0001f467",
     "hebrew": "השועל החום קפץ מעל הכלב העצלן",
@@ -25,8 +26,12 @@ ODD = {
 @pytest.fixture(scope="module", params=ENGINES)
 def index(request: pytest.FixtureRequest, passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("odd") / "i"
-    build_index(passages, folder, request.param, progress=False)
-    add_to_index(folder, [Passage(pid, text) for pid, text in ODD.items()], progress=False)
+    odd = [Passage(pid, text) for pid, text in ODD.items()]
+    if request.param == "plaid":
+        build_index([*passages, *odd], folder, search="plaid", progress=False)
+    else:
+        build_index(passages, folder, request.param, progress=False)
+        add_to_index(folder, odd, progress=False)
     assert check_index(folder) == []
     return open_folder(folder)
 

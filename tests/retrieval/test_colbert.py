@@ -43,7 +43,8 @@ def test_many_queries_together_find_what_each_finds_alone(index: ColBERT):
     alone = [index(query, 4) for query in [*QUERIES, "", "x" * 100_000]]
     assert [[p.pid for p in row] for row in together] == [[p.pid for p in row] for row in alone]
     for row, row_alone in zip(together, alone, strict=True):
-        assert [p.score for p in row] == pytest.approx([p.score for p in row_alone], abs=1e-3)
+        # Not the same to the last bit: what a text is padded to changes how bfloat16 rounds.
+        assert [p.score for p in row] == pytest.approx([p.score for p in row_alone], abs=0.05)
         scores = [p.score or 0.0 for p in row]
         assert scores == sorted(scores, reverse=True)
     assert index.search_many([], 4) == []

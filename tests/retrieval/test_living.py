@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,7 +53,7 @@ def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
 
 def tops(index_folder: Path, queries: list[str]) -> list[list[tuple[str, float]]]:
     index = open_folder(index_folder)
-    return [[(p.pid, round(p.score or 0, 3)) for p in row] for row in index.search_many(queries, 20)]
+    return [[(p.pid, p.score or 0) for p in row] for row in index.search_many(queries, 20)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -80,7 +81,9 @@ def test_a_changed_index_answers_as_a_new_one_would(
     rest = [p for p in passages if p.pid not in ("p3", "p5", "p6")]
     build_index([*rest, changed, NEW], tmp_path / "fresh", engine, progress=False)
     queries = ["Who discovered penicillin?", "music", "sea"]
-    assert tops(path, queries) == tops(tmp_path / "fresh", queries)
+    for row, fresh in zip(tops(path, queries), tops(tmp_path / "fresh", queries), strict=True):
+        # Batches differ, and with them what a text is padded to and how bfloat16 rounds.
+        assert dict(row) == pytest.approx(dict(fresh), abs=0.05)
     assert read_manifest(path).corpus_sha256 == read_manifest(tmp_path / "fresh").corpus_sha256
     assert read_manifest(path).corpus_sha256 != read_manifest(made[engine]).corpus_sha256
 
@@ -217,6 +220,16 @@ def test_an_index_may_be_replaced_while_it_is_searched(engine: Engine, made: dic
     shutil.rmtree(path)
     assert [p.pid for p in index("Who wrote Hamlet?", 3)] == wanted
     assert set(opened) <= {12, 13, 14, 15, 1}
+
+
+def test_an_index_is_waited_for_while_it_is_just_being_replaced(made: dict[str, Path], tmp_path: Path):
+    path = copy(made, "bm25", tmp_path)
+    aside = path.rename(path.with_name(f".{path.name}.x1.old"))  # what atomic_folder does between its two renames
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(open_folder, path)
+        time.sleep(0.2)
+        shutil.copytree(aside, path.with_name("new")).rename(path)
+        assert len(opened.result().passages) == 12
 
 
 @pytest.mark.parametrize("engine", ENGINES)

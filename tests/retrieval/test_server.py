@@ -157,6 +157,40 @@ def test_the_server_takes_up_a_changed_index(
         (path / "manifest.json").write_bytes(manifest)
 
 
+def test_sixteen_clients_search_on_while_the_index_is_replaced(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server_module, "REFRESH", 0.01)
+    path, stop = tmp_path / "i", threading.Event()
+
+    def build(made: int) -> None:
+        build_index([Passage(p.pid, p.text, p.title, metadata={"made": made}) for p in passages], path, "bm25")
+
+    build(0)
+    for server in serving(IndexServer(open_folder(path), reopen=lambda: open_folder(path))):
+
+        def search(client: int, url: str = server.url) -> list[tuple[str, int]]:
+            remote, found = RemoteIndex(url), []
+            while not stop.is_set() and len(found) < 1_000:
+                (best,) = remote("Who wrote Hamlet?", 1) if client % 2 else remote("Hamlet", 1, where="id = 'p4'")
+                found.append((best.title, int(best.metadata["made"])))
+            return found
+
+        with ThreadPoolExecutor(16) as pool:
+            searches = [pool.submit(search, client) for client in range(16)]
+            try:
+                for made in range(1, 4):
+                    build_index(
+                        [Passage(p.pid, p.text, p.title, metadata={"made": made}) for p in passages], path, "bm25"
+                    )
+                    time.sleep(0.1)
+            finally:
+                stop.set()
+            answers = [answer for each in searches for answer in each.result()]
+        assert {title for title, _ in answers} == {"Hamlet"} and {made for _, made in answers} <= set(range(4))
+        assert len({made for _, made in answers}) > 1
+
+
 def test_closing_answers_what_is_under_way(index: Index, monkeypatch: pytest.MonkeyPatch):
     begun, search_many = threading.Event(), Index.search_many
 

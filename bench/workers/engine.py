@@ -1,0 +1,166 @@
+"""One engine of `bench.engines` in a process of its own: its memory is then its own, and so may be its libraries.
+
+    python -m bench.workers.engine build|search ENGINE FOLDER --threads 1
+
+FOLDER has `vectors/` (`retrieval.vectors`) and `queries.safetensors`; the engine's index goes to FOLDER/ENGINE. What
+was measured is printed as JSON.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from retrieval.vectors import Vectors
+
+K = 10
+PREFETCH = 200
+"""Passages that are prefetched by their mean vector."""
+
+Search = Callable[[torch.Tensor], list[int]]
+"""A query's vectors -> the numbers of its first K passages."""
+
+
+def exact(vectors: Vectors) -> Search:
+    from retrieval.maxsim import MaxSim
+
+    engine = MaxSim(vectors)
+    return lambda query: [number for number, _ in engine.search([query], K)[0]]
+
+
+def prefetch(vectors: Vectors) -> Search:
+    """The passages whose mean vector is nearest to the query's, then exact MaxSim among them."""
+    every = vectors.all()
+    ends = vectors.lengths.cumsum(0)
+    starts = ends - vectors.lengths
+    means = torch.segment_reduce(every, "mean", lengths=vectors.lengths)
+
+    def search(query: torch.Tensor) -> list[int]:
+        near = (means @ query.mean(dim=0)).topk(min(PREFETCH, len(means))).indices
+        lengths = vectors.lengths[near]
+        rows = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+        tokens = every[rows + starts[near].repeat_interleave(lengths)]
+        scores = torch.segment_reduce(tokens @ query.T, "max", lengths=lengths).sum(dim=1)
+        return near[scores.topk(min(K, len(near))).indices].tolist()
+
+    return search
+
+
+def build_plaid(vectors: Vectors, folder: Path) -> None:
+    from retrieval.plaid import compress
+
+    compress(vectors, folder)
+
+
+def plaid(folder: Path) -> Search:
+    from retrieval.plaid import Plaid
+
+    engine = Plaid(folder)
+    return lambda query: [number for number, _ in engine.search([query], K)[0]]
+
+
+def build_fast_plaid(vectors: Vectors, folder: Path) -> None:
+    from fast_plaid.search import FastPlaid  # pyright: ignore[reportMissingImports]
+
+    rows = list(vectors.all().half().split(vectors.lengths.tolist()))
+    FastPlaid(index=str(folder), device="cpu").create(documents_embeddings=rows, nbits=2)
+
+
+def fast_plaid(folder: Path) -> Search:
+    from fast_plaid.search import FastPlaid  # pyright: ignore[reportMissingImports]
+
+    engine = FastPlaid(index=str(folder), device="cpu")
+    options = {"top_k": K, "show_progress": False, "n_processes": 1}
+    return lambda query: [number for number, _ in engine.search([query.half()], **options)[0]]
+
+
+def qdrant(vectors: Vectors) -> Search:
+    from qdrant_client import QdrantClient, models  # pyright: ignore[reportMissingImports]
+
+    client = QdrantClient(":memory:")
+    every = vectors.all()
+    comparator = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    params = models.VectorParams(size=every.shape[1], distance=models.Distance.DOT, multivector_config=comparator)
+    client.create_collection("bench", vectors_config=params)
+    rows = every.split(vectors.lengths.tolist())
+    for start in range(0, len(rows), 64):
+        part = enumerate(rows[start : start + 64], start=start)
+        client.upsert("bench", [models.PointStruct(id=number, vector=row.tolist()) for number, row in part])
+    return lambda query: [int(p.id) for p in client.query_points("bench", query=query.tolist(), limit=K).points]
+
+
+IN_MEMORY: dict[str, Callable[[Vectors], Search]] = {"exact": exact, "prefetch": prefetch, "qdrant": qdrant}
+ON_DISK: dict[str, tuple[Callable[[Vectors, Path], None], Callable[[Path], Search]]] = {
+    "plaid": (build_plaid, plaid),
+    "fast-plaid": (build_fast_plaid, fast_plaid),
+}
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # getrusage would give the parent's peak where that is higher
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return 1024 * int(line.split()[1])
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else 1024 * used
+
+
+def build(engine: str, folder: Path) -> dict[str, Any]:
+    before, start = peak_bytes(), time.perf_counter()
+    if engine in ON_DISK:
+        ON_DISK[engine][0](Vectors(folder / "vectors"), folder / engine)
+    else:
+        IN_MEMORY[engine](Vectors(folder / "vectors"))
+    seconds = time.perf_counter() - start
+    files = (folder / engine if engine in ON_DISK else folder / "vectors").rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return {"build_s": seconds, "bytes": size, "build_peak": peak_bytes() - before}
+
+
+def search(engine: str, folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    before, start = peak_bytes(), time.perf_counter()
+    found = ON_DISK[engine][1](folder / engine) if engine in ON_DISK else IN_MEMORY[engine](Vectors(folder / "vectors"))
+    opened = time.perf_counter() - start
+    tensors = load_file(folder / "queries.safetensors")
+    queries = tensors["vectors"].split(tensors["lengths"].tolist())
+    for query in queries[:5]:
+        found(query)
+    hits, times = [], []
+    for query in queries:
+        start = time.perf_counter()
+        hits.append(found(query))
+        times.append(1000 * (time.perf_counter() - start))
+    return {
+        "open_s": opened,
+        "p50_ms": float(np.percentile(times, 50)),
+        "p95_ms": float(np.percentile(times, 95)),
+        "search_peak": peak_bytes() - before,
+        "hits": hits,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("build", "search"))
+    parser.add_argument("engine", choices=(*IN_MEMORY, *ON_DISK))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    with torch.inference_mode():
+        measured = {"build": build, "search": search}[args.action](args.engine, args.folder)
+    json.dump(measured, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""A corpus on Qdrant finds what its index finds, goes on after a stop, and is never another one by mistake.
+
+Its server is not needed: the client has an engine of its own that runs in this process.
+"""
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.errors import InputError, RaisfError
+from data.files import read_json, write_json
+from raisf import cli
+from retrieval import qdrant
+from retrieval.checkpoint import find_checkpoint
+from retrieval.index import Index, build_index, open_index, remove_from_index
+from retrieval.passage import Passage, Retriever
+from retrieval.qdrant import QdrantIndex, push_index
+
+qdrant_client = pytest.importorskip("qdrant_client", reason="the extra `qdrant` is not installed")
+
+
+@pytest.fixture(scope="module")
+def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
+    with_pages = [Passage(p.pid, p.text, p.title, source="a.pdf", metadata={"page": n}) for n, p in enumerate(passages)]
+    path = tmp_path_factory.mktemp("pushed") / "i"
+    build_index(with_pages, path, progress=False)
+    remove_from_index(path, "title = 'Chess'")
+    return open_index(path)  # pyright: ignore[reportReturnType]
+
+
+@pytest.fixture
+def client() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return qdrant_client.QdrantClient(":memory:")
+
+
+def test_a_collection_finds_what_its_index_finds(index: Index, client: Any):
+    assert index.path and push_index(index.path, client, "mine", progress=False) == 11
+    pushed = QdrantIndex(client, "mine")
+    assert isinstance(pushed, Retriever) and pushed.corpus_hash == index.corpus_hash
+    queries = ["Who wrote Hamlet?", "Which animal has several hearts?", "العربية", "", "word " * 10_000]
+    for ours, theirs in zip(pushed.search_many(queries, 4), index.search_many(queries, 4), strict=True):
+        assert [(p.pid, p.text, p.title, p.citation, p.metadata) for p in ours] == [
+            (p.pid, p.text, p.title, p.citation, p.metadata) for p in theirs
+        ]
+        assert [p.score for p in ours] == pytest.approx([p.score for p in theirs], abs=0.01)
+    assert len(pushed("chess", 100)) == 11 and "Chess" not in {p.title for p in pushed("chess", 100)}
+    assert pushed.search_many([], 4) == []
+    with ThreadPoolExecutor(16) as pool:
+        assert {row[0].title for row in pool.map(lambda _: pushed("Who wrote Hamlet?", 1), range(32))} == {"Hamlet"}
+
+
+def test_a_push_that_was_stopped_goes_on(index: Index, client: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(qdrant, "_BATCH", 4)
+    upsert, sent = client.upsert, []
+
+    def stop(*args: Any, **options: Any) -> Any:
+        if len(sent) == 2:
+            raise KeyboardInterrupt
+        sent.append(args)
+        return upsert(*args, **options)
+
+    monkeypatch.setattr(client, "upsert", stop)
+    assert index.path
+    with pytest.raises(KeyboardInterrupt):
+        push_index(index.path, client, "mine", progress=False)
+    with pytest.raises(InputError, match=r"has 8 of 11 passages: its `raisf index push` was\s+stopped"):
+        QdrantIndex(client, "mine")
+    monkeypatch.setattr(client, "upsert", lambda *args, **options: sent.append(args) or upsert(*args, **options))
+    assert push_index(index.path, client, "mine", progress=False) == 11
+    assert [len(points) for _, points in sent] == [4, 4, 3]  # nothing went twice
+    assert QdrantIndex(client, "mine")("Who wrote Hamlet?", 1)[0].title == "Hamlet"
+
+
+def test_another_collection_is_never_searched_or_overwritten(
+    index: Index, passages: list[Passage], client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert index.path
+    push_index(index.path, client, "mine", progress=False)
+    build_index(passages[:3], tmp_path / "other", progress=False)
+    with pytest.raises(InputError, match="holds something else: choose a new name"):
+        push_index(tmp_path / "other", client, "mine", progress=False)
+    client.create_collection("strange", vectors_config={})
+    with pytest.raises(InputError, match="was not made by `raisf index push`"):
+        QdrantIndex(client, "strange")
+    with pytest.raises(InputError, match="Qdrant has no collection 'nothing'"):
+        QdrantIndex(client, "nothing")
+    other = tmp_path / "checkpoint"
+    other.mkdir()
+    for file in find_checkpoint("minilm").path.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    write_json(other / "artifact.metadata", {**read_json(other / "artifact.metadata"), "query_maxlen": 64})
+    with pytest.raises(InputError, match="was made with the checkpoint minilm"):
+        QdrantIndex(client, "mine", other)
+    pushed = QdrantIndex(client, "mine")
+    with pytest.raises(InputError, match="k is 0"):
+        pushed("Hamlet", 0)
+    with pytest.raises(InputError, match="leave --where out"):
+        pushed.where("page = 1")
+    client.delete_collection("mine")
+    with pytest.raises(RaisfError, match="Qdrant cannot search the collection 'mine'"):
+        pushed("Hamlet", 1)
+
+
+def test_an_index_without_such_vectors_is_refused(passages: list[Passage], client: Any, tmp_path: Path):
+    for engine in ("bm25", "dense"):
+        build_index(passages, tmp_path / engine, engine, progress=False)
+        with pytest.raises(InputError, match="only a colbert index made with"):
+            push_index(tmp_path / engine, client, "mine", progress=False)
+    assert not client.collection_exists("mine")
+
+
+def test_an_address_that_leads_nowhere_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for url, message in {
+        "qdrant+http://127.0.0.1:9/mine": "no Qdrant answers at qdrant+http://127.0.0.1:9/mine",
+        "qdrant+http://127.0.0.1:9": "is no address of a collection: write qdrant+http://HOST:6333/NAME",
+        "mine": "is no address of a collection",
+    }.items():
+        assert cli.main(["index", "push", str(tmp_path), url]) == 2
+        shown = capsys.readouterr()
+        assert message in shown.err and shown.out == ""
+    with pytest.raises(InputError, match="no Qdrant answers"):
+        open_index("qdrant+http://127.0.0.1:9/mine")
