@@ -1,25 +1,24 @@
 """`raisf dataset`: a public data set as files for the other commands."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from data.benchmark_files import SPLITS
 from data.benchmarks import BENCHMARKS
 from data.errors import InputError
-from raisf import options
 from raisf.outcome import Outcome, told
+from raisf.parsing import add_command, at_least
 
 
-def add_parser(commands: Any, command: Callable[..., Any]) -> None:
+def add_parsers(commands: Any) -> None:
     """Adds `dataset`.
 
     Args:
         commands: The subparsers of the command line.
-        command: Makes a parser in them (`raisf.cli`).
     """
-    parser = command(
+    parser = add_command(
         commands,
         "dataset",
         "write a public data set as files: its questions to train, select and test on, and its corpus",
@@ -56,7 +55,7 @@ def add_parser(commands: Any, command: Callable[..., Any]) -> None:
         "from it",
     )
     parser.add_argument(
-        "--n", type=options.at_least(1), metavar="N", help="questions a split at most, drawn by --seed; default: all"
+        "--n", type=at_least(1), metavar="N", help="questions a split at most, drawn by --seed; default: all"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the draws; default: 0")
     hub = parser.add_argument_group("hub")

@@ -2,26 +2,25 @@
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from raisf import options
 from raisf.outcome import Outcome, told
+from raisf.parsing import add_command, at_least, not_negative
 
 KNOWN_ITEMS = 2_000
 """Queries made out of the passages: with the default batch, ten minutes of training on two cores."""
 
 
-def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
+def add_parsers(commands: Any) -> None:
     """Adds `colbert`.
 
     Args:
         commands: The subparsers of the command line.
-        command: Makes a parser in them (`raisf.cli`).
     """
-    parser = command(
+    parser = add_command(
         commands,
         "colbert",
         "train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone",
@@ -56,7 +55,7 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     )
     parser.add_argument(
         "--known-items",
-        type=options.at_least(0),
+        type=at_least(0),
         default=KNOWN_ITEMS,
         metavar="N",
         help="queries made out of passages, a title or a sentence, at most one a passage; 0: the questions alone; "
@@ -73,12 +72,12 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     parser.add_argument(
         "--base", default="minilm", help="the checkpoint to start from: minilm, a path, or a hub id; default: minilm"
     )
-    parser.add_argument("--epochs", type=options.at_least(1), metavar="N", help="default: 2")
-    parser.add_argument("--batch-size", type=options.at_least(2), metavar="N", help="queries a step; default: 16")
+    parser.add_argument("--epochs", type=at_least(1), metavar="N", help="default: 2")
+    parser.add_argument("--batch-size", type=at_least(2), metavar="N", help="queries a step; default: 16")
     parser.add_argument(
-        "--negatives", type=options.at_least(0), metavar="N", help="hard negatives a query in a step; default: 1"
+        "--negatives", type=at_least(0), metavar="N", help="hard negatives a query in a step; default: 1"
     )
-    parser.add_argument("--learning-rate", type=options.not_negative, metavar="R", help="default: 1e-4")
+    parser.add_argument("--learning-rate", type=not_negative, metavar="R", help="default: 1e-4")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
 
 

@@ -2,21 +2,22 @@
 
 import argparse
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from raisf import __version__, assemble, options
 from raisf.outcome import Outcome
+from raisf.parsing import add_command, at_least
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
-    """Adds `compare` to the subparsers of the command line; `command` makes a parser in them."""
-    parser = command(
+def add_parsers(commands: Any) -> None:
+    """Adds `compare` to the subparsers of the command line."""
+    parser = add_command(
         commands,
         "compare",
         "compare programs on the same questions: scores, paired tests, routes, judges, cost; a page with plots",
@@ -38,7 +39,7 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="the report's folder: results.json, tables as CSV, report.html"
     )
-    parser.add_argument("--limit", type=options.at_least(1), metavar="N", help="only the first N questions")
+    parser.add_argument("--limit", type=at_least(1), metavar="N", help="only the first N questions")
     parser.add_argument(
         "--no-judges", dest="judges", action="store_false", help="do not ask the judges alone and hold them to gold"
     )
@@ -46,7 +47,7 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     options.add_threads(parser)
     group = parser.add_argument_group("all programs")
     options.add_index(group)
-    group.add_argument("--k", type=options.at_least(1), help="passages a retrieval; default: 5")
+    group.add_argument("--k", type=at_least(1), help="passages a retrieval; default: 5")
     options.add_lm(parser)
 
 

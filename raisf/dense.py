@@ -1,23 +1,22 @@
 """`raisf dense tune`: the query side of a dense index learns from an LM which passages help it (REPLUG's LSR)."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from raisf import assemble, options
 from raisf.options import LM_OPTIONS
 from raisf.outcome import Outcome, told
+from raisf.parsing import add_command, at_least, not_negative
 
 
-def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
+def add_parsers(commands: Any) -> None:
     """Adds `dense`.
 
     Args:
         commands: The subparsers of the command line.
-        command: Makes a parser in them (`raisf.cli`).
     """
-    parser = command(
+    parser = add_command(
         commands,
         "dense",
         "tune a dense index to an LM: its queries then find the passages that help that LM to answer (REPLUG's LSR)",
@@ -40,10 +39,10 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
         metavar="DIR",
         help="the same index under the tuned model, passages not encoded again; default: --out with -index behind it",
     )
-    parser.add_argument("--k", type=options.at_least(2), help="passages a question; default: 20, the paper's")
-    parser.add_argument("--epochs", type=options.at_least(1), metavar="N", help="default: 5")
-    parser.add_argument("--batch-size", type=options.at_least(1), metavar="N", help="questions a step; default: 16")
-    parser.add_argument("--learning-rate", type=options.not_negative, metavar="R", help="default: 2e-5, the paper's")
+    parser.add_argument("--k", type=at_least(2), help="passages a question; default: 20, the paper's")
+    parser.add_argument("--epochs", type=at_least(1), metavar="N", help="default: 5")
+    parser.add_argument("--batch-size", type=at_least(1), metavar="N", help="questions a step; default: 16")
+    parser.add_argument("--learning-rate", type=not_negative, metavar="R", help="default: 2e-5, the paper's")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice; default: 0")
     options.add_lm(parser)
 

@@ -1,12 +1,12 @@
 """`raisf experiment`: a table or a figure of the papers by one command, on the closed world or on any data and LM."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf import __version__, options
 from raisf.outcome import Outcome
+from raisf.parsing import add_command, at_least
 
 if TYPE_CHECKING:
     from raisf.sections import Section
@@ -32,9 +32,9 @@ NAMES = (
 RESULTS, PAGE = "results.json", "report.html"
 
 
-def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
-    """Adds `experiment` to the subparsers of the command line; `command` makes a parser in them."""
-    parser = command(
+def add_parsers(commands: Any) -> None:
+    """Adds `experiment` to the subparsers of the command line."""
+    parser = add_command(
         commands,
         "experiment",
         "run a table or a figure of the papers, or all of them, with the papers' own figures beside ours",
@@ -63,9 +63,9 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
         "--engine", choices=("colbert", "bm25"), default="colbert", help="of the corpus's index; default: colbert"
     )
     parser.add_argument("--index", metavar="DIR", help="an index of the corpus, or its URL, instead of making one")
-    parser.add_argument("--n", type=options.at_least(1), default=200, help="test questions; default: 200")
+    parser.add_argument("--n", type=at_least(1), default=200, help="test questions; default: 200")
     parser.add_argument(
-        "--rows", type=options.at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000"
+        "--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000"
     )
     parser.add_argument("--seed", type=int, default=0, help="of all training; default: 0")
     options.add_threads(parser)

@@ -5,25 +5,24 @@ import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from raisf import options, pushing
+from raisf import pushing
 from raisf.outcome import Outcome, told
+from raisf.parsing import add_command, at_least
 
 DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentation speaks to
 
 
-def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
+def add_parsers(commands: Any) -> None:
     """Adds `index` with its actions, and `serve-index`.
 
     Args:
         commands: The subparsers of the command line.
-        command: Makes a parser in them (`raisf.cli`).
     """
-    parser = command(
+    parser = add_command(
         commands,
         "index",
         "index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)",
@@ -60,17 +59,15 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
     )
     _add_encoding(parser)
     unchanged = {"resume": "nothing has changed in the index", "home": "indexing"}
-    add = _action(
-        parser, command, "add", "add documents to an index, or put new versions in place of old ones", unchanged
-    )
+    add = _action(parser, "add", "add documents to an index, or put new versions in place of old ones", unchanged)
     add.add_argument("docs", type=Path, help="a folder or a file; a document of a name that is there replaces it")
     _add_encoding(add)
-    remove = _action(parser, command, "remove", "take the passages that satisfy a filter out of an index", unchanged)
+    remove = _action(parser, "remove", "take the passages that satisfy a filter out of an index", unchanged)
     remove.add_argument("--where", required=True, metavar="FILTER", help="such as: source = 'old.pdf' or page > 99")
-    _action(parser, command, "info", "tell what an index is", unchanged)
-    _action(parser, command, "check", "read every byte of an index and compare it with its checksum", unchanged)
-    pushing.add_parser(parser, command)
-    serve = command(
+    _action(parser, "info", "tell what an index is", unchanged)
+    _action(parser, "check", "read every byte of an index and compare it with its checksum", unchanged)
+    pushing.add_parser(parser)
+    serve = add_command(
         commands,
         "serve-index",
         "serve an index to other processes and machines, in the protocol of DSPy's ColBERTv2 client",
@@ -80,9 +77,7 @@ def add_parsers(commands: Any, command: Callable[..., Any]) -> None:
         home="indexing",
     )
     serve.add_argument("index", type=Path, metavar="DIR", help="a folder made by `raisf index`")
-    serve.add_argument(
-        "--port", type=options.at_least(0), default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0: any"
-    )
+    serve.add_argument("--port", type=at_least(0), default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0: any")
     serve.add_argument(
         "--host",
         default="127.0.0.1",
@@ -164,9 +159,9 @@ def serve_index(arguments: argparse.Namespace) -> Outcome:
     return told(shown | {"seconds": round(time.perf_counter() - start, 1)})
 
 
-def _action(parser: Any, command: Callable[..., Any], name: str, help: str, defaults: dict[str, str]) -> Any:
+def _action(parser: Any, name: str, help: str, defaults: dict[str, str]) -> Any:
     extra = {"add": " more.pdf", "remove": " --where \"source = 'old.pdf'\""}.get(name, "")
-    action = command(parser, name, help, f"  raisf index {name} indexes/mine{extra}", **defaults)
+    action = add_command(parser, name, help, f"  raisf index {name} indexes/mine{extra}", **defaults)
     action.set_defaults(command=f"index-{name}")
     action.add_argument("index", type=Path, metavar="DIR", help="a folder made by `raisf index`")
     return action

@@ -1,11 +1,9 @@
-"""The options that several commands share, and the checks on their values."""
+"""The options that several commands share."""
 
 import argparse
-import json
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from raisf.parsing import at_least, not_negative, seconds, share, switch
 
 # Named here a second time, beside programs.registry, because reading that imports dspy, which `raisf --help` must not.
 FROM_MEMORY = ("direct", "cot", "least-to-most")
@@ -28,89 +26,6 @@ PROGRAM_NAMES = (
 DEFAULT_LM = "pocket"
 # What `add_lm` adds besides --lm.
 LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")
-
-
-class Parser(argparse.ArgumentParser):
-    """A command's parser, which may have actions beside its own arguments: `raisf index DOCS`, `raisf index add ...`.
-
-    An action's name as the first argument is the action. argparse itself would take subparsers only in the place of
-    the arguments.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._parsers: dict[str, Parser] = {}
-
-    def add_parser(self, name: str, *, help: str, **kwargs: Any) -> "Parser":
-        """Adds an action's parser."""
-        self._parsers[name] = Parser(prog=f"{self.prog} {name}", **kwargs)
-        return self._parsers[name]
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As argparse's; the arguments of an action are parsed by its own parser."""
-        if args and args[0] in self._parsers:
-            return self._parsers[args[0]].parse_known_args(args[1:], namespace)
-        return super().parse_known_args(args, namespace)
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """A type for argparse: a whole number that is not below `least`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}") from None
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected {least} or more, found {value}")
-        return value
-
-    return parse
-
-
-def not_negative(text: str) -> float:
-    """A type for argparse: a number that is 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, found {text!r}") from None
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, found {text}")
-    return value
-
-
-def seconds(text: str) -> float:
-    """A type for argparse: a number of seconds above 0."""
-    value = not_negative(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("expected more than 0 seconds")
-    return value
-
-
-def share(text: str) -> float:
-    """A type for argparse: a number from 0 to 1."""
-    value = not_negative(text)
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, found {text}")
-    return value
-
-
-def _switch(text: str) -> tuple[str, Any]:
-    """A type for argparse: NAME=VALUE, the value as JSON if it is, else as text."""
-    name, given, value = text.partition("=")
-    if not given or not name:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Adds --json."""
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as JSON on standard output, and only that"
-    )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
@@ -184,7 +99,7 @@ def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> 
     group.add_argument(
         "--set",
         dest="switches",
-        type=_switch,
+        type=switch,
         action="append",
         default=[],
         metavar="NAME=VALUE",

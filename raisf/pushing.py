@@ -1,21 +1,20 @@
 """`raisf index push`: an index goes to Qdrant, which searches corpora that are too large for one machine."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from raisf.outcome import Outcome, told
+from raisf.parsing import add_command
 
 
-def add_parser(index: Any, command: Callable[..., Any]) -> None:
+def add_parser(index: Any) -> None:
     """Adds the action `push`.
 
     Args:
         index: The parser of `raisf index`.
-        command: Makes a parser in it (`raisf.cli`).
     """
-    push = command(
+    push = add_command(
         index,
         "push",
         "copy an index into a collection of Qdrant; one that was stopped goes on",
