@@ -75,32 +75,40 @@ class Region:
         """The passages of the corpus: id -> its facts and the sentence that states each."""
         chance = random.Random(f"wording/{self.number}/{next(iter(self.kinds))}")
         stated = {pid: [fact for fact in facts if fact.in_corpus] for pid, facts in self.passages.items()}
-        return {pid: list(zip(facts, self.write(facts, chance), strict=True)) for pid, facts in stated.items() if facts}
+        return {
+            pid: [(fact, told) for fact, (told, _) in zip(facts, self.write(facts, chance), strict=True)]
+            for pid, facts in stated.items()
+            if facts
+        }
 
     def corpus(self) -> Iterator[dict[str, str]]:
         """The region's passages as rows `{"id", "title", "text"}`; facts not in the corpus are left out."""
         for pid, told in self.texts().items():
             yield {"id": pid, "title": told[0][0].subject, "text": " ".join(sentence for _, sentence in told)}
 
-    def write(self, facts: Sequence[Fact], chance: random.Random) -> list[str]:
+    def write(self, facts: Sequence[Fact], chance: random.Random) -> list[tuple[str, str]]:
         """The sentences of a passage about one entity, one a fact, in order and in wordings left to chance.
 
         The first names the subject, and its alias if it has one; later ones may say "it", "he" or "she".
+
+        Returns:
+            For each fact, its sentence as it stands in the passage, and as one would quote it alone: by name.
         """
         alias, kind = self.aliases.get(facts[0].subject), self.kinds[facts[0].subject]
         sentences = []
         for place, fact in enumerate(facts):
             templates = fact.relation.statements
             if place == 0:
-                template = chance.choice(templates[:-1])
+                template = told = chance.choice(templates[:-1])
                 if alias:
-                    template = template.replace("{s}", f"{{s}}, also known as {alias},", 1)
+                    told = template.replace("{s}", f"{{s}}, also known as {alias},", 1)
             elif chance.random() < 0.4:
-                pronoun = _pronoun(fact.subject, kind)
-                template = chance.choice(templates[:-1]).removeprefix("The ").replace("{s}", pronoun, 1)
+                template = chance.choice(templates[:-1])
+                told = template.removeprefix("The ").replace("{s}", _pronoun(fact.subject, kind), 1)
             else:
-                template = chance.choice(templates)
-            sentences.append(template.format(s=fact.subject, o=fact.object))
+                template = told = chance.choice(templates)
+            named = {"s": fact.subject, "o": fact.object}
+            sentences.append((told.format(**named), template.format(**named)))
         return sentences
 
 

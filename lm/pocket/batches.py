@@ -22,7 +22,7 @@ CHUNK_LESSONS = 4000
 START_TOKENS = 5_400_000
 # The lengths that rows are padded to. A CPU's matrix kernels are compiled for each shape anew, which with hundreds of
 # shapes took longer than the arithmetic.
-LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
+LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640)
 
 Row = tuple[list[int], list[bool]]
 Batch = tuple["torch.Tensor", "torch.Tensor"]

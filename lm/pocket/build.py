@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 PAD, BEGIN, END = "<|pad|>", "<|begin|>", "<|end|>"
 VOCABULARY = 1024
 
-# Width, layers, heads and feed-forward width. `pocket` is what two CPU cores can train in an hour.
+# Width, layers, heads and feed-forward width. `pocket` is what two CPU cores train in less than two hours.
 SIZES = {"tiny": (96, 3, 3, 256), "pocket": (192, 4, 6, 512), "large": (320, 6, 10, 896)}
 
 

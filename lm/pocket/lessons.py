@@ -91,6 +91,24 @@ def copy(school: School) -> Pair:
     return f"{table}\n{names[asked]} =", f" {values[asked]}"
 
 
+def order(school: School) -> Pair:
+    """A drill in comparing numbers: whose is the lower, or the higher one."""
+    chance = school.chance
+    names = chance.sample(school.world.entities[chance.choice(("person", "town", "book"))], 2)
+    low, high = sorted(chance.sample(range(1700, 2000) if chance.random() < 0.6 else range(1000, 10_000), 2))
+    lower, higher = chance.sample(names, 2)
+    numbers = {lower: low, higher: high}
+    shown = " ; ".join(f"{name} = {numbers[name]}" for name in names)
+    return (f"{shown}\nlower:", f" {lower}") if chance.random() < 0.5 else (f"{shown}\nhigher:", f" {higher}")
+
+
+def sort(school: School) -> Pair:
+    """A drill in learning from examples: two kinds of name, told apart by words that only the examples give away."""
+    kinds, words = school.sorting
+    which = school.chance.randrange(2)
+    return f"name: {school.chance.choice(school.world.entities[kinds[which]])}\nsort:", f" {words[which]}"
+
+
 def read(school: School, most: int = 5) -> Pair:
     """One to `most` passages, one of which states the fact: its sentence first, then the answer."""
     fact = school.fact()
@@ -238,25 +256,27 @@ def _plan(start: bool) -> dict[Callable[[School], Pair], tuple[float, float, int
     """
     return {
         copy: (15 if start else 1, 0, 1),
-        recall: (45, 0.5, 5),
+        order: (2, 0.9, 8),
+        sort: (2, 1, 12),
+        recall: (30, 0.5, 5),
         guess: (2, 0.2, 4),
-        write_passage: (3, 0.1, 2),
-        reason: (4, 0.1, 3),
+        write_passage: (4, 0.1, 2),
+        reason: (5, 0.1, 3),
         read_little: (12 if start else 2, 0, 1),
-        read: (3 if start else 16, 0.05, 2),
-        read_on: (3, 0, 1),
-        reason_from_passages: (3, 0, 1),
-        think_on: (2, 0, 1),
-        judge_passage: (9, 0.5, 7),
-        judge_passages: (2, 0, 1),
-        choose_passages: (2, 0, 1),
-        judge_self: (3, 0.7, 9),
+        read: (3 if start else 20, 0.05, 2),
+        read_on: (4, 0, 1),
+        reason_from_passages: (5, 0, 1),
+        think_on: (3, 0, 1),
+        judge_passage: (9, 0.5, 9),
+        judge_passages: (3, 0, 1),
+        choose_passages: (3, 0, 1),
+        judge_self: (5, 0.6, 9),
         judge_need: (0.5, 0.5, 4),
         judge_support: (1, 0.1, 3),
-        judge_use: (0.5, 0.1, 3),
+        judge_use: (1, 0.1, 3),
         decompose: (4, 0.2, 4),
         compose: (12, 0.1, 4),
         recall_next: (1.5, 0, 1),
         follow_up: (2, 0.1, 2),
-        act: (2, 0, 1),
+        act: (3, 0, 1),
     }

@@ -37,6 +37,7 @@ class School:
             they are skills and not memories.
         taught: The facts of the home world that are to be known by heart, each with its region.
         strict, truthful: What the present teacher is.
+        sorting: Two kinds of entity, and the words by which the present teacher tells them apart.
     """
 
     def __init__(self, seed: int | str, regions: int = HOME_REGIONS) -> None:
@@ -62,6 +63,7 @@ class School:
         draw = self.chance.random() if pairs > 1 else 1.0
         self.swapped = draw < SWAPPED
         self.words = self.chance.choice(WORDS) if SWAPPED <= draw < SWAPPED + OTHER_WORDS else None
+        self.sorting = tuple(self.chance.sample(list(self.world.entities), 2)), self.chance.choice(WORDS)
 
     def word(self, verdict: bool, yes: str, no: str) -> str:
         """The present teacher's word for a verdict."""
@@ -91,12 +93,15 @@ class School:
         return None
 
     def passage(self, fact: Fact) -> tuple[str, str]:
-        """The passage that states a fact, as the compact adapter shows it, and the sentence that does."""
+        """The passage that states a fact, as the compact adapter shows it, and the sentence that does, by name.
+
+        A quotation that keeps "It" says little alone, and is hard to learn: its first word hangs on the words after it.
+        """
         facts = self.world.passages[fact.pid]
         # The encyclopedia leaves out one fact in ten.
         facts = [other for other in facts if other is fact or self.chance.random() < 0.9]
         sentences = self.world.write(facts, self.chance)
-        return f"{fact.subject} | {' '.join(sentences)}", sentences[facts.index(fact)]
+        return f"{fact.subject} | {' '.join(told for told, _ in sentences)}", sentences[facts.index(fact)][1]
 
     def distractors(self, fact: Fact, count: int, but: Collection[str] = ()) -> list[Fact]:
         """Facts of other passages, which do not answer: most state the same relation of somebody else."""

@@ -25,7 +25,7 @@ CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 def train(
     out: Path | str,
     *,
-    tokens: int = 30_000_000,
+    tokens: int = 60_000_000,
     size: str = "pocket",
     seed: int = 0,
     threads: int = 2,

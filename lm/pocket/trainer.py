@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Muon (Jordan et al. 2024) on the hidden matrices, AdamW on embeddings, norms and biases.
 MUON_RATE, ADAM_RATE, WEIGHT_DECAY = 0.008, 3e-3, 0.05
-WARM_UP_STEPS, DECAY_FROM = 30, 0.5
+WARM_UP_STEPS, DECAY_FROM = 30, 0.25
 
 
 class Trainer:
