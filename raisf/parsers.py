@@ -197,7 +197,7 @@ def _pocket(commands: Any) -> None:
     parser = add_command(
         commands,
         "pocket",
-        "pretrain a pocket Llama from its recipe (about an hour on two idle cores), or report what one can do",
+        "pretrain a pocket Llama from its recipe (an hour and a half on two cores), or report what one can do",
         "  raisf pocket report\n"
         "  raisf pocket train --out models/pocket\n"
         "  raisf pocket train --size tiny --tokens 1000000 --out models/tiny\n"

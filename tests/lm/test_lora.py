@@ -323,7 +323,7 @@ def test_the_pocket_llama_takes_an_adapter(tmp_path: Path) -> None:
         )
         for n in NAMES
     ]
-    training = Training(epochs=6, batch_size=2, learning_rate=5e-3)
+    training = Training(epochs=15, batch_size=2, learning_rate=5e-3)
     folder = train(lm, answers, answers[:2], tmp_path, training, progress=False)
     curve = read_json(folder / TRAINING)["curve"]
     assert min(point["loss"] for point in curve) < curve[0]["loss"] / 2

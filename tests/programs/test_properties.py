@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lm.scripted import ScriptedLM
 from programs.concurrency import set_concurrency
-from programs.questions import normal
 from programs.ra_isf import RAISF
 from programs.trace import Trace
 
@@ -79,7 +78,7 @@ def test_every_tree_is_whole(data, options, plan, read, shelf):
     # No question is asked twice: two predictors at most see the same input (the self-knowledge judge and the direct
     # answer or the decomposition; listwise, the relevance judge and the reader).
     others = ("passage", "passages", "facts")
-    asked = Counter((normal(call["question"]), *(str(call.get(name)) for name in others)) for call in lm.calls)
+    asked = Counter((call["question"], *(str(call.get(name)) for name in others)) for call in lm.calls)
     assert max(asked.values(), default=0) <= 2
 
 

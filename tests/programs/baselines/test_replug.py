@@ -10,6 +10,7 @@ from lm.connect import connect
 from lm.scripted import ScriptedLM
 from programs.baselines.replug import REPLUG, shares
 from programs.trace import JudgedPassage
+from retrieval.passage import Passage
 
 
 def passages(*scores):
@@ -37,12 +38,14 @@ def test_without_room_for_all_prompts_in_the_budget_none_is_asked(ask, shelf):
     assert (trace.root.route, trace.root.answer, trace.cost.lm_calls) == ("budget", "unknown", 0)
 
 
-def test_its_answers_can_be_bootstrapped_into_demonstrations(shelf):
+def test_its_answers_can_be_bootstrapped_into_demonstrations(shelf, monkeypatch):
+    born = Passage(pid="p1", title="Vur Misgu", text="Vur Misgu was born in Rosful.", score=1.0)
+    monkeypatch.setattr(type(shelf), "__call__", lambda self, query, k: [born, born])
     program = REPLUG(shelf, k=2)
-    with dspy.context(lm=connect("pocket", max_tokens=32), trace=[]):
-        program(question="Who is the mayor of Title 1?")
+    with dspy.context(lm=connect("pocket"), trace=[]):
+        program(question="Where was Vur Misgu born?")
         [(predictor, inputs, outputs)] = dspy.settings.trace
-    assert predictor is program.answer_from and inputs["passages"] == ["Title 1 | passage 1"]
+    assert predictor is program.answer_from and inputs["passages"] == [born.prompt_text]
     assert set(outputs.keys()) == {"evidence", "answer"}
 
 
