@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; give one with: make PYTHON=python3.12 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[offline,documents,optimizers,serve,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[offline,documents,optimizers,qdrant,serve,dev]'
 	@touch $@
 
 demo: $(STAMP) ## the main job, offline: index, compile, compare, show one question's tree (minutes; resumes)
@@ -39,7 +39,7 @@ lint: $(STAMP) ## ruff, pyright, and the layers between the rooms
 
 bench: $(STAMP) ## the measurements of bench/ (recall on real questions too, with HOTPOT=dev.jsonl)
 	@for bench in $(BENCHES); do echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench || exit 1; done
-	@if [ -n "$(HOTPOT)" ]; then echo "== bench.recall"; $(BIN)/python -m bench.recall --hotpot "$(HOTPOT)"; fi
+	@if [ -n "$(HOTPOT)" ]; then echo "== bench.recall"; $(BIN)/python -m bench.recall --questions "$(HOTPOT)"; fi
 
 clean: ## remove what tests, tools and the demo have left (not .venv)
 	rm -rf demo-output .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -11,7 +11,7 @@ from raisf.outcome import Outcome, told
 from raisf.parsing import add_command, at_least, not_negative
 
 KNOWN_ITEMS = 2_000
-"""Queries made out of the passages: with the default batch, ten minutes of training on two cores."""
+"""Queries made out of the passages: with the other defaults, about twelve minutes of training on one core."""
 
 
 def add_parsers(commands: Any) -> None:
