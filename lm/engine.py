@@ -212,7 +212,7 @@ class Engine:
                 return int(logits.argmax())
             scores = logits.float() / (configs[row].temperature or 1.0)
             if (top_p := configs[row].top_p) is not None and top_p < 1:
-                scores = TopPLogitsWarper(top_p)(torch.empty(0), scores[None])[0]
+                scores = TopPLogitsWarper(top_p)(torch.empty(0, dtype=torch.long), scores[None])[0]  # pyright: ignore[reportArgumentType]
             weights = scores.softmax(-1).cpu()
             return int(torch.multinomial(weights, 1, generator=dice[row]))
 
