@@ -15,3 +15,18 @@ class InputError(RaisfError):
 
 class LMError(RaisfError):
     """A language model that could not answer: an endpoint that is down, too slow, refuses, or sends rubbish."""
+
+
+def check_least(settings: object, **least: int) -> None:
+    """Refuses settings of which a number is too small.
+
+    Args:
+        settings: Has each number as an attribute.
+        **least: By its name, what it must be at least.
+
+    Raises:
+        InputError: One is less.
+    """
+    for name, bound in least.items():
+        if getattr(settings, name) < bound:
+            raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}")

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from data.errors import InputError
+from data.errors import InputError, check_least
+from lm import schedule
 from lm.local import LocalLM
 from lm.trainable import Method, trainable, write
 
@@ -49,9 +50,7 @@ class Training:
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):
             raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
-        for name in ("epochs", "patience", "batch_size", "rank", "processes"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
+        check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
         if not 0 < self.learning_rate < 1:
             raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
 
@@ -168,9 +167,8 @@ class Run:
         (loss * self._count).backward()  # the gradients' mean over the processes is taken
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         total = self.training.epochs * self.batches
-        rise = (self.steps + 1) / max(1, WARM_UP * total)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.training.learning_rate * min(rise, 1 - self.steps / total, 1)
+            group["lr"] = self.training.learning_rate * schedule.linear(self.steps, total, WARM_UP)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps += 1

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import dspy
 
-from data.errors import InputError
+from data.errors import InputError, check_least
 from data.files import check_replaceable
 from evaluation.identity import digest, gold_answers
 from evaluation.runner import progress_bar
+from lm import schedule
 from lm.adapter import CompactAdapter
 from lm.local import LocalLM
 from optimize.demonstrations import copy_of
@@ -64,9 +65,7 @@ class Tuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 2), ("epochs", 1), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, found {getattr(self, name)}")
+        check_least(self, k=2, epochs=1, batch_size=1)
         for name in ("learning_rate", "retrieval_temperature", "lm_temperature"):
             if not 0 < getattr(self, name) <= 10:
                 raise InputError(f"{name} must be above 0 and at most 10, found {getattr(self, name)}")
@@ -179,7 +178,7 @@ def _learn(
         part = slice(number * tuning.batch_size, (number + 1) * tuning.batch_size)
         queries = [example.question for example in examples[part]]
         step, steps = (epoch - 1) * batches + number, tuning.epochs * batches
-        share = min((step + 1) / max(1.0, WARM_UP * steps), 1 - step / steps)
+        share = schedule.linear(step, steps, WARM_UP)
         loss = functools.partial(divergence, likelihoods=likelihoods[part], tuning=tuning)
         kl = student.step(queries, found[part], loss, share, f"{tuning.seed}/{step}")
         total += kl * len(queries)

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.figure import Figure
 
 PLOT = "reliability.png"
@@ -34,18 +36,28 @@ def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
         return None
     figure = Figure(figsize=(4.6 * len(judges), 4.2), layout="constrained")
     for panel, (judge, found) in zip(figure.subplots(1, len(judges), squeeze=False)[0], judges.items(), strict=True):
-        panel.plot((0, 1), (0, 1), color="#9aa3ab", linewidth=0.8, linestyle="--")
+        lines = []
         for when, colour in COLOURS.items():
-            bins = [one for one in found[when]["bins"] if one["n"]]
-            fullest = max(one["n"] for one in bins)
-            points = [(one["probability"], one["share"]) for one in bins]
-            areas = [max(SMALLEST, LARGEST * one["n"] / fullest) for one in bins]
             ece, at = found[when]["scores"]["ece"]["value"], found["threshold"][when]
-            label = f"{when}: threshold {at:.2g}, ECE {100 * ece:.1f}"
-            panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
-            panel.scatter(*zip(*points, strict=True), s=areas, color=colour, alpha=0.6, linewidths=0, clip_on=False)
-        panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=f"{judge} judge")
-        panel.set(xlabel=f"probability of {POSITIVE.get(judge, judge)}", ylabel="share by gold")
+            lines.append((f"{when}: threshold {at:.2g}, ECE {100 * ece:.1f}", colour, found[when]["bins"]))
+        diagram(panel, judge, lines)
+        panel.set(aspect="equal", title=f"{judge} judge")
         panel.legend(loc="lower right", fontsize=8, frameon=False)
-        panel.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def diagram(panel: Any, judge: str, lines: "Iterable[tuple[str, str, list[dict[str, Any]]]]") -> None:
+    """Draws a judge's bins into a panel, a line for each label and colour."""
+    panel.plot((0, 1), (0, 1), color="#9aa3ab", linewidth=0.8, linestyle="--")
+    for label, colour, bins in lines:
+        held = [one for one in bins if one["n"]]
+        if not held:
+            continue
+        points = [(one["probability"], one["share"]) for one in held]
+        fullest = max(one["n"] for one in held)
+        areas = [max(SMALLEST, LARGEST * one["n"] / fullest) for one in held]
+        panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
+        panel.scatter(*zip(*points, strict=True), s=areas, color=colour, alpha=0.6, linewidths=0, clip_on=False)
+    panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    panel.set(xlabel=f"probability of {POSITIVE.get(judge, judge)}", ylabel="share by gold")
+    panel.spines[["top", "right"]].set_visible(False)

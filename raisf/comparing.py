@@ -14,6 +14,10 @@ from raisf.parsing import add_command, at_least
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from raisf.sections import Section
+
+Records = dict[str, dict[str, Any]]
+
 
 def add_parsers(commands: Any) -> None:
     """Adds `compare` to the subparsers of the command line."""
@@ -57,7 +61,7 @@ def compare(arguments: argparse.Namespace) -> Outcome:
     from rich.text import Text
 
     from data.questions import load_questions
-    from raisf.reporting import PAGE, check_folder, write_report
+    from raisf.reporting import PAGE, check_folder
 
     check_folder(arguments.out)
     examples = load_questions(arguments.test)[: arguments.limit]
@@ -68,17 +72,43 @@ def compare(arguments: argparse.Namespace) -> Outcome:
         )
         for label, name in arguments.programs.items()
     }
-    records = answer_all(programs, examples, arguments.out / "records", threads=arguments.threads)
-    judged: dict[str, dict[str, Any]] = {}
-    if arguments.judges:
-        folder = arguments.out / "judges"
-        judged = judge_all(programs, examples, folder, labels=arguments.labels, threads=arguments.threads)
-    facts = {"test": f"{arguments.test}, {len(examples)} questions", "raisf": __version__}
-    costs = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
-    title = f"{len(programs)} programs on {arguments.test.stem}"
-    data, sections = write_report(arguments.out, title, facts, records, judged, costs)
+    data, sections, _ = compare_all(
+        programs,
+        examples,
+        arguments.out,
+        f"{len(programs)} programs on {arguments.test.stem}",
+        f"{arguments.test}, {len(examples)} questions",
+        judges=arguments.judges,
+        labels=arguments.labels,
+        threads=arguments.threads,
+    )
     view = Group(*(section.view() for section in sections.values()), Text(f"\nreport: {arguments.out / PAGE}"))
     return Outcome({"out": str(arguments.out), **data}, view)
+
+
+def compare_all(
+    programs: Mapping[str, Any],
+    examples: Sequence[Any],
+    out: Path,
+    title: str,
+    test: str,
+    *,
+    judges: bool = True,
+    labels: Any = "model",
+    threads: int = 8,
+) -> "tuple[dict[str, Any], dict[str, Section], dict[str, Records]]":
+    """Lets programs answer the same questions, holds their judges to gold, and writes the report.
+
+    Returns:
+        What results.json holds, the sections by name, and every program's records by its label.
+    """
+    from raisf.reporting import write_report
+
+    records = answer_all(programs, examples, out / "records", threads=threads)
+    judged = judge_all(programs, examples, out / "judges", labels=labels, threads=threads) if judges else {}
+    compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
+    facts = {"test": test, "raisf": __version__}
+    return *write_report(out, title, facts, records, judged, compiled), records
 
 
 def open_fitting(name: str, *, index: Any = None, where: str | None = None, **given: Any) -> Any:
@@ -100,7 +130,7 @@ def answer_all(
     *,
     threads: int = 8,
     bars: "bool | Progress" = True,
-) -> dict[str, dict[str, dict[str, Any]]]:
+) -> dict[str, Records]:
     """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
     from data.files import read_jsonl
     from evaluation.runner import evaluate, progress_bar

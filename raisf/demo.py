@@ -128,8 +128,8 @@ def _compare(
 ) -> "tuple[dict[str, Any], dict[str, Section], list[dict[str, Any]]]":
     """The comparison's data, its sections, and the records of the system that is shown."""
     from data.questions import load_questions
-    from raisf.comparing import answer_all, judge_all, open_fitting
-    from raisf.reporting import check_folder, write_report
+    from raisf.comparing import compare_all, open_fitting
+    from raisf.reporting import check_folder
 
     test = load_questions(world / "test.jsonl")
     names = {label: str(artifacts.get(name, name)) for label, name in SYSTEMS.items()}
@@ -140,12 +140,9 @@ def _compare(
     )
     check_folder(out)
     programs = {label: open_fitting(name, index=index) for label, name in names.items()}
-    records = answer_all(programs, test, out / "records")
-    judged = judge_all(programs, test, out / "judges")
-    facts = {"test": f"{world / 'test.jsonl'}, {len(test)} questions", "raisf": __version__}
-    compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
     title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
-    data, sections = write_report(out, title, facts, records, judged, compiled)
+    asked = f"{world / 'test.jsonl'}, {len(test)} questions"
+    data, sections, records = compare_all(programs, test, out, title, asked)
     return data, sections, list(records[SHOWN].values())
 
 

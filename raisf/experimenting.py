@@ -103,7 +103,8 @@ def experiment(arguments: argparse.Namespace) -> Outcome:
     }
     names = NAMES if arguments.name == "all" else (arguments.name,)
     made: dict[str, list[Section]] = {}
-    with all_questions([EXPERIMENTS[name].settings for name in names], len(lab.test)) as bars:
+    answered = [EXPERIMENTS[name].settings for name in names if not EXPERIMENTS[name].judged]
+    with all_questions(answered, len(lab.test)) as bars:
         for name in names:
             made[name] = EXPERIMENTS[name].run(lab, bars)
             folder = out / name

@@ -9,7 +9,9 @@ from evaluation.intervals import Score, bootstrap
 from evaluation.metrics import precision_at_k, recall_at_k
 from evaluation.report import summarise
 from raisf import papers, plots
-from raisf.lab import Lab, Records, Setting
+from raisf.comparing import Records
+from raisf.lab import Lab, Setting
+from raisf.options import PROGRAM_NAMES
 from raisf.reporting import ROUTES, answer_sections, judge_sections, pair_sections, route_section
 from raisf.sections import Cell, Section
 
@@ -19,21 +21,7 @@ if TYPE_CHECKING:
 Answers = dict[str, Records]
 # How many passages a retrieval brings, and how deep sub-questions go, in the papers' sweeps.
 RAISF_K, BLENDFILTER_K, DEPTHS = (1, 3, 5, 7, 9), (3, 4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5)
-SYSTEMS = (
-    "direct",
-    "cot",
-    "least-to-most",
-    "rag",
-    "cot-rag",
-    "replug",
-    "skr-knn",
-    "self-rag",
-    "blendfilter",
-    "iter-retgen",
-    "ircot",
-    "self-ask",
-    "react",
-)
+SYSTEMS = tuple(name for name in PROGRAM_NAMES if name != "ra-isf")
 FULL = Setting("weights")
 
 
@@ -45,18 +33,19 @@ class Experiment:
         title: What it shows.
         source: Where the paper has it.
         settings: By the row's label.
-        sections: Makes its tables and figures of the answers, by label.
-        judged: Whether it asks the judges alone too.
+        sections: Makes its tables and figures of the answers, by label; or of the judges' reports.
+        judged: Whether the judges are asked alone, instead of questions answered.
     """
 
     title: str
     source: str
     settings: Mapping[str, Setting]
-    sections: Callable[[Lab, Answers], list[Section]]
+    sections: Callable[[Lab, Any], list[Section]]
+    judged: bool = False
 
     def run(self, lab: Lab, bars: "Progress") -> list[Section]:
         """Its sections, with what was answered before taken as it is."""
-        sections = self.sections(lab, lab.answer(self.settings, bars))
+        sections = self.sections(lab, lab.judge(self.settings) if self.judged else lab.answer(self.settings, bars))
         sections[0].title = sections[0].title or self.title
         sections[0].text = f"{self.source}. {sections[0].text}".strip()
         return sections
@@ -133,9 +122,8 @@ def _effort(lab: Lab, answers: Answers) -> list[Section]:
     return [Section("", ["program", "retrievals", "sub-questions", "n"], rows, "Means a question.")]
 
 
-def _reliability(lab: Lab, _: Answers) -> list[Section]:
+def _reliability(_: Lab, judged: dict[str, dict[str, Any]]) -> list[Section]:
     """Table 5: each judge alone against gold."""
-    judged = lab.judge(EXPERIMENTS["table5"].settings)
     sections = judge_sections(judged)
     for section in sections:
         judge = section.title.removeprefix("Judge: ")
@@ -240,7 +228,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         _table(papers.TABLE_3),
     ),
     "table4": Experiment("Retrievals and sub-questions", f"{RAISF}, Table 4", _VARIANTS, _effort),
-    "table5": Experiment("Each judge alone", f"{RAISF}, Table 5", _VARIANTS, _reliability),
+    "table5": Experiment("Each judge alone", f"{RAISF}, Table 5", _VARIANTS, _reliability, judged=True),
     "fig3": Experiment("How many passages are retrieved", f"{RAISF}, Figure 3", _OVER_K, _sweep("k")),
     "fig4": Experiment(
         "How many passages, by kind of question",

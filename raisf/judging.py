@@ -15,7 +15,6 @@ from raisf.outcome import Outcome
 if TYPE_CHECKING:
     from evaluation.judges import JudgeReport
 
-POSITIVE = {"know": "known", "relevance": "relevant"}
 NO_PROBABILITIES = "no AUROC and no ECE: the judge gives verdicts without probabilities"
 
 
@@ -36,6 +35,7 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
 
 def _verdicts(arguments: argparse.Namespace, program: Any, examples: list[Any]) -> Outcome:
     from optimize.judgements import collect
+    from optimize.reliability import POSITIVE
 
     judged = collect(program, arguments.module, examples, labels=arguments.labels, threads=arguments.threads)
     report, notes = judged.report(), []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from raisf import assemble
-from raisf.comparing import answer_all, judge_all, open_fitting
+from raisf.comparing import Records, answer_all, judge_all, open_fitting
 from raisf.options import PROGRAM_NAMES
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
 COMPILED = ("prompts", "weights")
 LEARNT = (*COMPILED, "skr-knn")
-Records = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)

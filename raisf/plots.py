@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from optimize.reliability import POSITIVE, diagram
+
 if TYPE_CHECKING:
     from evaluation.intervals import Score
     from evaluation.report import Report
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b6770", "#b8a800")
 UNSETTLED = "#d9dee3"
-# The positive class of the judges that give probabilities.
-POSITIVE = {"know": "known", "relevance": "relevant"}
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -86,19 +86,10 @@ def reliability(judged: Mapping[str, dict[str, Any]], colour: Mapping[str, str])
         return []
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     for panel, judge in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        panel.plot((0, 1), (0, 1), color="#9aa5b1", linewidth=1, linestyle="--")
-        for name, report in judged.items():
-            bins = [one for one in report.get(judge, {}).get("bins", []) if one["n"]]
-            x, y = [one["probability"] for one in bins], [one["share"] for one in bins]
-            most = max((one["n"] for one in bins), default=1)
-            panel.plot(x, y, color=colour[name], linewidth=0.8, alpha=0.5)
-            panel.scatter(x, y, [6 + 90 * one["n"] / most for one in bins], color=colour[name], label=name)
-        panel.set(title=judge, xlabel="probability given", ylabel=f"share that is {POSITIVE[judge]}")
-        panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04))
-        _quiet(panel)
-    legend = figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    for handle in legend.legend_handles:
-        handle.set_sizes([40])  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        lines = ((name, colour[name], report.get(judge, {}).get("bins", [])) for name, report in judged.items())
+        diagram(panel, judge, lines)
+        panel.set_title(judge)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     return [figure]
 
 

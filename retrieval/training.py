@@ -14,8 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from data.errors import InputError
+from data.errors import InputError, check_least
 from data.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
+from lm import schedule
 from retrieval.checkpoint import find_checkpoint, hash_folder
 from retrieval.segments import progress_bar
 from retrieval.student import Example, Student
@@ -62,9 +63,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 2), ("negatives", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, found {getattr(self, name)}")
+        check_least(self, epochs=1, batch_size=2, negatives=0)
         if not 0 < self.learning_rate < 1:
             raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
 
@@ -126,7 +125,7 @@ def train_checkpoint(
             epoch, place = divmod(at["step"], per_epoch)
             if place == 0 or not batches:
                 batches = list(_batches(train, recipe, str(epoch)))
-            loss = student.step(batches[place], _rate(at["step"], total))
+            loss = student.step(batches[place], schedule.linear(at["step"], total, WARM_UP))
             at["step"] += 1
             at["recent"].append(loss)
             if len(at["recent"]) == every or at["step"] == total:
@@ -212,11 +211,6 @@ def _batches(triples: Sequence[Triple], recipe: Recipe, name: str) -> Iterator[l
             )
             for triple in batch
         ]
-
-
-def _rate(step: int, total: int) -> float:
-    """The share of the learning rate that a step takes."""
-    return min((step + 1) / max(1, WARM_UP * total), 1 - step / total, 1.0)
 
 
 def _save(folder: Path, settings: dict[str, Any], student: Student, at: dict[str, Any]) -> None:

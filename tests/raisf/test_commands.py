@@ -11,14 +11,9 @@ from raisf import assemble, cli, options
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(make_home):
     """A folder with a small world and its index, as the commands make them."""
-    folder = tmp_path_factory.mktemp("home")
-    world = folder / "world"
-    assert cli.main(["world", "--train", "60", "--dev", "12", "--test", "8", "--out", str(world)]) == 0
-    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
-    assert cli.main(index) == 0
-    return folder
+    return make_home(train=60, dev=12, test=8)
 
 
 @pytest.fixture(scope="module")

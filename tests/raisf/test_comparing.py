@@ -13,14 +13,10 @@ from raisf import cli
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(make_home):
     """A folder with a small world, its index and an artifact."""
-    folder = tmp_path_factory.mktemp("home")
-    world = folder / "world"
-    assert cli.main(["world", "--train", "30", "--dev", "10", "--test", "12", "--out", str(world)]) == 0
-    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
-    assert cli.main(index) == 0
-    files = ["--train", str(world / "train.jsonl"), "--dev", str(world / "dev.jsonl")]
+    folder = make_home(train=30, dev=10, test=12)
+    files = ["--train", str(folder / "world/train.jsonl"), "--dev", str(folder / "world/dev.jsonl")]
     assert cli.main(["compile", *files, "--index", str(folder / "index"), "--out", str(folder / "prompts")]) == 0
     return folder
 

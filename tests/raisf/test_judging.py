@@ -10,14 +10,9 @@ from raisf import cli
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(make_home):
     """A folder with a small world and its index."""
-    folder = tmp_path_factory.mktemp("home")
-    world = folder / "world"
-    assert cli.main(["world", "--train", "40", "--dev", "16", "--test", "16", "--out", str(world)]) == 0
-    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
-    assert cli.main(index) == 0
-    return folder
+    return make_home(train=40, dev=16, test=16)
 
 
 def _json(capsys, *argv):

@@ -18,14 +18,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(make_home: Callable[..., Path]) -> Path:
     """A folder with a small world and its index."""
-    folder = tmp_path_factory.mktemp("home")
-    world = folder / "world"
-    assert cli.main(["world", "--train", "60", "--dev", "20", "--test", "8", "--out", str(world)]) == 0
-    index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
-    assert cli.main(index) == 0
-    return folder
+    return make_home(train=60, dev=20, test=8)
 
 
 def started(home: Path, folder: Path, options: list[str]) -> "subprocess.Popen[bytes]":
