@@ -2,8 +2,9 @@
 
     python -m bench.scoring [--model local/FOLDER] [--k 5] [--words 0] [--demos 0] [--repeats 20] [--json]
 
-Four ways, each run in turn `repeats` times, medians shown:
-- scored: the engine's way, all requests in its queue at once, the labels' log-probabilities in shared forward passes;
+Four ways, each run in turn on `repeats` questions that share nothing but their demonstrations, medians shown:
+- scored: the engine's way, all requests in its queue at once, the labels' log-probabilities in shared forward passes,
+  after demonstrations that it has kept;
 - one by one: `transformers` generate, one prompt after the other, until the verdict's line ends;
 - batched: `transformers` generate, all prompts padded into one batch;
 - own loop: this project's decoding loop on that batch.
@@ -11,10 +12,11 @@ Generation makes as many tokens as the longer label and the end of its block tak
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dspy.lm15 import Config, Message, Request, choice, judgments
@@ -27,24 +29,33 @@ from lm.local import weights_folder
 from signatures.judges import PassageRelevance
 
 LABELS = ("relevant", "irrelevant")
+# Questions before the measured ones: after them the engine has kept the demonstrations' keys and values.
+WARM_UP = 4
 
 
-def prompts(adapter: str, k: int, words: int, demos: int) -> list[str]:
-    """One question with k passages of the closed world, each of at least `words` words, as the judge reads them."""
-    corpus = region(seed=7, number=0).corpus()
+def prompts(adapter: str, k: int, words: int, demos: int) -> Iterator[list[str]]:
+    """One question after the other with k passages of the closed world, as the judge reads them.
 
-    def passage() -> str:
+    Args:
+        adapter: How prompts are written.
+        k: Passages a question.
+        words: Of each passage, at least.
+        demos: Demonstrations, the same before each prompt.
+    """
+    corpus = (row for number in itertools.count() for row in region(seed=7, number=number).corpus())
+
+    def judged() -> dict[str, str]:
         row = next(corpus)
         text = f"{row['title']} | {row['text']}"
         while len(text.split()) < words:
             text += f" {next(corpus)['text']}"
-        return text
+        return {"question": f"Who is the mayor of the town where {row['title']} was born?", "passage": text}
 
-    question = "Who is the mayor of the town where Tisdel Sirfer was born?"
     form: Any = adapter_named(adapter)
-    shown = [{"question": question, "passage": passage(), "verdict": LABELS[i % 2]} for i in range(demos)]
-    judged = [{"question": question, "passage": passage()} for _ in range(k)]
-    return [form.prompt(PassageRelevance, inputs, shown) for inputs in judged]
+    shown = [{**judged(), "verdict": LABELS[i % 2]} for i in range(demos)]
+    while True:
+        question = judged()["question"]
+        yield [form.prompt(PassageRelevance, {**judged(), "question": question}, shown) for _ in range(k)]
 
 
 def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: int) -> dict[str, Any]:
@@ -57,46 +68,45 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
     llama: Any = engine.model
     tokenizer = engine.text.tokenizer
     adapter, end = ("pocket", POCKET_END.strip()) if name == "pocket" else ("compact", "\n\n")
-    texts = prompts(adapter, k, words, demos)
     tokens = max(len(tokenizer(f" {label}{end}", add_special_tokens=False)["input_ids"]) for label in LABELS)
-    encoded = [tokenizer(text)["input_ids"] for text in texts]
     padding = tokenizer.pad_token_id or 0
     labels: dict[str, Any] = {"verdict": choice("", LABELS)}
     config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
-    requests = [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
-    width = max(map(len, encoded))
-    ids = torch.tensor([[padding] * (width - len(row)) + row for row in encoded], device=llama.device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in encoded], device=llama.device)
     # No end token: every way decodes the same number of tokens.
     options = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": padding, "eos_token_id": None}
 
-    def scored() -> None:
+    def scored(texts: list[str]) -> None:
+        requests = [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
         for answer in [engine.submit(request) for request in requests]:
             answer.result()
 
-    def one_by_one() -> None:
+    def one_by_one(texts: list[str]) -> None:
         for text in texts:
             row = tokenizer(text, return_tensors="pt").to(llama.device)
             llama.generate(row["input_ids"], attention_mask=row["attention_mask"], **options)
 
-    def batched() -> None:
-        llama.generate(ids, attention_mask=mask, **options)
+    def batched(texts: list[str]) -> None:
+        rows = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left").to(llama.device)
+        llama.generate(rows["input_ids"], attention_mask=rows["attention_mask"], **options)
 
-    def own_loop() -> None:
+    def own_loop(texts: list[str]) -> None:
+        encoded = [tokenizer(text)["input_ids"] for text in texts]
         list(generate(llama, encoded, [tokens] * k, None, lambda row, new: False))
 
-    ways: dict[str, Callable[[], None]] = {
+    ways: dict[str, Callable[[list[str]], None]] = {
         "scored": scored,
         "one by one": one_by_one,
         "batched": batched,
         "own loop": own_loop,
     }
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for repeat in range(repeats + 2):  # the first two warm up
+    questions = prompts(adapter, k, words, demos)
+    for repeat in range(WARM_UP + repeats):
+        texts = next(questions)
         for way, run in ways.items():
             start = time.perf_counter()
-            run()
-            if repeat >= 2:
+            run(texts)
+            if repeat >= WARM_UP:
                 times[way].append(1000 * (time.perf_counter() - start))
     medians = {way: statistics.median(values) for way, values in times.items()}
     return {
@@ -106,7 +116,7 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
         "threads": threads,
         "k": k,
         "demos": demos,
-        "prompt_tokens": [len(row) for row in encoded],
+        "prompt_tokens": [len(tokenizer(text)["input_ids"]) for text in next(questions)],
         "generated_tokens": tokens,
         "repeats": repeats,
         "milliseconds": medians,

@@ -4,6 +4,7 @@ One engine serves all LMs, threads and programs of a process that name the same 
 """
 
 import asyncio
+import atexit
 import math
 import queue
 import threading
@@ -25,6 +26,7 @@ from lm import inference, seq2seq
 from lm.inference import end_tokens, load_model
 from lm.jobs import MAX_ROWS, Job, batches
 from lm.multi_lora import BASE, Loras, Slot
+from lm.prefixes import Prefixes
 from lm.text import Text
 
 if TYPE_CHECKING:
@@ -34,9 +36,13 @@ if TYPE_CHECKING:
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
 QUIET_SECONDS = 0.001
 DEFAULT_MAX_TOKENS = 256
+# What a forward pass of a large model on a CPU may take.
+EXIT_SECONDS = 20
 
 _engines: dict[tuple[Path, str], "Engine"] = {}
 _engines_lock = threading.Lock()
+# transformers reads one model at a time: of two that threads read together, both end without weights.
+_reading_lock = threading.Lock()
 
 
 def engine_for(folder: Path, sha: str) -> "Engine":
@@ -59,12 +65,14 @@ class Engine:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._queue: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
+        self._ending = False
         self._lock = threading.Lock()
         self._model: PreTrainedModel | None = None
         self._text: Text | None = None
         self.loras: Loras
+        self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Engine":
         return self  # a copied program shares the weights
@@ -91,17 +99,27 @@ class Engine:
             if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
                 self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
                 self._worker.start()
+                atexit.register(self._finish, self._worker)
         self._queue.put(job)
         return job.future
+
+    def _finish(self, worker: threading.Thread) -> None:
+        """Lets the worker end before the interpreter does: one that is cut off inside torch aborts the process."""
+        self._ending = True
+        self._queue.put(None)
+        worker.join(EXIT_SECONDS)
 
     # Before the queue
 
     def _load(self) -> None:
         with self._lock:
             if self._model is None:
-                self._model, tokenizer = load_model(self.folder)
+                with _reading_lock:
+                    self._model, tokenizer = load_model(self.folder)
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
+                if not self._text.seq2seq:
+                    self._prefixes = Prefixes(self._model, self.loras)
 
     def _place(self, folder: Path, sha: str) -> Slot:
         with self._lock:
@@ -165,15 +183,19 @@ class Engine:
     # In the worker's thread
 
     def _work(self) -> None:
-        while True:
-            jobs = [self._queue.get()]
+        while not self._ending:
+            waiting = [self._queue.get()]
             try:
-                while len(jobs) < 2 * MAX_ROWS:
-                    jobs.append(self._queue.get(timeout=QUIET_SECONDS))
+                while len(waiting) < 2 * MAX_ROWS:
+                    waiting.append(self._queue.get(timeout=QUIET_SECONDS))
             except queue.Empty:
                 pass
-            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            jobs = [job for job in waiting if job and job.future.set_running_or_notify_cancel()]
+            self._answer(jobs, self._find_prefixes)
+            jobs = [job for job in jobs if not job.future.done()]
             for batch in batches(jobs, self.model.device.type):
+                if self._ending:
+                    break
                 self._answer(batch, self._score if batch[0].labels else self._generate)
 
     def _answer(self, batch: list[Job], answer: Any) -> None:
@@ -184,11 +206,17 @@ class Engine:
                 if not job.future.done():
                     job.future.set_exception(error)
 
+    def _find_prefixes(self, jobs: list[Job]) -> None:
+        if self._prefixes is not None:
+            prompts = [(job.lora, job.prompt[: job.start or None]) for job in jobs]
+            for job, prefix in zip(jobs, self._prefixes.find(prompts), strict=True):
+                job.prefix = prefix
+
     def _score(self, batch: list[Job]) -> None:
         sequences = [tokens for job in batch for tokens in job.labels.values()]
         starts = [job.start for job in batch for _ in job.labels]
         slots = [job.lora for job in batch for _ in job.labels]
-        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras))
+        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras, batch[0].prefix))
         for job in batch:
             probabilities = _normalise({label: next(logprobs) for label in job.labels})
             best = max(probabilities, key=probabilities.__getitem__)
@@ -217,16 +245,24 @@ class Engine:
             return int(torch.multinomial(weights, 1, generator=dice[row]))
 
         def ended(row: int, tokens: list[int]) -> bool:
-            return tokens[-1] in ends or any(
-                # A token is at least one byte, so a stop's last bytes lie in as many tokens.
-                stop in self.text.decode(tokens[-len(stop.encode()) :], False)
-                for stop in configs[row].stop
+            return (
+                self._ending
+                or tokens[-1] in ends
+                or any(
+                    # A token is at least one byte, so a stop's last bytes lie in as many tokens.
+                    stop in self.text.decode(tokens[-len(stop.encode()) :], False)
+                    for stop in configs[row].stop
+                )
             )
 
         prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
         blend = self.loras.blend([job.lora for job in batch])
-        found = self.compute.generate(self.model, prompts, limits, choose if dice else None, ended, blend)
+        found = self.compute.generate(
+            self.model, prompts, limits, choose if dice else None, ended, blend, batch[0].prefix
+        )
         for row, tokens in found:
+            if self._ending:  # cut off: nobody may take it for an answer
+                return
             job = batch[row]
             finished = ended(row, tokens)
             text = self.text.decode([token for token in tokens if token not in ends], True)

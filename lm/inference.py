@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from lm.prefixes import Prefix
     from lm.training import Lesson
 
 
@@ -104,6 +105,7 @@ def score(
     starts: list[int],
     slots: Sequence[Slot] | None = None,
     loras: Loras | None = None,
+    prefix: "Prefix | None" = None,
 ) -> list[float]:
     """The log-probability of the end of each sequence given its beginning, all in one forward pass.
 
@@ -114,12 +116,15 @@ def score(
         starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end.
         slots: the adapter that each sequence is scored with, a place of `loras`; None for the base.
         loras: the model's adapters.
+        prefix: what all sequences begin with, before their starts, where that was computed before.
 
     Returns:
         The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
     """
     import torch
 
+    known = len(prefix.tokens) if prefix else 0
+    sequences, starts = [sequence[known:] for sequence in sequences], [start - known for start in starts]
     tokens, positions, sees, paths = pack(sequences, slots)
     blend = None
     if loras is not None and slots is not None:
@@ -130,13 +135,15 @@ def score(
     predictors = [path[start - 1 : -1] for path, start in zip(paths, starts, strict=True)]
     keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
     with torch.inference_mode(), blend or nullcontext():
+        sees = np.pad(sees, ((0, 0), (known, 0)), constant_values=True)
         mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
         logits = model(
             input_ids=torch.tensor([tokens], device=model.device),
-            position_ids=torch.tensor([positions], device=model.device),
+            position_ids=torch.tensor([positions], device=model.device) + known,
             attention_mask=mask[None, None].to(model.device),
+            past_key_values=prefix.continued() if prefix else None,
             logits_to_keep=torch.from_numpy(keep).to(model.device),
-            use_cache=False,
+            use_cache=prefix is not None,
         ).logits[0]
         logprobs = logits.float().log_softmax(-1)
         targets = np.concatenate([np.array(s[start:]) for s, start in zip(sequences, starts, strict=True)])
@@ -152,6 +159,7 @@ def generate(
     choose: Callable[[int, "torch.Tensor"], int] | None,
     ended: Callable[[int, list[int]], bool],
     blend: Blend | None = None,
+    prefix: "Prefix | None" = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Continue the prompts together; see `lm.decoding.decode`.
 
@@ -162,26 +170,32 @@ def generate(
         choose: see `decode`.
         ended: see `decode`.
         blend: the adapters that the rows are continued with; None for the base.
+        prefix: what all prompts begin with, where that was computed before.
     """
-    return decode(_Causal(model, prompts, blend), limits, choose, ended)
+    return decode(_Causal(model, prompts, blend, prefix), limits, choose, ended)
 
 
 class _Causal:
-    """Prompts before a causal model, padded on the left."""
+    """Prompts before a causal model, padded on the left; the padding is after a prefix that they share."""
 
-    def __init__(self, model: "PreTrainedModel", prompts: list[list[int]], blend: Blend | None):
+    def __init__(
+        self, model: "PreTrainedModel", prompts: list[list[int]], blend: Blend | None, prefix: "Prefix | None"
+    ):
         import torch
 
         self._model, self._blend = model, blend
+        known = len(prefix.tokens) if prefix else 0
+        prompts = [prompt[known:] for prompt in prompts]
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         width = int(lengths.max())
         ids = torch.zeros(len(prompts), width, dtype=torch.long)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
         padding = (width - lengths)[:, None]
-        self._mask = (torch.arange(width) >= padding).long().to(model.device)
-        self._positions = (torch.arange(width) - padding).clamp(min=0).to(model.device)
-        self._ids, self._cache, self._padded = ids.to(model.device), None, bool(padding.any())
+        mask = torch.nn.functional.pad((torch.arange(width) >= padding).long(), (known, 0), value=1)
+        positions = (torch.arange(width) - padding).clamp(min=0) + known
+        self._ids, self._mask, self._positions = (part.to(model.device) for part in (ids, mask, positions))
+        self._cache, self._padded = prefix.continued(len(prompts)) if prefix else None, bool(padding.any())
 
     def step(self, picked: list[int] | None) -> "torch.Tensor":
         import torch

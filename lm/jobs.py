@@ -8,6 +8,7 @@ from dspy.lm15 import Request, Response
 
 from lm.inference import common_length
 from lm.multi_lora import BASE, Slot
+from lm.prefixes import Prefix
 
 # Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
 MAX_ROWS = 32
@@ -23,6 +24,7 @@ class Job:
     request: Request
     prompt: list[int]
     lora: Slot = BASE
+    prefix: Prefix | None = None  # what it begins with, where that is kept
     future: Future[Response] = field(default_factory=Future)
     name: str = ""
     labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
@@ -31,12 +33,15 @@ class Job:
 
 
 def batches(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
-    """Cut jobs into batches, each of one kind: all scored, or all generated. Their adapters mix."""
+    """Cut jobs into batches, each of one kind: all scored, or all generated; all after one prefix, or none.
+
+    Adapters mix where there is no prefix.
+    """
     jobs = list(jobs)
     branches, padded = MAX_TOKENS[device]
     # Shared beginnings together; what different adapters make of the same beginning cannot be shared.
-    scored = sorted((job for job in jobs if job.labels), key=lambda job: (job.lora, job.prompt))
-    generated = sorted((job for job in jobs if not job.labels), key=lambda job: len(job.prompt))
+    scored = sorted((job for job in jobs if job.labels), key=lambda job: (_prefix(job), job.lora, job.prompt))
+    generated = sorted((job for job in jobs if not job.labels), key=lambda job: (_prefix(job), len(job.prompt)))
     yield from _cut(scored, _unshared, branches)
     yield from _cut(generated, _width, padded)
 
@@ -47,12 +52,16 @@ def _cut(jobs: list[Job], cost: Callable[[Job, Job], int], limit: int) -> Iterat
     spent = 0
     for job in jobs:
         spent += cost(batch[-1], job) if batch else 0
-        if batch and (len(batch) == MAX_ROWS or spent > limit):
+        if batch and (len(batch) == MAX_ROWS or spent > limit or batch[-1].prefix is not job.prefix):
             yield batch
             batch, spent = [], 0
         batch.append(job)
     if batch:
         yield batch
+
+
+def _prefix(job: Job) -> tuple[Slot, list[int]]:
+    return (job.prefix.lora, job.prefix.tokens) if job.prefix else (BASE, [])
 
 
 def _unshared(previous: Job, job: Job) -> int:

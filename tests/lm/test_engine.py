@@ -2,7 +2,10 @@
 
 import asyncio
 import copy
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +21,7 @@ from dspy.lm15 import (
     judgments,
 )
 
+from lm import inference
 from lm.adapter import COMPLETION
 from lm.engine import AsyncEngine, Engine, engine_for
 
@@ -71,6 +75,19 @@ def test_sixteen_threads_get_what_each_would_get_alone(engine):
         assert one.usage == other.usage
         if one.text is None:
             assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-4)
+
+
+def test_examples_are_read_once_and_change_no_answer(llama, monkeypatch):
+    read, examples = [], "question: Who founded Velmora?\nverdict: know\n\n" * 9
+    score = inference.score
+    monkeypatch.setattr(inference, "score", lambda *given: read.append(given[-1]) or score(*given))
+    engine, requests = Engine(llama), [judge(f"{examples}{text}") for text in QUESTIONS]
+    found = [probabilities(engine.complete(request)) for request in requests]
+    assert [prefix is not None for prefix in read] == [False, False, True, True]
+    for request, one in zip(requests, found, strict=True):
+        assert probabilities(Engine(llama).complete(request)) == pytest.approx(one, abs=1e-5)
+    texts = [ask(f"{examples}question: Who founded {name}?\nverdict:") for name in "ABC"]
+    assert [engine.complete(text).text for text in texts] == [Engine(llama).complete(text).text for text in texts]
 
 
 def test_async_calls_get_the_same(engine):
@@ -157,6 +174,24 @@ def test_a_template_that_refuses_the_messages_says_so(llama):
     engine.text.tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     with pytest.raises(InvalidRequestError, match="no system role"):
         engine.complete(ask("q", extensions=None))
+
+
+def test_several_models_can_be_read_at_once(llama):
+    engines = [Engine(llama) for _ in range(3)]
+    with ThreadPoolExecutor(9) as pool:
+        texts = list(pool.map(lambda engine: engine.complete(ask(QUESTIONS[0])).text, engines * 3))
+    assert texts == [texts[0]] * 9
+
+
+def test_a_process_ends_well_while_an_answer_is_under_way(llama):
+    program = (
+        "import sys; from pathlib import Path; from lm.engine import Engine; from tests.lm.test_engine import ask\n"
+        "engine = Engine(Path(sys.argv[1]))\n"
+        "[engine.submit(ask(f'question {i}', max_tokens=400)) for i in range(40)]"
+    )
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", program, str(llama)], cwd=root, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_weights_are_in_memory_once(llama):

@@ -1,0 +1,146 @@
+"""A kept beginning saves time and nothing else: what comes after it must be what the model says without it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from lm import prefixes
+from lm.inference import generate, load_model, score
+from lm.multi_lora import BASE, Loras, Slot, lora_hash
+from lm.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
+
+SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+@pytest.fixture(scope="module")
+def model(llama: Path) -> Any:
+    return load_model(llama)[0]
+
+
+@pytest.fixture(scope="module")
+def loras(model: Any) -> Loras:
+    return Loras(model)
+
+
+@pytest.fixture(scope="module")
+def slot(llama: Path, loras: Loras, tmp_path_factory: pytest.TempPathFactory) -> Slot:
+    """An adapter with random weights."""
+    folder = tmp_path_factory.mktemp("adapter")
+    config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
+    get_peft_model(LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(folder))
+    return loras.place(folder, lora_hash(folder))
+
+
+def random_tokens(seed: int, *lengths: int) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, 300, length).tolist() for length in lengths]
+
+
+def asked(kept: Prefixes, prompts: list[list[int]], lora: Slot = BASE) -> list[Any]:
+    """What is found when each prompt is a batch of its own."""
+    return [kept.find([(lora, prompt)])[0] for prompt in prompts]
+
+
+@pytest.fixture(params=[True, False], ids=["adapter", "base"])
+def head(request: pytest.FixtureRequest, model: Any, loras: Loras, slot: Slot) -> Any:
+    """A kept beginning."""
+    [tokens] = random_tokens(0, 4 * BLOCK)
+    kept = Prefixes(model, loras)
+    return asked(kept, [[*tokens, end] for end in (5, 6, 7)], slot if request.param else BASE)[-1]
+
+
+def test_scores_after_a_kept_beginning_are_those_without_it(model: Any, loras: Loras, head: Any) -> None:
+    prompts, labels = random_tokens(1, 5, 17, 1, 40), random_tokens(2, 1, 3)
+    sequences = [head.tokens + prompt + label for prompt in prompts for label in labels]
+    starts = [len(head.tokens) + len(prompt) for prompt in prompts for _ in labels]
+    slots = [head.lora] * len(sequences)
+    for _ in range(2):  # the second time too: scoring must not grow what is kept
+        found = score(model, sequences, starts, slots, loras, head)
+        assert found == pytest.approx(score(model, sequences, starts, slots, loras), abs=1e-4)
+
+
+def test_texts_after_a_kept_beginning_are_those_without_it(model: Any, loras: Loras, head: Any) -> None:
+    prompts = [head.tokens + prompt for prompt in random_tokens(3, 4, 19, 7, 7)]
+
+    def texts(prefix: Any) -> dict[int, list[int]]:
+        blend = loras.blend([head.lora] * len(prompts))
+        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, prefix))
+
+    assert texts(head) == texts(head) == texts(None)
+
+
+def test_a_beginning_is_kept_once_enough_batches_had_it(model: Any, loras: Loras) -> None:
+    [examples] = random_tokens(4, SHORTEST + 5)
+    ends = random_tokens(5, *[20] * (SEEN + 2))
+    found = asked(Prefixes(model, loras), [examples + end for end in ends])
+    assert found[:SEEN] == [None] * SEEN
+    assert found[SEEN].tokens == examples[:SHORTEST]
+    assert found[SEEN + 1] is found[SEEN]
+
+
+def test_what_one_batch_alone_shares_is_not_kept(model: Any, loras: Loras) -> None:
+    [question] = random_tokens(6, 2 * SHORTEST)
+    passages = random_tokens(7, *[20] * 5)
+    kept = Prefixes(model, loras)
+    assert kept.find([(BASE, question + passage) for passage in passages]) == [None] * 5
+
+
+def test_adapters_share_no_beginning(model: Any, loras: Loras, slot: Slot) -> None:
+    [examples] = random_tokens(8, SHORTEST + 5)
+    prompts = [examples + end for end in random_tokens(9, *[20] * (SEEN + 1))]
+    kept = Prefixes(model, loras)
+    of_base = asked(kept, prompts)[-1]
+    assert asked(kept, prompts[:SEEN], slot) == [None] * SEEN
+    of_adapter = asked(kept, prompts, slot)[-1]
+    assert (of_base.lora, of_adapter.lora) == (BASE, slot)
+    assert not torch.equal(of_base.continued().layers[1].keys, of_adapter.continued().layers[1].keys)
+
+
+def test_a_longer_beginning_grows_from_a_shorter_one(model: Any, loras: Loras) -> None:
+    [examples] = random_tokens(10, 8 * BLOCK)
+    kept = Prefixes(model, loras)
+    short = asked(kept, [examples[: 4 * BLOCK] + end for end in random_tokens(11, *[9] * 3)])[-1]
+    long = asked(kept, [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    assert (len(short.tokens), len(long.tokens)) == (4 * BLOCK, 8 * BLOCK)
+    whole = asked(Prefixes(model, loras), [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    for one, other in zip(long.continued().layers, whole.continued().layers, strict=True):
+        torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-4)
+
+
+def test_the_longest_unused_goes_when_memory_is_short(
+    model: Any, loras: Loras, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = random_tokens(13, *[SHORTEST] * 3)
+    kept = Prefixes(model, loras)
+    first = asked(kept, [[*heads[0], end] for end in range(3, 6)])[-1]
+    monkeypatch.setattr(prefixes, "BYTES", 2 * first.nbytes)
+    asked(kept, [[*heads[1], end] for end in range(3, 6)])
+    assert kept.find([(BASE, [*heads[0], 9])]) == [first]
+    asked(kept, [[*heads[2], end] for end in range(3, 6)])
+    assert kept.find([(BASE, [*heads[0], 9])]) == [first]
+    before = kept.find([(BASE, [*heads[1], 9])])[0]
+    assert before is not None and before.nbytes == first.nbytes  # made anew
+
+
+def test_a_model_that_forgets_keeps_nothing() -> None:
+    model = MistralForCausalLM(MistralConfig(vocab_size=400, sliding_window=16, num_key_value_heads=4, **SHAPE)).eval()
+    prompts = [[*random_tokens(14, SHORTEST)[0], end] for end in range(3, 7)]
+    assert asked(Prefixes(model, Loras(model)), prompts) == [None] * 4
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), min_size=1, max_size=12))
+def test_what_is_found_begins_the_prompt_and_leaves_something(prompts: list[tuple[int, int]]) -> None:
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=400, **SHAPE)).eval()
+    kept, heads = Prefixes(model, Loras(model)), random_tokens(15, *[150] * 4)
+    for head, length in prompts:
+        prompt = [1, *heads[head], *heads[0]][: length + 1]
+        (found,) = kept.find([(BASE, prompt)])
+        assert found is None or (found.tokens == prompt[: len(found.tokens)] and len(found.tokens) < len(prompt))
