@@ -1,164 +1,139 @@
-"""LoRA: training beside the plain `transformers` Trainer, memory of three judges over one model, cost of mixing them.
+"""Training a LoRA adapter beside the plain `transformers` Trainer and TRL's SFTTrainer, where `trl` can be imported.
 
-    python -m bench.lora [--model local/FOLDER] [--adapter pocket] [--rows 96] [--repeats 10] [--json]
+    python -m bench.lora [--model local/FOLDER] [--adapter pocket] [--rows 96] [--repeats 3] [--json]
 
-- training: tokens a second of one epoch over the same rows, base, rank and batch size, in turn with the Trainer's; the
-  Trainer pads on the right, shuffles without sorting by length, and multiplies the vocabulary for every token;
-- memory: parameters of the base, and of three adapters beside it;
-- answering: milliseconds for a batch of 12 verdicts of the base, of one adapter, and of the base and three adapters
-  mixed; and for 12 verdicts that change the adapter each time, one after the other.
+Tokens a second of one epoch without its set-up, medians of runs in turn. All three learn the same tokens, completions
+only, of the same base, with the same rank, batch size, learning rate and precision. The Trainers pad on the right and
+shuffle without sorting by length; the plain one multiplies the vocabulary for every token. SFTTrainer saves memory by
+recomputing activations and casts to bfloat16 unless told otherwise: here it does neither. Losses are the epoch's means;
+schedules and orders of rows differ.
 """
 
 import argparse
+import importlib.util
 import json
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from dspy.lm15 import Config, Message, Request, choice, judgments
-
 from data.world import region
-from lm.adapter import COMPLETION
 from lm.connect import connect
-from lm.engine import LoraEngine
-from lm.lora import Row, lessons, train
-from lm.multi_lora import lora_hash
-from lm.training import Run, Training
+from lm.inference import load_model
+from lm.lora import Row, lessons
+from lm.training import Lesson, Run, Training
 from signatures.judges import PassageRelevance
 
 
-def judged(lm: Any, count: int) -> tuple[list[Row], list[str]]:
-    """Rows of the relevance judge over passages of the closed world, and their prompts."""
-    rows, prompts, number = [], [], 0
+def judged(lm: Any, count: int) -> list[Row]:
+    """Rows of the relevance judge over passages of the closed world."""
+    rows, number = [], 0
     while len(rows) < count:
         for passage in region(seed=7, number=number).corpus():
             fields = {"question": f"What is said of {passage['title']}?", "passage": passage["text"]}
             verdict = {"verdict": ("relevant", "irrelevant")[len(rows) % 2]}
             rows.append(Row(lm.adapter.format_finetune_data(PassageRelevance, [], fields, verdict)["messages"]))
-            prompts.append(lm.adapter.prompt(PassageRelevance, fields))
         number += 1
-    return rows[:count], prompts[:count]
+    return rows[:count]
 
 
-def ours(lm: Any, rows: list[Row], training: Training) -> float:
-    """Tokens a second of our loop."""
-    learn = lessons(lm.base_engine.text, rows, True, 2**31, "bench")
-    run = Run(lm, learn, learn[:1], training)
+def lora_config(training: Training, **options: Any) -> Any:
+    """Peft's configuration of the adapter that `lm.lora` trains."""
+    from peft import LoraConfig
+
+    options = {"target_modules": "all-linear", "task_type": "CAUSAL_LM", **options}
+    return LoraConfig(r=training.rank, lora_alpha=2 * training.rank, **options)
+
+
+def ours(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+    """Seconds of our loop, and its loss."""
+    run = Run(lm, rows, rows[:1], training)
     run.epoch(lambda: None)  # the first only measures
     start = time.perf_counter()
     run.epoch(lambda: None)
-    return sum(len(row.tokens) for row in learn) / (time.perf_counter() - start)
+    return time.perf_counter() - start, run.curve[-1]["train_loss"]
 
 
-def theirs(lm: Any, rows: list[Row], training: Training) -> float:
-    """Tokens a second of the Trainer, on the same rows with the same adapter."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from torch.utils.data import Dataset
-    from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+def trainer(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+    """Seconds of the Trainer, and its loss."""
+    from peft import get_peft_model
+    from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
-    learn = lessons(lm.base_engine.text, rows, True, 2**31, "bench")
-
-    class Rows(Dataset):  # type: ignore[type-arg]
-        def __len__(self) -> int:
-            return len(learn)
-
-        def __getitem__(self, place: int) -> dict[str, list[int]]:
-            row = learn[place]
-            labels = [-100] * row.start + row.tokens[row.start :]
-            return {"input_ids": row.tokens, "attention_mask": [1] * len(row.tokens), "labels": labels}
-
-    base = AutoModelForCausalLM.from_pretrained(lm.base_engine.folder, dtype=torch.float32)
-    config = LoraConfig(r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear")
+    model, tokenizer = load_model(lm.base_engine.folder)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder,
-            per_device_train_batch_size=training.batch_size,
-            num_train_epochs=1,
-            learning_rate=training.learning_rate,
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-        )
-        collator = DataCollatorForSeq2Seq(lm.base_engine.text.tokenizer, padding=True)
-        trainer = Trainer(get_peft_model(base, config), arguments, train_dataset=Rows(), data_collator=collator)
-        start = time.perf_counter()
-        trainer.train()
-        return sum(len(row.tokens) for row in learn) / (time.perf_counter() - start)
+        arguments = TrainingArguments(folder, **_options(training))
+        collator = DataCollatorForSeq2Seq(tokenizer, padding=True)
+        model = get_peft_model(model, lora_config(training))
+        return _timed(Trainer(model, arguments, train_dataset=_dataset(rows), data_collator=collator))
 
 
-def answering(lm: Any, prompts: list[str], folders: list[Path], repeats: int) -> dict[str, float]:
-    """Median milliseconds for 12 verdicts, by who gives them."""
-    base = lm.base_engine
-    engines = [base, *(LoraEngine(base, folder, lora_hash(folder)) for folder in folders)]
-    labels: dict[str, Any] = {"verdict": choice("", ("relevant", "irrelevant"))}
-    config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
-    requests = [Request(model="bench", messages=(Message.user(text),), config=config) for text in prompts[:12]]
+def sft_trainer(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+    """Seconds of TRL's SFTTrainer, and its loss."""
+    from trl import SFTConfig, SFTTrainer  # pyright: ignore[reportMissingImports] an optional comparison
 
-    def together(chosen: list[Any]) -> Callable[[], None]:
-        def run() -> None:
-            for answer in [chosen[i % len(chosen)].submit(request) for i, request in enumerate(requests)]:
-                answer.result()
+    model, tokenizer = load_model(lm.base_engine.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"max_length": None, "gradient_checkpointing": False, "bf16": False}
+        arguments = SFTConfig(folder, **_options(training), **own)
+        learn, lora = _dataset(rows), lora_config(training)
+        return _timed(SFTTrainer(model, arguments, train_dataset=learn, processing_class=tokenizer, peft_config=lora))
 
-        return run
 
-    def in_turn(chosen: list[Any]) -> Callable[[], None]:
-        def run() -> None:
-            for i, request in enumerate(requests):
-                chosen[i % len(chosen)].complete(request)
+def _options(training: Training) -> dict[str, Any]:
+    import torch
 
-        return run
-
-    ways = {
-        "base": together(engines[:1]),
-        "one adapter": together(engines[1:2]),
-        "base and three, mixed": together(engines),
-        "base, one by one": in_turn(engines[:1]),
-        "another adapter each time": in_turn(engines[1:]),
+    return {
+        "per_device_train_batch_size": training.batch_size,
+        "num_train_epochs": 1,
+        "learning_rate": training.learning_rate,
+        "report_to": [],
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
     }
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for repeat in range(repeats + 2):  # the first two warm up
-        for way, run in ways.items():
-            start = time.perf_counter()
-            run()
-            if repeat >= 2:
-                times[way].append(1000 * (time.perf_counter() - start))
-    return {way: statistics.median(values) for way, values in times.items()}
+
+
+def _dataset(rows: list[Lesson]) -> Any:
+    from datasets import Dataset
+
+    labels = [[-100] * row.start + row.tokens[row.start :] for row in rows]
+    return Dataset.from_dict({"input_ids": [row.tokens for row in rows], "labels": labels})
+
+
+def _timed(made: Any) -> tuple[float, float]:
+    from transformers import PrinterCallback
+
+    made.remove_callback(PrinterCallback)
+    metrics = made.train().metrics
+    return metrics["train_runtime"], metrics["train_loss"]
 
 
 def measure(model: str, adapter: str, rows: int, repeats: int) -> dict[str, Any]:
     lm: Any = connect(model, adapter=adapter)
-    training = Training(epochs=1)
-    learn, prompts = judged(lm, rows)
-    speeds: dict[str, list[float]] = {"ours": [], "trainer": []}
-    for _ in range(3):
-        speeds["ours"].append(ours(lm, learn, training))
-        speeds["trainer"].append(theirs(lm, learn, training))
-    speed = {way: statistics.median(values) for way, values in speeds.items()}
-    with tempfile.TemporaryDirectory() as work:
-        few = Training(epochs=1, seed=0)
-        made = [
-            train(lm, learn[:16], learn[:2], work, few, name=name, progress=False)
-            for name in ("know", "relevant", "decompose")
-        ]
-        for place, folder in enumerate(made):  # else equal adapters would share their place in memory
-            with (folder / "adapter_config.json").open("a") as config:
-                config.write("\n" * place)
-        milliseconds = answering(lm, prompts, made, repeats)
-        engine = lm.base_engine
-        base = sum(p.numel() * p.element_size() for p in engine.model.parameters())
-        added = engine.loras.nbytes
+    learn = lessons(lm.base_engine.text, judged(lm, rows), True, 2**31, "bench")
+    ways: dict[str, Callable[..., tuple[float, float]]] = {"ours": ours, "Trainer": trainer}
+    if importlib.util.find_spec("trl"):
+        ways["SFTTrainer"] = sft_trainer
+    runs: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for repeat in range(repeats + 1):  # the first warms up
+        for way, run in ways.items():
+            found = run(lm, learn, Training(epochs=1))
+            if repeat:
+                runs[way].append(found)
+    tokens = sum(len(row.tokens) for row in learn)
+    speed = {way: tokens / statistics.median(seconds for seconds, _ in found) for way, found in runs.items()}
     return {
         "model": model,
+        "device": str(lm.base_engine.model.device),
         "rows": rows,
+        "tokens": tokens,
+        "repeats": repeats,
         "tokens_per_second": speed,
-        "ratio": speed["ours"] / speed["trainer"],
-        "bytes": {"base": base, "three adapters": added, "ratio": (base + added) / base},
-        "milliseconds": milliseconds,
+        "loss": {way: found[-1][1] for way, found in runs.items()},
+        "ratio": {way: speed["ours"] / speed[way] for way in ways},
     }
 
 
@@ -167,21 +142,20 @@ def main() -> None:
     parser.add_argument("--model", default="pocket")
     parser.add_argument("--adapter", default="pocket")
     parser.add_argument("--rows", type=int, default=96)
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     arguments = vars(parser.parse_args())
     as_json = arguments.pop("json")
+    warnings.simplefilter("ignore", FutureWarning)  # peft calls a name that transformers will give up
     result = measure(**arguments)
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    print(f"{result['model']}, {result['rows']} rows")
+    print("{model} on {device}, {rows} rows of {tokens} tokens, {repeats} repeats".format(**result))
     for way, speed in result["tokens_per_second"].items():
-        print(f"{way:>26} {speed:9,.0f} tokens/s")
-    print(f"{'ratio':>26} {result['ratio']:9.2f}")
-    print(f"{'memory with three':>26} {result['bytes']['ratio']:9.2f} x the base")
-    for way, milliseconds in result["milliseconds"].items():
-        print(f"{way:>26} {milliseconds:9.1f} ms")
+        print(f"{way:>12} {speed:9,.0f} tokens/s, loss {result['loss'][way]:.3f}, ours {result['ratio'][way]:.2f} x")
+    if "SFTTrainer" not in result["ratio"]:
+        print("  SFTTrainer not installed (pip install trl)")
 
 
 if __name__ == "__main__":
