@@ -12,19 +12,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspy.lm15 import (
-    ContextLengthError,
-    DataPart,
-    Message,
-    Request,
-    Response,
-    UnsupportedFeatureError,
-    Usage,
-)
+from dspy.lm15 import DataPart, Message, Request, Response, Usage
 
 from lm import inference, seq2seq
 from lm.inference import end_tokens, load_model
-from lm.jobs import MAX_ROWS, Job, batches
+from lm.jobs import MAX_ROWS, Job, batches, job_of
 from lm.multi_lora import BASE, Loras, Slot
 from lm.prefixes import Prefixes
 from lm.text import Text
@@ -35,7 +27,6 @@ if TYPE_CHECKING:
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
 QUIET_SECONDS = 0.001
-DEFAULT_MAX_TOKENS = 256
 # What a forward pass of a large model on a CPU may take.
 EXIT_SECONDS = 20
 
@@ -93,8 +84,7 @@ class Engine:
             ContextLengthError: the prompt is longer than the model's context.
             UnsupportedFeatureError: the request asks for what this engine does not do.
         """
-        self._load()
-        job = self._job(request, self._place(*lora) if lora else BASE)
+        job = job_of(request, self.text, self._context, self._place(*lora) if lora else BASE)
         with self._lock:
             if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
                 self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
@@ -140,45 +130,13 @@ class Engine:
         return self._text
 
     @property
+    def _context(self) -> int:
+        return getattr(self.model.config, "max_position_embeddings", None) or 2**31
+
+    @property
     def compute(self) -> Any:
         """`lm.inference` or `lm.seq2seq`: the functions for this kind of model."""
         return seq2seq if self.text.seq2seq else inference
-
-    def _job(self, request: Request, lora: Slot) -> Job:
-        config = request.config
-        for name in ("top_k", "frequency_penalty", "presence_penalty", "logprobs"):
-            if getattr(config, name) is not None:
-                raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
-        if request.tools:
-            raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
-        text, special = self.text.of(request)
-        job = Job(request, self.text.encode(text, special), lora)
-        context = getattr(self.model.config, "max_position_embeddings", None) or 2**31
-        if config.response_format is not None:
-            self._read_labels(job, text, special)
-            longest = max(len(tokens) for tokens in job.labels.values())
-        else:
-            job.limit = min(config.max_tokens or DEFAULT_MAX_TOKENS, context - len(job.prompt))
-            longest = len(job.prompt) + 1
-        if longest > context:
-            raise ContextLengthError(
-                f"the prompt is {longest} tokens long and the model reads {context} at most: "
-                "give fewer or shorter passages, or fewer demonstrations"
-            )
-        return job
-
-    def _read_labels(self, job: Job, text: str, special: bool) -> None:
-        schema: Any = (job.request.config.response_format or {}).get("schema", {})
-        declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
-        if job.request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:
-            raise UnsupportedFeatureError(
-                "a local LM fills no JSON schema; it scores one choice of labels (probabilities='required')",
-                feature="config.response_format",
-            )
-        [(job.name, labels)] = declared
-        read = {label: self.text.completed(text, f" {label}", special, job.prompt) for label in labels}
-        job.labels = {label: tokens for label, (tokens, _) in read.items()}
-        job.start = min(start for _, start in read.values())
 
     # In the worker's thread
 
