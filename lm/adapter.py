@@ -28,6 +28,8 @@ LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
 COMPLETION: dict[str, Any] = {"completion": True}
+# An LM's options that go into its requests; what a local engine does not know of them, it refuses.
+SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -203,8 +205,7 @@ class CompactAdapter(dspy.Adapter):
             scored = {"response_format": judgments(**declared), "probabilities": "required"}
         for candidate in range(count):
             config = Config(
-                max_tokens=options.get("max_tokens"),
-                temperature=options.get("temperature"),
+                **{name: options.get(name) for name in SAMPLING},
                 # Candidates differ by their seeds: by the same request the cache would give the first one to all.
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
                 stop=(self._stop,),

@@ -98,6 +98,18 @@ def test_candidates_differ_and_are_as_many_as_asked_for(lm):
     assert len(set(answers)) > 1
 
 
+def test_an_lms_options_reach_its_model(lm):
+    def texts(**options):
+        sampling = lm.copy(temperature=1.0, cache=False, **options)
+        with dspy.context(lm=sampling, adapter=sampling.adapter):
+            return {dspy.Predict("question -> answer")(question="Who?", config={"seed": n}).answer for n in range(4)}
+
+    assert len(texts(top_p=1e-6)) == 1
+    assert len(texts(top_p=1.0)) > 1
+    with pytest.raises(Exception, match="top_k"):
+        texts(top_k=5)
+
+
 def test_the_chat_format_works_too(llama):
     lm = LocalLM(f"local/{llama}", max_tokens=4, adapter="chat")
     with pytest.raises(dspy.utils.exceptions.AdapterParseError):  # random weights know no format
