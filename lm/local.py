@@ -28,10 +28,11 @@ class LocalLM(dspy.LM):
     LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine.
 
     Args:
-        model: `local/pocket`, `local/<folder>` or `local/<hub id>`, with or without `@<adapter>` and `#<hash>`.
+        model: `local/pocket` (or another of `pocket.WEIGHTS`), `local/<folder>` or `local/<hub id>`, with or without
+            `@<adapter>` and `#<hash>`.
         temperature: 0 takes the likeliest token.
         max_tokens: the most tokens of a generated answer.
-        adapter: `compact` (the default), `chat` or `pocket` (the pocket Llama's default); see `lm.adapter`.
+        adapter: `compact` (the default), `chat` or `pocket` (the pocket models' default); see `lm.adapter`.
         **kwargs: `dspy.LM`'s further options (`cache`, `callbacks`).
 
     Attributes:
@@ -72,7 +73,7 @@ class LocalLM(dspy.LM):
             **{"num_retries": 0, **kwargs},
         )
         self.base_engine = shared
-        self.adapter_name = adapter or ("pocket" if name == "pocket" else "compact")
+        self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
         self.adapter = adapter_named(self.adapter_name)
 
     def with_weights(self, folder: Path) -> "LocalLM":
@@ -139,15 +140,15 @@ def _check_base(lora: Path, found: str, name: str) -> None:
 
 
 def weights_folder(name: str) -> Path:
-    """The folder of a local model: the pocket Llama's, a folder of that name, or the hub's copy of that id.
+    """The folder of a local model: a pocket model's, a folder of that name, or the hub's copy of that id.
 
     Raises:
         InputError: there is none, or it is not a model in safetensors.
     """
-    folder = pocket.path() if name == "pocket" else Path(name).expanduser()
+    folder = pocket.path(name) if name in pocket.WEIGHTS else Path(name).expanduser().absolute()
     if not folder.is_dir():
-        if name == "pocket":
-            raise InputError(f"the pocket Llama's weights are not in {folder}: make them with `raisf pocket train`")
+        if name in pocket.WEIGHTS:
+            raise InputError(f"the weights of {name} are not in {folder}: make them with `raisf pocket train`")
         folder = _from_hub(name)
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} holds no model: there is no config.json in it, as Hugging Face models have")

@@ -224,6 +224,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "the answering LM, prompts": Setting("prompts"),
             "Llama, LoRA": FULL,
             "Llama, all weights": Setting("weights", training={"method": "full"}),
+            "Llama, half the width": Setting("weights", base="pocket-tiny"),
+            "T5": Setting("weights", base="pocket-t5"),
         },
         _table(papers.TABLE_3),
     ),

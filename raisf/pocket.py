@@ -1,4 +1,4 @@
-"""The commands about the pocket Llama: training one, and measuring what one can do."""
+"""The commands about the pocket models: training one, and measuring what one can do."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from raisf.outcome import Outcome
 
 
 def pocket(arguments: argparse.Namespace) -> Outcome:
-    """Pretrains a pocket Llama, or reports what one can do."""
+    """Pretrains a pocket model, or reports what one can do."""
     return _train(arguments) if arguments.action == "train" else _report(arguments)
 
 
@@ -20,8 +20,8 @@ def _train(arguments: argparse.Namespace) -> Outcome:
 
     if arguments.out is None:
         raise InputError("where should the weights go? give --out DIR")
-    options = {"tokens": arguments.tokens} if arguments.tokens else {}
-    made = train(arguments.out, size=arguments.size, seed=arguments.seed, threads=arguments.threads, **options)
+    options = {name: getattr(arguments, name) for name in ("size", "tokens", "seed", "threads")}
+    made = train(arguments.out, **options)
     title = (
         f"{arguments.out}: {made['parameters']:,} parameters, {made['tokens']:,} tokens in {made['seconds']:,} s\n"
         f"learning curves: {arguments.out / 'learning.png'}"
@@ -35,9 +35,11 @@ def _report(arguments: argparse.Namespace) -> Outcome:
     from lm.inference import load_model
     from lm.pocket.report import report
 
-    folder: Path = arguments.weights or lm.pocket.path()
+    name = arguments.weights
+    folder = lm.pocket.path(name) if name in lm.pocket.WEIGHTS else Path(name).expanduser()
     if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder} holds no pocket Llama: give a folder made by `raisf pocket train`")
+        names = ", ".join(lm.pocket.WEIGHTS)
+        raise InputError(f"{folder} holds no pocket model: give {names}, or a folder made by `raisf pocket train`")
     manifest = read_json(folder / "manifest.json")
     model, tokenizer = load_model(folder)
     measured = report(model, tokenizer, arguments.n, manifest["home"]["regions"])  # type: ignore[arg-type]

@@ -57,6 +57,36 @@ def collate(rows: list[Row]) -> "Batch":
     return tokens, weights
 
 
+def said(model: Any, ids: "torch.Tensor", weights: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+    """What a model says at each place that it learns from.
+
+    Args:
+        model: A Llama, or an encoder-decoder, whose encoder reads a row's prompt and whose decoder writes its answer.
+        ids: Of `collate`; for an encoder-decoder lessons of one pair.
+        weights: Of `collate`.
+
+    Returns:
+        Logits (rows, length, vocabulary), and the tokens that should have been said and their weights (rows, length).
+    """
+    import torch
+
+    if not model.config.is_encoder_decoder:
+        return model(input_ids=ids, use_cache=False).logits[:, :-1], ids[:, 1:], weights[:, 1:]
+    answers = weights == ANSWER_WEIGHT
+    read = ids.masked_fill(answers, 0)
+    count = answers.sum(1, keepdim=True)
+    length = 1 << (int(count.max()) - 1).bit_length()  # few shapes, as in `collate`
+    places = answers.int().argmax(1, keepdim=True) + torch.arange(length, device=ids.device)
+    written = torch.arange(length, device=ids.device) < count
+    targets = ids.gather(1, places.clamp(max=ids.shape[1] - 1)) * written
+    before = targets.roll(1, 1).index_fill(1, targets.new_zeros(1), model.config.decoder_start_token_id)
+    mask = torch.zeros(read.shape, dtype=model.dtype, device=ids.device).masked_fill(read == 0, -torch.inf)
+    mask = mask[:, None, None]
+    logits = model(input_ids=read, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
+    # Between one a token and one an answer: a verdict is one word, and long sub-questions would drown it.
+    return logits, targets, written / count**0.5
+
+
 class Batches:
     """As a context, an iterator of chunks of batches until enough tokens were read; made in a process of its own.
 
@@ -69,16 +99,24 @@ class Batches:
         tokens: How many to make in all, padding included.
         regions: Of the home world, taught by heart.
         chunk: The first chunk's number.
-        made: Tokens in the chunks before.
+        made: Tokens in the chunks before, counted as if every batch were full.
+        judging: Whether the lessons are a T5's.
     """
 
     def __init__(
-        self, tokenizer: "PreTrainedTokenizerFast", seed: int, tokens: int, regions: int, chunk: int = 0, made: int = 0
+        self,
+        tokenizer: "PreTrainedTokenizerFast",
+        seed: int,
+        tokens: int,
+        regions: int,
+        chunk: int = 0,
+        made: int = 0,
+        judging: bool = False,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.queue = context.Queue(maxsize=2)
         text = tokenizer.backend_tokenizer.to_str()
-        arguments = (self.queue, text, seed, tokens, regions, chunk, made, CHUNK_LESSONS)
+        arguments = (self.queue, text, seed, tokens, regions, chunk, made, judging, CHUNK_LESSONS)
         self.process = context.Process(target=_teach, args=arguments, daemon=True)
 
     def __enter__(self) -> Iterator[list[Batch]]:
@@ -95,7 +133,15 @@ class Batches:
 
 
 def _teach(
-    queue: Any, tokenizer_text: str, seed: int, tokens: int, regions: int, number: int, made: int, size: int
+    queue: Any,
+    tokenizer_text: str,
+    seed: int,
+    tokens: int,
+    regions: int,
+    number: int,
+    made: int,
+    judging: bool,
+    size: int,
 ) -> None:
     """Makes chunks of batches of lessons of similar length until `tokens` were made; then puts None."""
     from tokenizers import Tokenizer
@@ -107,7 +153,7 @@ def _teach(
     school = School(seed, regions)
     while made < tokens:
         school.begin(f"{seed}/{number}")
-        taught = lessons(school, size, start=made < min(START_TOKENS, tokens / 4))
+        taught = lessons(school, size, made < min(START_TOKENS, tokens / (8 if judging else 4)), judging)
         batches = list(cut([encode(tokenizer, lesson) for lesson in taught]))
         school.chance.shuffle(batches)
         made += len(batches) * BATCH_TOKENS

@@ -4,14 +4,17 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lm.pocket.t5 import build_t5
+
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, T5ForConditionalGeneration
 
 PAD, BEGIN, END = "<|pad|>", "<|begin|>", "<|end|>"
 VOCABULARY = 1024
 
 # Width, layers, heads and feed-forward width. `pocket` is what two CPU cores train in less than two hours.
-SIZES = {"tiny": (96, 3, 3, 256), "pocket": (192, 4, 6, 512), "large": (320, 6, 10, 896)}
+LLAMAS = {"tiny": (96, 3, 3, 256), "pocket": (192, 4, 6, 512), "large": (320, 6, 10, 896)}
+SIZES = (*LLAMAS, "t5")
 
 
 def build_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
@@ -43,12 +46,14 @@ def build_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
     return fast
 
 
-def build_model(size: str, seed: int) -> "LlamaForCausalLM":
-    """A stock Llama of one of `SIZES`, initialised from a seed."""
+def build_model(size: str, seed: int) -> "LlamaForCausalLM | T5ForConditionalGeneration":
+    """A stock Llama or T5 of one of `SIZES`, initialised from a seed."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    width, layers, heads, feed_forward = SIZES[size]
+    if size == "t5":
+        return build_t5(VOCABULARY, seed)
+    width, layers, heads, feed_forward = LLAMAS[size]
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(

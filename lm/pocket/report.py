@@ -1,4 +1,4 @@
-"""What the pocket Llama can do, measured on questions that its training never saw."""
+"""What a pocket model can do, measured on questions that its training never saw."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Any
 from data.world import HOME_REGIONS, ask, state
 from data.world_files import SPLITS
 from lm.pocket import lessons as on
-from lm.pocket.batches import ANSWER_WEIGHT, collate, encode
+from lm.pocket.batches import collate, encode, said
 from lm.pocket.build import BEGIN
 from lm.pocket.school import Lesson, Pair, School, pair
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 # What stands before an answer that something else comes before.
 ANSWER = "\nanswer: "
+# The skills of a T5, which reads no examples and writes no answers to read from.
+JUDGING = ("recall, taught facts", "recall, untaught facts", "judge relevance", "judge knowledge", "decompose")
 # How many examples the judges are shown in the report, besides none.
 EXAMPLES = 8
 
 
 def report(
-    model: "LlamaForCausalLM",
+    model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerFast",
     n: int = 500,
     regions: int = HOME_REGIONS,
@@ -30,7 +32,7 @@ def report(
     """How often each skill is right on questions that training never saw, decoded greedily.
 
     Args:
-        model: Whose skills.
+        model: Whose skills; of a T5 those of `JUDGING`.
         tokenizer: Its words.
         n: Questions a skill.
         regions: How many regions of the home world it was taught.
@@ -46,7 +48,9 @@ def report(
 
     model.eval()
     results: dict[str, dict[str, Any]] = {}
-    for name, papers in exam(n, regions).items():
+    of = exam(n, regions)
+    for name in JUDGING if model.config.is_encoder_decoder else of:
+        papers = of[name]
         rows = [encode(tokenizer, lesson, last_only=True) for lesson in papers]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
         right, positive = [False] * n, [0.0] * n
@@ -55,14 +59,15 @@ def report(
             batch = order[start : start + 32]
             ids, weights = collate([rows[i] for i in batch])
             with torch.inference_mode():
-                logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float().cpu()
+                found = said(model, ids.to(model.device), weights.to(model.device))
+            logits, targets, weights = (tensor.cpu() for tensor in found)
             # Right under teacher forcing at every position is the same as right when decoding greedily.
-            asked = weights[:, 1:] == ANSWER_WEIGHT
-            same = ((logits[:, :-1].argmax(-1) == ids[:, 1:]) | ~asked).all(1).tolist()
+            asked = weights == weights.amax(1, keepdim=True)
+            same = ((logits.argmax(-1) == targets) | ~asked).all(1).tolist()
             for row, i in enumerate(batch):
                 right[i] = same[row]
                 if words:
-                    first = logits[row, int(asked[row].float().argmax())]
+                    first = logits[row, int(asked[row].float().argmax())].float()
                     positive[i] = float(first[words[0]] - first[words[1]])
         results[name] = _share(sum(right), n)
         if answers and all(ANSWER in paper[-1][1] for paper in papers):
@@ -172,7 +177,7 @@ def _known_reasoning(school: School) -> Pair:
     return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
 
 
-def _answered(model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> int:
+def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> int:
     """On how many papers the answer is right, whatever was written before it."""
     import torch
 

@@ -1,4 +1,4 @@
-"""How the pocket Llama is pretrained: one flat loop, deterministic from a seed, that goes on where it was stopped."""
+"""How a pocket model is pretrained: one flat loop, deterministic from a seed, that goes on where it was stopped."""
 
 import shutil
 import time
@@ -16,6 +16,8 @@ from lm.pocket.report import draw_curves, report
 from lm.pocket.school import School
 from lm.pocket.trainer import Trainer, keep_memory
 
+# What each size reads: the shipped weights did.
+TOKENS = {"tiny": 30_000_000, "pocket": 60_000_000, "large": 60_000_000, "t5": 8_000_000}
 # A stopped training loses at most this much.
 SAVE_SECONDS = 120
 # Points of the learning curves, and the questions behind each skill's points.
@@ -25,23 +27,23 @@ CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 def train(
     out: Path | str,
     *,
-    tokens: int = 60_000_000,
     size: str = "pocket",
+    tokens: int | None = None,
     seed: int = 0,
     threads: int = 2,
     regions: int = HOME_REGIONS,
     exam: int = 500,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Pretrains a pocket Llama and writes it in the Hugging Face layout, with a manifest and its learning curves.
+    """Pretrains a pocket model and writes it in the Hugging Face layout, with a manifest and its learning curves.
 
     What a stopped run had learnt lies beside `out`, in a folder whose name ends in `.unfinished`; the same call goes on
     from there, and ends with the very weights that one uninterrupted run ends with.
 
     Args:
         out: The folder, replaced whole when training is done.
-        tokens: How many tokens to read, padding included.
         size: One of `SIZES`.
+        tokens: How many tokens to read, padding included; the size's `TOKENS` if None.
         seed: Decides the initial weights and everything that is read.
         threads: CPU threads for the model; the lessons are made in a process of their own.
         regions: How many regions of the home world are taught by heart.
@@ -56,6 +58,7 @@ def train(
     """
     if size not in SIZES:
         raise InputError(f"unknown size {size!r}: choose one of {', '.join(SIZES)}")
+    tokens = TOKENS[size] if tokens is None else tokens
     if tokens < BATCH_TOKENS:
         raise InputError(f"{tokens} tokens are less than one step; give at least {BATCH_TOKENS}")
     out = Path(out)
@@ -74,7 +77,14 @@ def train(
     trainer = Trainer(model)
     settings = {"tokens": tokens, "size": size, "seed": seed, "regions": regions, "versions": _versions()}
     unfinished = _Unfinished(out.with_name(f"{out.name}.unfinished"), settings)
-    at: dict[str, Any] = unfinished.load(trainer) or {"chunk": 0, "read": 0, "seconds": 0.0, "curve": [], "skills": []}
+    at: dict[str, Any] = unfinished.load(trainer) or {
+        "chunk": 0,
+        "made": 0,
+        "read": 0,
+        "seconds": 0.0,
+        "curve": [],
+        "skills": [],
+    }
     started = saved = time.monotonic()
     before, curve, skills = at["seconds"], at["curve"], at["skills"]
     bar = Progress(
@@ -84,7 +94,8 @@ def train(
         console=Console(stderr=True),
         disable=not progress,
     )
-    with bar, Batches(tokenizer, seed, tokens, regions, at["chunk"], at["read"]) as stream:
+    judging = model.config.is_encoder_decoder
+    with bar, Batches(tokenizer, seed, tokens, regions, at["chunk"], at["made"], judging) as stream:
         task = bar.add_task("pretraining", total=tokens, completed=at["read"], state="")
         for chunk in stream:
             for ids, weights in chunk:
@@ -94,6 +105,7 @@ def train(
                     curve.append({"tokens": at["read"], "loss": round(loss, 4)})
                 bar.update(task, completed=min(at["read"], tokens), state=f"loss {loss:.3f}")
             at["chunk"] += 1
+            at["made"] += len(chunk) * BATCH_TOKENS
             at["seconds"] = round(before + time.monotonic() - started, 1)
             if at["read"] < tokens and at["read"] // (tokens / EXAM_POINTS) > len(skills):
                 right = {

@@ -2,13 +2,16 @@
 
 import ctypes
 import functools
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lm.pocket.batches import said
+
 if TYPE_CHECKING:
     import torch
-    from transformers import LlamaForCausalLM
+    from transformers import PreTrainedModel
 
 # Muon (Jordan et al. 2024) on the hidden matrices, AdamW on embeddings, norms and biases.
 MUON_RATE, ADAM_RATE, WEIGHT_DECAY = 0.008, 3e-3, 0.05
@@ -18,18 +21,28 @@ WARM_UP_STEPS, DECAY_FROM = 30, 0.25
 class Trainer:
     """Weights in float32, computed with in bfloat16: twice the speed on CPUs that have it, with nothing lost."""
 
-    def __init__(self, model: "LlamaForCausalLM") -> None:
+    def __init__(self, model: "PreTrainedModel") -> None:
         import torch
 
         self.model = model.bfloat16()
-        self.model.config._attn_implementation = _attention()
+        self._attend_by(_attention())
         self.masters = [p.detach().float().clone().requires_grad_() for p in model.parameters()]
         named = list(zip((name for name, _ in model.named_parameters()), self.masters, strict=True))
-        hidden = [m for name, m in named if m.ndim == 2 and "layers" in name]
-        matrices = [m for name, m in named if m.ndim == 2 and "layers" not in name]
+        inside = re.compile(r"\.layers\.|\.block\..*(?<!bias)\.weight$").search
+        hidden = [(name, m) for name, m in named if m.ndim == 2 and inside(name)]
+        # A T5 does not divide a query's products by the root of a head's width: its queries take smaller steps instead.
+        queries = [m for name, m in hidden if name.endswith(".q.weight")]
+        others = [m for name, m in hidden if not name.endswith(".q.weight")]
+        matrices = [m for name, m in named if m.ndim == 2 and not inside(name)]
         vectors = [m for _, m in named if m.ndim < 2]
+        small = model.config.d_kv**-0.5 if queries else 1.0
         self.optimizers: list[torch.optim.Optimizer] = [
-            torch.optim.Muon(hidden, lr=MUON_RATE, weight_decay=WEIGHT_DECAY, momentum=0.95),
+            torch.optim.Muon(
+                [{"params": others, "times": 1.0}, {"params": queries, "times": small}],
+                lr=MUON_RATE,
+                weight_decay=WEIGHT_DECAY,
+                momentum=0.95,
+            ),
             torch.optim.AdamW(
                 [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
                 lr=ADAM_RATE,
@@ -43,9 +56,9 @@ class Trainer:
         """Learns from one batch; returns its loss, in nats a weighted token."""
         import torch
 
-        logits = self.model(input_ids=ids, use_cache=False).logits[:, :-1].float()
-        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        weights = weights[:, 1:].flatten()
+        logits, targets, weights = said(self.model, ids, weights)
+        losses = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+        weights = weights.flatten()
         loss = (losses * weights).sum() / weights.sum()
         loss.backward()
         for master, parameter in zip(self.masters, self.model.parameters(), strict=True):
@@ -55,7 +68,7 @@ class Trainer:
         decay = 1.0 if progress < DECAY_FROM else max(0.02, (1 - progress) / (1 - DECAY_FROM))
         for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = rate * decay * min(1.0, (self.steps + 1) / WARM_UP_STEPS)
+                group["lr"] = group.get("times", 1.0) * rate * decay * min(1.0, (self.steps + 1) / WARM_UP_STEPS)
             optimizer.step()
         self._publish()
         self.steps += 1
@@ -64,7 +77,7 @@ class Trainer:
     def finish(self) -> None:
         """Leaves the model in float32 with the exact weights and a stock attention."""
         self.model.float()
-        self.model.config._attn_implementation = "sdpa"
+        self._attend_by("sdpa")
         self._publish()
 
     def save(self, path: Path) -> None:
@@ -94,6 +107,12 @@ class Trainer:
             optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         self._publish()
 
+    def _attend_by(self, attention: str) -> None:
+        parts: Any = self.model.modules()
+        for part in parts:
+            if hasattr(part, "config"):  # a T5's encoder and decoder have each their own
+                part.config._attn_implementation = attention
+
     def _publish(self) -> None:
         import torch
 
@@ -114,7 +133,7 @@ def keep_memory() -> None:
 
 @functools.cache
 def _attention() -> str:
-    """The name of a plain causal attention for rows padded at their right.
+    """The name of a plain attention for rows padded at their right: a Llama's, or a T5's if it has position biases.
 
     On a CPU the backward pass of PyTorch's own flash attention took a third of a step; this one a twentieth.
     """
@@ -125,12 +144,30 @@ def _attention() -> str:
     def future(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         return torch.full((length, length), -torch.inf, dtype=dtype, device=device).triu(1)
 
+    shared: list[Any] = [None] * 3  # all layers of a T5 have the same biases; adding them up takes a while
+
+    def biases(bias: torch.Tensor, mask: torch.Tensor, batch: int) -> torch.Tensor:
+        if shared[0] is not bias or shared[1] is not mask:
+            shared[:] = bias, mask, (bias + mask).expand(batch, -1, -1, -1).flatten(0, 1)
+        return shared[2]
+
     def attend(
-        module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, scaling: float, **_: Any
+        module: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: Any,
+        scaling: float,
+        position_bias: torch.Tensor | None = None,
+        **_: Any,
     ) -> tuple[torch.Tensor, None]:
         batch, heads, length, dim = query.shape
         query, key, value = query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1)
-        hidden = future(length, query.dtype, query.device).expand(batch * heads, length, length)
+        hidden = future(length, query.dtype, query.device) if module.is_causal else mask
+        if position_bias is None:
+            hidden = hidden.expand(batch * heads, length, length)
+        else:
+            hidden = biases(position_bias, hidden, batch)
         scores = torch.baddbmm(hidden, query, key.transpose(1, 2), alpha=scaling)
         mixed = torch.bmm(scores.softmax(-1), value).view(batch, heads, length, dim)
         return mixed.transpose(1, 2), None
