@@ -1,14 +1,16 @@
 """Engines for late interaction over the same vectors: exact MaxSim, PLAID, fast-plaid, Qdrant in the process.
 
     python -m bench.engines [--index DIR ... --questions dev.jsonl] [--passages 2000] [--threads 1 2]
-        [--engines exact prefetch plaid fast-plaid qdrant] [--fast-plaid-python PATH] [--out results.json] [--json]
+        [--engines exact prefetch plaid fast-plaid qdrant] [--limit 1200] [--fast-plaid-python PATH]
+        [--out results.json] [--json]
 
-The indexes are exact ColBERT ones of one checkpoint (`python -m bench.recall --keep` leaves such); their vectors are
-taken together. Without, the passages and queries are those that bench.retrieval makes up. Overlap is with the first 10
-of exact MaxSim. A query is its vectors: encoding it takes the same time for all. Each engine has processes of its own;
-its memory is its peak above that of Python with PyTorch. `prefetch` takes the 200 passages whose mean vector is nearest
-to the query's and compares these exactly. fast-plaid is built for another PyTorch than this project's: it needs a
-Python of its own. PyLate searches with fast-plaid.
+The indexes are ColBERT ones of one checkpoint, not compressed (`python -m bench.recall --keep` leaves such); their
+vectors are taken together. Without, the passages and queries are those that bench.retrieval makes up. Overlap is with
+the first 10 of exact MaxSim. A query is its vectors: encoding it takes the same time for all. CPU time is that of the
+median query, which other work on the machine changes less than its latency. Each engine has processes of its own;
+memory is the peak above that of Python with PyTorch, and what of it is the process's own at the end: the rest are files
+that it has mapped, which the system takes back when it needs the room. An engine that is not made in time is left out.
+fast-plaid is built for another PyTorch than this project's: it needs a Python of its own. PyLate searches with it.
 """
 
 import argparse
@@ -38,12 +40,15 @@ ENGINES = ("exact", "prefetch", "plaid", "fast-plaid", "qdrant")
 COLUMNS = {
     "p50_ms": ("p50, ms", "{:.1f}"),
     "p95_ms": ("p95, ms", "{:.1f}"),
+    "cpu_ms": ("CPU, ms", "{:.1f}"),
     "overlap": ("overlap@10", "{:.3f}"),
     "build_s": ("made in, s", "{:.1f}"),
     "bytes_a_passage": ("bytes a passage", "{:,.0f}"),
     "build_peak": ("peak, making", "{:,.0f}"),
     "search_peak": ("peak, searching", "{:,.0f}"),
+    "search_own": ("its own", "{:,.0f}"),
 }
+MEGABYTES = ("build_peak", "search_peak", "search_own")
 
 
 def take_vectors(indexes: Sequence[Path], count: int, folder: Path) -> tuple[int, int]:
@@ -81,11 +86,15 @@ def write_queries(index: Path, texts: Sequence[str], file: Path) -> None:
     save_file({"vectors": torch.cat(rows), "lengths": torch.tensor([len(row) for row in rows])}, file)
 
 
-def run(action: str, engine: str, folder: Path, threads: int, python: str) -> dict[str, Any]:
+def run(action: str, engine: str, folder: Path, threads: int, python: str, limit: float) -> dict[str, Any]:
     """What a worker measured; {"error": its last words} where it failed."""
     command = [python, "-m", "bench.workers.engine", action, engine, str(folder), "--threads", str(threads)]
     limits = {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **limits})
+    environment = {**os.environ, **limits}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"error": f"{action}: not done after {limit:.0f} s"}
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]}
     return json.loads(done.stdout[done.stdout.index("{") :])
@@ -99,6 +108,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=300, help="how many, at most")
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["exact", "prefetch", "plaid"])
+    parser.add_argument("--limit", type=float, default=1200, help="seconds for making, and for searching, an engine")
     parser.add_argument("--fast-plaid-python", default=sys.executable, metavar="PATH", help="a Python that has it")
     parser.add_argument("--out", type=Path, help="write the results there after each engine")
     parser.add_argument("--json", action="store_true")
@@ -123,9 +133,10 @@ def main() -> None:
         truth: list[list[int]] = []
         for engine in ["exact", *(name for name in args.engines if name != "exact")]:
             python = args.fast_plaid_python if engine == "fast-plaid" else sys.executable
-            built = run("build", engine, folder, args.threads[0], python)
+            built = run("build", engine, folder, args.threads[0], python, args.limit)
             for threads in args.threads if "error" not in built else ():
-                row = {"engine": engine, "threads": threads, **built, **run("search", engine, folder, threads, python)}
+                searched = run("search", engine, folder, threads, python, args.limit)
+                row = {"engine": engine, "threads": threads, **built, **searched}
                 hits = row.pop("hits", [])
                 truth = truth or hits
                 if hits:
@@ -148,7 +159,7 @@ def main() -> None:
     for heading, _ in COLUMNS.values():
         table.add_column(heading, justify="right")
     for row in rows:
-        shown = {**row, **{name: row[name] / 1e6 for name in ("build_peak", "search_peak") if name in row}}
+        shown = {**row, **{name: row[name] / 1e6 for name in MEGABYTES if name in row}}
         cells = [form.format(shown[key]) if key in shown else "" for key, (_, form) in COLUMNS.items()]
         if "error" in row:
             cells[0] = row["error"]

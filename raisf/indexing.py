@@ -54,8 +54,8 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument(
         "--search",
         choices=("auto", "exact", "plaid"),
-        help="for colbert and hybrid: exact compares all, plaid compresses, for large corpora; default: auto, by the "
-        "corpus's size",
+        help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, "
+        "in a large corpus only likely ones",
     )
     _add_encoding(parser)
     unchanged = {"resume": "nothing has changed in the index", "home": "indexing"}
@@ -91,7 +91,8 @@ def index(arguments: argparse.Namespace) -> Outcome:
     from retrieval.index import build_index, index_info
 
     start = time.perf_counter()
-    chosen = {name: getattr(arguments, name) for name in ("checkpoint", "search") if getattr(arguments, name)}
+    given = {name: getattr(arguments, name) for name in ("checkpoint", "search")}
+    chosen = {name: value for name, value in given.items() if value is not None}
     useless = {"bm25": {"checkpoint", "search"}, "dense": {"search"}}.get(arguments.engine, set())
     if wrong := sorted(useless & chosen.keys()):
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {arguments.engine}: leave it out")

@@ -24,7 +24,7 @@ def add_parser(index: Any) -> None:
         home="pushing",
     )
     push.set_defaults(command="index-push")
-    push.add_argument("index", type=Path, metavar="DIR", help="a colbert index made with --search exact")
+    push.add_argument("index", type=Path, metavar="DIR", help="a colbert index, not one made with --search plaid")
     push.add_argument("url", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 
 from data.errors import InputError
+from retrieval.checkpoint import MINILM
 from retrieval.documents import checked
 from retrieval.manifest import (
     Manifest,
@@ -110,9 +112,10 @@ class Index:
             passages: Streamed; never all in memory, but where the engine counts words.
             out: A new folder, or an index.
             checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`.
-            search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token);
-                "plaid" compresses to 36 bytes a token and searches approximately, for large corpora, and needs a C++
-                compiler; "auto" is "exact" up to 10,000 passages.
+            search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
+                "auto" does so up to 10,000 passages; of more, the mean vectors choose those that are compared, and the
+                others' vectors stay on the disk (`retrieval.prefetch`). "plaid" compresses them to 36 bytes a token,
+                where the disk is too small for 256; it finds less of what exact search finds, and needs a C++ compiler.
             progress: Whether to show a bar on standard error.
             documents: The fingerprints of the documents that the passages come from, by name.
 
@@ -134,8 +137,7 @@ class Index:
             search=search if cls.compresses else "exact" if found else "none",
             passages=0,
             corpus_sha256="",
-            checkpoint=found.name if found else None,
-            checkpoint_sha256=found.sha256 if found else None,
+            **place_of(found, out),
             segments=[],
             words="words-0" if cls.counts_words else None,
             documents={},
@@ -247,6 +249,23 @@ class Filtered:
         return self
 
 
+def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
+    """What a manifest keeps of a checkpoint, so that it is found again from any folder; see `find_again`.
+
+    Args:
+        found: The checkpoint; None for an engine without one.
+        index: The folder of the index, which may not be there yet.
+    """
+    name, relative = found.name if found else None, None
+    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
+        name, relative = str(folder.absolute()), os.path.relpath(folder.resolve(), Path(index).resolve())
+    return {
+        "checkpoint": name,
+        "checkpoint_sha256": found.sha256 if found else None,
+        "checkpoint_relative": relative,
+    }
+
+
 def find_again(
     kind: type[Index], path: Path, manifest: Manifest, checkpoint: str | Path | None = None
 ) -> Checkpoint | None:
@@ -257,7 +276,11 @@ def find_again(
     """
     if kind.find is None:
         return None
-    found = kind.find(checkpoint or manifest.checkpoint or "")
+    wanted = checkpoint or manifest.checkpoint or ""
+    if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
+        moved = path.resolve() / manifest.checkpoint_relative
+        wanted = moved if moved.is_dir() else wanted
+    found = kind.find(wanted)
     if found.sha256 != manifest.checkpoint_sha256:
         raise InputError(
             f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "

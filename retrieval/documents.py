@@ -1,6 +1,5 @@
 """Documents become passages: which files there are, who reads them, and what tells two versions of one apart."""
 
-import codecs
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -93,8 +92,8 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
     path = Path(path)
     if encoding is not None:
         try:
-            codecs.lookup(encoding)
-        except LookupError as error:
+            "".encode(encoding)  # base64 and its like are codecs too, but not of text
+        except (LookupError, UnicodeError) as error:
             raise InputError(f"unknown encoding {encoding!r}: give a name such as utf-8, utf-16 or cp1252") from error
     kinds = ", ".join(kind.removeprefix(".") for kind in _READERS)
     if path.is_file():

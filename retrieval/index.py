@@ -1,5 +1,6 @@
 """Making, opening and changing index folders of every kind."""
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from retrieval.colbert import ColBERT
 from retrieval.dense import Dense
 from retrieval.documents import Document, checked, find_documents
 from retrieval.hybrid import Hybrid
-from retrieval.manifest import MANIFEST, Manifest, read_manifest, verify
+from retrieval.ids import SeenIds
+from retrieval.manifest import MANIFEST, Manifest, read_manifest, row_of, verify
 from retrieval.passage import Passage
 from retrieval.qdrant import SCHEMES, QdrantIndex
 from retrieval.remote import RemoteIndex
@@ -137,15 +139,14 @@ def remove_from_index(path: Path | str, where: str) -> Change:
     """
     test = parse_where(where)
     with changed_index(path) as writer:
-        passages = list(writer.live())
-        check_names(test, {name for passage in passages for name in passage.metadata})
-        gone = [passage for passage in passages if test(passage)]
+        check_names(test, {name for passage in writer.live() for name in passage.metadata})
+        gone = {passage.pid: passage.source for passage in writer.live() if test(passage)}
         if gone:
-            touched = {passage.source for passage in gone}
+            touched = set(gone.values())
             documents = {name: print for name, print in writer.manifest.documents.items() if name not in touched}
-            writer.delete(passage.pid for passage in gone)
+            writer.delete(gone)
             writer.commit(documents)
-    return Change(0, len(gone), len(passages) - len(gone))
+    return Change(0, len(gone), writer.manifest.passages - len(gone))
 
 
 def index_info(path: Path | str) -> dict[str, Any]:
@@ -235,23 +236,25 @@ def _apply(
     replaceable: Callable[[Passage], bool],
     documents: Mapping[str, str],
 ) -> Change:
-    """Puts new passages in the place of the replaceable old ones; those that are in both stay where they are."""
-    old: dict[str, Passage] = {}
-    fixed: dict[str, Passage] = {}
+    """Puts new passages in the place of the replaceable old ones; those that are in both stay where they are.
+
+    All are streamed: of the replaceable ones their hashes are kept, of the others only which ids there are.
+    """
+    seen, gone = SeenIds(), dict[str, bytes]()
     for passage in writer.live():
-        (old if replaceable(passage) else fixed)[passage.pid] = passage
-    gone = set(old)
+        if replaceable(passage):
+            gone[passage.pid] = _digest(passage)
+        else:
+            seen.add(passage.pid, passage.citation)
 
     def fresh() -> Iterator[Passage]:
-        seen: dict[str, Passage] = {}
         for passage in new:
-            if other := fixed.get(passage.pid) or seen.get(passage.pid):
+            if earlier := seen.add(passage.pid, passage.citation):
                 raise InputError(
-                    f"the id {passage.pid!r} comes twice: {other.citation} and {passage.citation}; ids must differ"
+                    f"the id {passage.pid!r} comes twice: {earlier} and {passage.citation}; ids must differ"
                 )
-            seen[passage.pid] = passage
-            if old.get(passage.pid) == passage:
-                gone.remove(passage.pid)
+            if gone.get(passage.pid) == _digest(passage):
+                del gone[passage.pid]
             else:
                 yield passage
 
@@ -263,4 +266,8 @@ def _apply(
     writer.delete(gone)
     if added or gone or documents != writer.manifest.documents:
         writer.commit(dict(documents))
-    return Change(added, len(gone), len(fixed) + len(old) - len(gone) + added)
+    return Change(added, len(gone), writer.manifest.passages - len(gone) + added)
+
+
+def _digest(passage: Passage) -> bytes:
+    return hashlib.sha256(row_of(passage).encode()).digest()

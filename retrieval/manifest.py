@@ -30,6 +30,11 @@ FORMAT = 2
 """Raised when an older version could not read what this one writes, or the other way round."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
+EXACT_UP_TO = 10_000
+"""Passages that "auto" still compares all, and that a compressed index takes in before it compresses them.
+
+Of 10,000 paragraphs with 92 vectors each, exact search takes 0.15 s of one core and 0.5 GB of memory."""
+
 LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
 
 _SWAP = 2.0
@@ -73,7 +78,7 @@ class Manifest:
         search: As it was asked for: "auto", "exact" or "plaid"; "none" where there are no vectors.
         passages: How many can be found.
         corpus_sha256: Of these passages, whatever their order and segments.
-        checkpoint: The encoder's checkpoint as it was named: "minilm", a folder or a hub id; None for BM25.
+        checkpoint: The encoder's checkpoint: "minilm", an absolute folder or a hub id; None for BM25.
         checkpoint_sha256: Of the checkpoint's files.
         segments: In the order of the passages' numbers.
         words: The folder of BM25's counts; None where the engine has none.
@@ -81,6 +86,8 @@ class Manifest:
         files: Each other file of the folder, by its path in it.
         versions: The libraries it was made with; for the curious, not checked.
         format: The version of this layout.
+        checkpoint_relative: The checkpoint's folder as seen from the index's, for when both are moved together; None
+            where it is no folder.
     """
 
     kind: str
@@ -95,11 +102,19 @@ class Manifest:
     files: dict[str, File]
     versions: dict[str, str]
     format: int = FORMAT
+    checkpoint_relative: str | None = None
 
     @property
     def shown_search(self) -> str:
-        """How its passages are searched at present: "exact", "plaid", "exact + plaid" or "none"."""
-        return " + ".join(sorted({segment.search for segment in self.segments})) or "none"
+        """How its passages are searched at present: "exact", "prefetch", "plaid", "exact + plaid", ... or "none"."""
+        kinds = {segment.search for segment in self.segments}
+        return " + ".join(sorted({"prefetch" if kind == "exact" and self.prefetches else kind for kind in kinds}))
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether there are too many vectors to compare them all, so that only those of likely passages are."""
+        exact = (segment for segment in self.segments if segment.search == "exact")
+        return self.search == "auto" and sum(s.passages - len(s.deleted) for s in exact) > EXACT_UP_TO
 
 
 def read_manifest(path: Path | str) -> Manifest:

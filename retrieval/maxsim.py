@@ -14,7 +14,7 @@ Hits = list[tuple[int, float]]
 """Passage numbers with their scores, best first."""
 
 _CHUNK = 1 << 16
-_QUERIES = 16
+QUERIES = 16
 """Vectors, and queries, of one matrix product: its result stays within some 100 MB."""
 
 
@@ -43,8 +43,8 @@ class MaxSim:
             allowed: Which passages may be found, bool `(n_passages,)`; None: all.
         """
         numbers = np.arange(len(self._starts)) if allowed is None else np.flatnonzero(allowed)
-        groups = [queries[i : i + _QUERIES] for i in range(0, len(queries), _QUERIES)]
-        return [_top(scores, numbers, k) for group in groups for scores in self._scores(group)]
+        groups = [queries[i : i + QUERIES] for i in range(0, len(queries), QUERIES)]
+        return [best_hits(scores[numbers], numbers, k) for group in groups for scores in self._scores(group)]
 
     def _scores(self, queries: Sequence["torch.Tensor"]) -> list[np.ndarray]:
         """The score of every passage, for each query."""
@@ -55,12 +55,23 @@ class MaxSim:
         for first, last in zip(self._chunks, self._chunks[1:], strict=False):
             start = self._starts[first]
             end = self._starts[last] if last < len(self._starts) else len(self._vectors)
-            products = (tokens @ self._vectors[start:end].T).numpy()
-            best[:, first:last] = np.maximum.reduceat(products, self._starts[first:last] - start, axis=1)
+            best[:, first:last] = best_products(tokens, self._vectors[start:end], self._starts[first:last] - start)
         splits = np.cumsum([len(query) for query in queries])[:-1]
         return [rows.sum(axis=0) for rows in np.split(best, splits)]
 
 
-def _top(scores: np.ndarray, numbers: np.ndarray, k: int) -> Hits:
-    best = numbers[np.argsort(-scores[numbers], kind="stable")[:k]]
-    return list(zip(best.tolist(), scores[best].tolist(), strict=True))
+def best_products(tokens: "torch.Tensor", vectors: "torch.Tensor", starts: np.ndarray) -> np.ndarray:
+    """The best dot product `(n_tokens, n_passages)` of each query vector with any vector of each passage.
+
+    Args:
+        tokens: Of queries, float32 `(n_tokens, dim)`.
+        vectors: Of passages, one after the other, float32 `(n_vectors, dim)`.
+        starts: The row of each passage's first vector, `(n_passages,)`.
+    """
+    return np.maximum.reduceat((tokens @ vectors.T).numpy(), starts, axis=1)
+
+
+def best_hits(scores: np.ndarray, numbers: np.ndarray, k: int) -> Hits:
+    """The `k` best of some passages by their scores; among equals the first given."""
+    best = np.argsort(-scores, kind="stable")[:k]
+    return list(zip(numbers[best].tolist(), scores[best].tolist(), strict=True))

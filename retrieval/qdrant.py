@@ -156,7 +156,7 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
     """Copies an index into a new collection, vectors and passages; nothing is encoded. One that was stopped goes on.
 
     Args:
-        path: The folder of a ColBERT index that is searched exactly: compressed vectors cannot be copied.
+        path: The folder of a ColBERT index that is not compressed: PLAID's vectors cannot be copied.
         client: A `QdrantClient`.
         collection: A name that is new, or that of a push that was stopped.
         progress: Whether to show a bar on standard error.
@@ -171,10 +171,10 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
 
     path = Path(path)
     manifest = read_manifest(path)
-    if manifest.kind not in ("colbert", "hybrid") or manifest.shown_search != "exact":
+    if manifest.kind not in ("colbert", "hybrid") or any(segment.search == "plaid" for segment in manifest.segments):
         raise InputError(
-            f"{path} is {manifest.kind}, searched by {manifest.shown_search}: only a colbert index made with "
-            "--search exact has the vectors that Qdrant needs"
+            f"{path} is {manifest.kind}, searched by {manifest.shown_search}: only a colbert index made without "
+            "--search plaid has the vectors that Qdrant needs"
         )
     told = {
         "checkpoint": manifest.checkpoint,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.files import atomic_folder, write_json
-from retrieval.base import Index, find_again
+from retrieval.base import Index, find_again, place_of
 from retrieval.dense import BATCH, QUERIES, DenseModel, Tower, find_model
 from retrieval.manifest import MANIFEST, SEGMENTS, as_json
 from retrieval.segments import VECTORS
@@ -146,7 +146,7 @@ class QueryStudent:
         """
         old = self._index
         assert old.path is not None
-        manifest = dataclasses.replace(old.manifest, checkpoint=model.name, checkpoint_sha256=model.sha256)
+        manifest = dataclasses.replace(old.manifest, **place_of(model, out))
         with atomic_folder(out, MANIFEST) as folder:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)

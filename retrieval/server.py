@@ -121,19 +121,27 @@ class IndexServer(ThreadingHTTPServer):
         reopen: Opens the index again when its folder has changed; None: it is served as it is.
 
     Raises:
-        OSError: The port is taken.
+        InputError: It cannot listen there: the port is taken or no port, or the address is not this machine's.
     """
 
     daemon_threads = False  # closing waits for the requests that are being answered
     request_queue_size = 128  # connections that may wait: the library's 5 refuses a burst of a program's threads
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):
-        super().__init__((host, port), _Handler)
+        # The base class closes the server where it cannot listen: what closing takes is there before.
         self.batcher = Batcher(index)
         self._reopen = reopen
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._watcher.start()
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"cannot listen at {host}, port {port} ({reason}): give a free --port (0: any) and a --host of this "
+                "machine"
+            ) from error
 
     @property
     def url(self) -> str:

@@ -9,12 +9,13 @@ import numpy as np
 from retrieval.manifest import SEGMENTS, Manifest
 from retrieval.maxsim import Hits, MaxSim
 from retrieval.plaid import Plaid
+from retrieval.prefetch import Prefetch
 from retrieval.segments import PLAID, VECTORS, Encoder
 from retrieval.vectors import Vectors
 
 
 class VectorSearch:
-    """Searches the exact segments together, and each compressed one by itself.
+    """Searches the segments that are not compressed together, and each compressed one by itself.
 
     Args:
         path: The index folder.
@@ -35,7 +36,8 @@ class VectorSearch:
                 exact.append((numbers, folder / VECTORS))
         if exact:
             numbers, folders = zip(*exact, strict=True)
-            self._parts.append((np.concatenate(numbers), MaxSim(Vectors(*folders))))
+            engine = Prefetch if manifest.prefetches else MaxSim
+            self._parts.append((np.concatenate(numbers), engine(Vectors(*folders))))
 
     def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
         """The at most `k` best passages for each query, best first, out of those whose number is allowed."""

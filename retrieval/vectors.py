@@ -25,8 +25,7 @@ class Vectors:
         import torch
 
         self._files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]
-        self._lengths = [self._read(file, "lengths") for file in self._files]
-        self.lengths = torch.cat(self._lengths)
+        self.lengths = torch.cat([_read(file)["lengths"] for file in self._files])
 
     def all(self) -> "torch.Tensor":
         """Every vector in the order of the passages, float32 `(n_vectors, dim)`."""
@@ -40,10 +39,26 @@ class Vectors:
             start += len(vectors)
         return whole
 
+    def means(self) -> "torch.Tensor":
+        """The mean vector of each passage, float32 `(n_passages, dim)`; computed only where none were written."""
+        import torch
+
+        files = (_read(file) for file in self._files)
+        return torch.cat(
+            [
+                file["means"].float() if "means" in file else mean_vectors(file["vectors"], file["lengths"])
+                for file in files
+            ]
+        )
+
     def __iter__(self) -> Iterator[tuple["torch.Tensor", "torch.Tensor"]]:
-        """The vectors of one file after the other, float16 `(n_vectors, dim)`, and its part of `lengths`."""
-        for file, lengths in zip(self._files, self._lengths, strict=True):
-            yield self._read(file, "vectors"), lengths
+        """The vectors of one file after the other, float16 `(n_vectors, dim)`, and its part of `lengths`.
+
+        They are mapped: what nobody looks at is never read, and it can be read though the file has been deleted.
+        """
+        for file in self._files:
+            tensors = _read(file)
+            yield tensors["vectors"], tensors["lengths"]
 
     def sample(self, count: int, seed: int) -> "torch.Tensor":
         """About `count` vectors drawn at random, from each file its share, float32; all if there are fewer."""
@@ -57,21 +72,40 @@ class Vectors:
             drawn.append(vectors[some].float())
         return torch.cat(drawn)
 
-    def _read(self, file: Path, name: str) -> "torch.Tensor":
-        from safetensors import SafetensorError, safe_open
 
-        try:
-            with safe_open(file, "pt") as tensors:
-                return tensors.get_tensor(name)
-        except SafetensorError as error:
-            raise InputError(f"{file} is damaged ({error}); make the index again") from error
+def mean_vectors(vectors: "torch.Tensor", lengths: "torch.Tensor") -> "torch.Tensor":
+    """The mean vector of each passage, float32 `(n_passages, dim)`.
+
+    Args:
+        vectors: Of all passages, one after the other, `(n_vectors, dim)`.
+        lengths: How many each has, at least one, `(n_passages,)`.
+    """
+    import torch
+
+    return torch.segment_reduce(vectors.float(), "mean", lengths=lengths)
 
 
 def write_shard(folder: Path, number: int, parts: Iterable[tuple["torch.Tensor", "torch.Tensor"]]) -> None:
-    """Writes the vectors and lengths of the passages of one file, given in parts."""
+    """Writes the vectors and lengths of the passages of one file, given in parts, and the passages' mean vectors.
+
+    Where each has one vector that is its mean, and is not written twice.
+    """
     import torch
     from safetensors.torch import save_file
 
-    vectors, lengths = zip(*parts, strict=True)
+    vectors, lengths = (torch.cat(part) for part in zip(*parts, strict=True))
+    tensors = {"vectors": vectors, "lengths": lengths}
+    if len(vectors) > len(lengths):
+        tensors["means"] = mean_vectors(vectors, lengths).half()
     folder.mkdir(exist_ok=True)
-    save_file({"vectors": torch.cat(vectors), "lengths": torch.cat(lengths)}, folder / f"{number:05d}.safetensors")
+    save_file(tensors, folder / f"{number:05d}.safetensors")
+
+
+def _read(file: Path) -> "dict[str, torch.Tensor]":
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise InputError(f"{file} is damaged ({error}); make the index again") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from data.errors import InputError
 from data.files import atomic_folder, write_json
 from retrieval.manifest import (
+    EXACT_UP_TO,
     MANIFEST,
     SEGMENTS,
     CorpusHash,
@@ -28,11 +29,6 @@ from retrieval.manifest import (
 from retrieval.passage import Passage
 from retrieval.segments import Encoder, compress_segment, live_passages, merge, write_segment
 from retrieval.words import write_words
-
-EXACT_UP_TO = 10_000
-"""Passages that "auto" still searches exactly, in a new index and in what was added to a compressed one: 0.1 to 0.2 s
-a query on one core, about a call of a language model. PLAID takes some 30 ms there but loses 3 points of recall@5
-(HotpotQA, checkpoint minilm: 71.8 of 74.8%)."""
 
 MOST_SEGMENTS = 8
 """Exact segments beside each other: more are merged, which copies vectors and encodes nothing."""
@@ -130,8 +126,7 @@ class Writer:
             return
         dead = sum(len(segment.deleted) for segment in loose)
         alive = sum(segment.passages for segment in loose) - dead
-        at_once = self.manifest.search == "plaid" and not self.manifest.segments
-        compressing = self.manifest.search in ("auto", "plaid") and (at_once or alive > EXACT_UP_TO)
+        compressing = self.manifest.search == "plaid" and (not self.manifest.segments or alive > EXACT_UP_TO)
         # A segment that the old manifest names is never changed: what is compressed is a copy.
         copying = compressing and (dead > 0 or len(loose) > 1 or loose[0] in self.manifest.segments)
         if copying or len(loose) > MOST_SEGMENTS or 3 * dead > alive:

@@ -21,8 +21,6 @@ import torch
 from retrieval.vectors import Vectors
 
 K = 10
-PREFETCH = 200
-"""Passages that are prefetched by their mean vector."""
 
 Search = Callable[[torch.Tensor], list[int]]
 """A query's vectors -> the numbers of its first K passages."""
@@ -36,21 +34,10 @@ def exact(vectors: Vectors) -> Search:
 
 
 def prefetch(vectors: Vectors) -> Search:
-    """The passages whose mean vector is nearest to the query's, then exact MaxSim among them."""
-    every = vectors.all()
-    ends = vectors.lengths.cumsum(0)
-    starts = ends - vectors.lengths
-    means = torch.segment_reduce(every, "mean", lengths=vectors.lengths)
+    from retrieval.prefetch import Prefetch
 
-    def search(query: torch.Tensor) -> list[int]:
-        near = (means @ query.mean(dim=0)).topk(min(PREFETCH, len(means))).indices
-        lengths = vectors.lengths[near]
-        rows = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-        tokens = every[rows + starts[near].repeat_interleave(lengths)]
-        scores = torch.segment_reduce(tokens @ query.T, "max", lengths=lengths).sum(dim=1)
-        return near[scores.topk(min(K, len(near))).indices].tolist()
-
-    return search
+    engine = Prefetch(vectors)
+    return lambda query: [number for number, _ in engine.search([query], K)[0]]
 
 
 def build_plaid(vectors: Vectors, folder: Path) -> None:
@@ -104,13 +91,22 @@ ON_DISK: dict[str, tuple[Callable[[Vectors, Path], None], Callable[[Path], Searc
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has had."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # getrusage would give the parent's peak where that is higher
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return 1024 * int(line.split()[1])
+    """The most memory that this process has had, files that it has mapped and looked at included."""
+    if found := _status("VmHWM"):  # getrusage would give the parent's peak where that is higher
+        return found
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else 1024 * used
+
+
+def own_bytes() -> int | None:
+    """The memory that this process has, without files: what the system cannot take back. None where it doesn't say."""
+    return _status("RssAnon")
+
+
+def _status(name: str) -> int | None:
+    file = Path("/proc/self/status")
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), None)
 
 
 def build(engine: str, folder: Path) -> dict[str, Any]:
@@ -128,23 +124,27 @@ def build(engine: str, folder: Path) -> dict[str, Any]:
 def search(engine: str, folder: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
-    before, start = peak_bytes(), time.perf_counter()
+    before, own, start = peak_bytes(), own_bytes(), time.perf_counter()
     found = ON_DISK[engine][1](folder / engine) if engine in ON_DISK else IN_MEMORY[engine](Vectors(folder / "vectors"))
     opened = time.perf_counter() - start
     tensors = load_file(folder / "queries.safetensors")
     queries = tensors["vectors"].split(tensors["lengths"].tolist())
     for query in queries[:5]:
         found(query)
-    hits, times = [], []
+    hits, times, computed = [], [], []
     for query in queries:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         hits.append(found(query))
         times.append(1000 * (time.perf_counter() - start))
+        computed.append(1000 * (time.process_time() - cpu))
+    now = own_bytes()
     return {
         "open_s": opened,
         "p50_ms": float(np.percentile(times, 50)),
         "p95_ms": float(np.percentile(times, 95)),
+        "cpu_ms": float(np.percentile(computed, 50)),
         "search_peak": peak_bytes() - before,
+        **({} if own is None or now is None else {"search_own": now - own}),
         "hits": hits,
     }
 

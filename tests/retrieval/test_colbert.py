@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval import maxsim, writer
+from retrieval import maxsim
 from retrieval.bm25 import BM25
 from retrieval.colbert import ColBERT
-from retrieval.manifest import Segment
 from retrieval.maxsim import MaxSim
 from retrieval.passage import Passage
 from retrieval.plaid import centroid_count
@@ -66,25 +65,6 @@ def test_building_prints_to_standard_error_only(
     assert out == "" and "encoding passages" in err and "2/2" in err
 
 
-def test_a_large_corpus_goes_to_plaid_by_itself(
-    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    compressed = []
-
-    def note(index: Path, segment: Segment, progress: bool) -> Segment:
-        compressed.append(segment.passages)
-        return segment
-
-    monkeypatch.setattr(writer, "EXACT_UP_TO", 11)
-    monkeypatch.setattr(writer, "compress_segment", note)
-    ColBERT.build(passages[:11], tmp_path / "i", progress=False)
-    assert compressed == []
-    ColBERT.build(passages, tmp_path / "i", progress=False)
-    assert compressed == [12]
-    ColBERT.build(passages, tmp_path / "i", search="exact", progress=False)
-    assert compressed == [12]
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=30),
@@ -104,7 +84,7 @@ def test_exact_search_is_the_definition(
         write_shard(folder, number, [(torch.cat(part), torch.tensor(lengths[start : start + 7]))])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maxsim, "_CHUNK", chunk)
-        patch.setattr(maxsim, "_QUERIES", 2)
+        patch.setattr(maxsim, "QUERIES", 2)
         found = MaxSim(Vectors(folder)).search(asked, k)
     for query, hits in zip(asked, found, strict=True):
         scores = np.array([float((query @ row.float().T).max(dim=1).values.sum()) for row in rows])

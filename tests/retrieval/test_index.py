@@ -12,8 +12,9 @@ from safetensors.numpy import load_file, save_file
 from data.errors import InputError
 from data.files import read_json, write_json
 from retrieval.checkpoint import find_checkpoint
+from retrieval.dense import find_model
 from retrieval.encoder import Encoder
-from retrieval.index import Engine, build_index, open_index
+from retrieval.index import Engine, build_index, open_folder, open_index
 from retrieval.manifest import FORMAT, MANIFEST, PASSAGES
 from retrieval.passage import Passage, Retriever
 
@@ -179,6 +180,20 @@ def test_a_cut_or_missing_file_is_noticed(index: Path):
     assert "damaged" in error_of(index)
     file.unlink()
     assert "is missing" in error_of(index)
+
+
+@pytest.mark.parametrize("engine", ["colbert", "dense"])
+def test_its_checkpoint_is_found_from_any_folder_and_when_both_are_moved(
+    engine: Engine, passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, find = tmp_path / "home", find_model if engine == "dense" else find_checkpoint
+    shutil.copytree(find("minilm").path, home / "checkpoints" / "mine")
+    monkeypatch.chdir(home)
+    build_index(passages[:2], "indexes/i", engine, checkpoint="checkpoints/mine", progress=False)
+    monkeypatch.chdir(tmp_path)
+    assert open_folder(home / "indexes" / "i").manifest.checkpoint == str(home / "checkpoints" / "mine")
+    home.rename(tmp_path / "moved")
+    assert open_index("moved/indexes/i")("chess", 1)
 
 
 def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[Passage], tmp_path: Path):

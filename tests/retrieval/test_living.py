@@ -134,7 +134,7 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
     (tmp_path / "games.txt").write_text("Go is a board game, too.")
     assert add_to_index(path, tmp_path / "games.txt") == Change(1, 1, 5)
     (tmp_path / "clash.jsonl").write_text('{"id": "r1", "text": "Another."}')
-    with pytest.raises(InputError, match=r"'r1' comes twice: rows\.jsonl, line 1 and clash\.jsonl, line 1"):
+    with pytest.raises(InputError, match=r"'r1' comes twice: rows\.jsonl, line 1 .*and clash\.jsonl, line 1"):
         add_to_index(path, tmp_path / "clash.jsonl")
     assert check_index(path) == [] and len(open_folder(path).passages) == 5
     # A document that lost passages comes back whole when its folder is indexed again.
@@ -262,19 +262,19 @@ def test_every_changed_byte_is_noticed_by_check(made: dict[str, Path], tmp_path:
 @pytest.mark.slow
 def test_what_is_added_to_a_compressed_index_is_found_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Slow where colbert-ai's C++ extensions were never compiled."""
-    monkeypatch.setattr(writer, "EXACT_UP_TO", 50)
+    monkeypatch.setattr(writer, "EXACT_UP_TO", 20)
     texts = [f"In the year {1000 + n}, the duke of {chr(65 + n % 26)}ville had {n % 97} horses." for n in range(120)]
     passages = [Passage(str(n), text, metadata={"n": n}) for n, text in enumerate(texts)]
     path = tmp_path / "i"
-    build_index(passages[:60], path, search="auto", progress=False)
+    build_index(passages[:80], path, search="plaid", progress=False)
     assert index_info(path)["search"] == "plaid"
-    add_to_index(path, passages[60:100], progress=False)
+    add_to_index(path, passages[80:100], progress=False)
     assert index_info(path)["search"] == "exact + plaid"
-    remove_from_index(path, "n = 7 or n = 70")
+    remove_from_index(path, "n = 7 or n = 90")
     index = open_folder(path)
-    for n in (3, 59, 60, 99):
+    for n in (3, 79, 80, 99):
         assert index(f"How many horses had the duke in {1000 + n}?", 1)[0].pid == str(n)
-    assert not {"7", "70"} & {p.pid for p in index("year 1007 and year 1070", 200)}
+    assert not {"7", "90"} & {p.pid for p in index("year 1007 and year 1090", 200)}
     assert {p.pid for p in index("the duke in 1003", 200, where="n < 5 or n = 98")} == {"0", "1", "2", "3", "4", "98"}
     add_to_index(path, passages[100:], progress=False)
     info = index_info(path)

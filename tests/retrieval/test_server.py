@@ -101,6 +101,18 @@ def test_a_wrong_request_is_answered_with_what_is_wrong(body: bytes, message: st
     assert status == 400 and answer["error"] is True and message in answer["message"]
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "reason"),
+    [("127.0.0.1", None, "in use"), ("127.0.0.1", 99999, "0-65535"), ("300.1.1.1", 0, ""), ("a..b", 0, "")],
+)
+def test_where_it_cannot_listen_is_told_with_host_and_port(
+    host: str, port: int | None, reason: str, server: IndexServer, index: Index
+):
+    port = server.server_port if port is None else port
+    with pytest.raises(InputError, match=f"cannot listen at {host}, port {port} .*{reason}.*give a free --port"):
+        IndexServer(index, host, port)
+
+
 def test_long_and_odd_queries_go_over_the_wire(server: IndexServer, index: Index):
     remote = RemoteIndex(server.url)
     for query in ("Hamlet " * 10_000, "\U0001f600\u0000\u202e Hamlet", "שלום Hamlet"):
