@@ -117,13 +117,53 @@ def check_replaceable(path: Path | str, marker: str) -> None:
     """Makes sure that writing a folder would not cost the user another; long work asks before it begins.
 
     Raises:
-        InputError: `path` is a file, or a folder with things in it but no `marker` among them.
+        InputError: `path` is a file, a folder with things in it but no `marker` among them, or where nothing can be
+            written.
     """
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise InputError(f"{path} holds other things (no {marker}), which would be replaced: give a new folder")
+    check_writable(path.parent)
+
+
+def check_writable(folder: Path | str, remedy: str = "give another folder") -> None:
+    """Makes sure that files can be made in a folder, or where it would be made; long work asks before it begins.
+
+    Raises:
+        InputError: They cannot; the message ends with the remedy.
+    """
+    try:
+        whole = Path(folder).absolute()
+        there = next(parent for parent in (whole, *whole.parents) if parent.exists())
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written ({error.strerror}): {remedy}") from error
+
+
+@contextlib.contextmanager
+def locked(path: Path | str, taken: str) -> Iterator[None]:
+    """Keeps other processes, and other threads, out until the block ends, or the process, however it ends.
+
+    Args:
+        path: The lock file; it stays there, empty.
+        taken: What to say where another holds the lock.
+
+    Raises:
+        InputError: Another holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=0, mode=0o644, is_singleton=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(taken) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def sha256_file(path: Path | str) -> str:

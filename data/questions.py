@@ -1,5 +1,6 @@
 """Question files: one form of example, read from this project's JSON Lines or from a public data set's own file."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
     identity = found.get("id")
-    return {
+    full = {
         "id": str(number if identity is None else identity),
         "question": found["question"],
         "answer": found["answers"][0],
@@ -66,6 +67,14 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         "sub_answers": found.get("sub_answers") or [],
         "known": found.get("known"),
     }
+    try:
+        json.dumps(full, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        shown = ascii(error.object[error.start])
+        raise InputError(
+            f"{place}, question {number}: not valid Unicode, it holds {shown} ({error.reason}); mend or drop it"
+        ) from error
+    return full
 
 
 def _example(row: dict[str, Any]) -> "dspy.Example":

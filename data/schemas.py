@@ -101,7 +101,13 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
     """Source: Joshi et al. 2017; the hub's copy has the same fields in lower case with underscores."""
-    answer = {key.lower(): value for key, value in (row.get("Answer") or row.get("answer") or {}).items()}
+    given = row.get("Answer") or row.get("answer") or {}
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"a row with 'Question' is read as TriviaQA's, whose 'Answer' is an object; found {str(given)[:60]!r}: "
+            "call the keys 'question' and 'answer' where the answer is a text"
+        )
+    answer = {key.lower(): value for key, value in given.items()}
     value, aliases = answer.get("value"), list(answer.get("aliases") or [])
     known = value and value != "<unk>"  # what the hub's test split has for an answer
     return {

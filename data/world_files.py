@@ -1,5 +1,6 @@
 """A closed world as a folder: its corpus, its facts, and questions for training, selection and testing."""
 
+import logging
 import random
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +10,8 @@ from data.errors import InputError
 from data.files import atomic_folder, dump_line, write_json
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE, Fact, Region, regions
 from data.world_questions import ECHOES, Question, questions
+
+logger = logging.getLogger(__name__)
 
 # Of six regions in a row three are for training, one for selection and two for testing: no split shares an entity.
 SPLITS = ("train", "train", "train", "dev", "test", "test")
@@ -29,7 +32,7 @@ def write_world(
         out: The folder; replaced whole when the new world is complete.
         seed: The world. The shipped pocket Llama knows part of the world with the default seed, and of no other.
         entities: How many, rounded up to whole regions of 50; at least 300, so that every split has regions.
-        counts: Questions for each split; `QUESTIONS` if not given. A small world may hold fewer.
+        counts: Questions for each split; `QUESTIONS` if not given. A small world may hold fewer: a warning says so.
 
     Returns:
         What world.json holds: the seed and how many entities, passages, facts and questions there are.
@@ -70,6 +73,15 @@ def write_world(
             write_json(folder / f"hotpot_{split}.json", rows)
         summary = {"seed": seed, "entities": total * REGION_SIZE, **written}
         write_json(folder / "world.json", summary)
+    for split, count in counts.items():
+        if written[split] < count:
+            logger.warning(
+                "only %d of %d %s questions: %d entities give no more, take a larger world",
+                written[split],
+                count,
+                split,
+                summary["entities"],
+            )
     return summary
 
 

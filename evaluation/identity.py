@@ -9,11 +9,14 @@ import dspy
 
 from lm.connect import adapter_for
 
+# What answers and judges are held to, or counted by, besides the answers.
+GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
+
 
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), the corpus it reads and by which encoder, and for each
+    That is its class, its plain options (k, max_depth, ...), what it searches (`describe_retriever`), and for each
     predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's
     address is left out: the same model may be served elsewhere when a run resumes.
     """
@@ -24,9 +27,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if value is None or isinstance(value, bool | int | float | str):
             described[name] = value
         elif hasattr(value, "corpus_hash"):
-            described[name] = f"{type(value).__name__} {value.corpus_hash}"
-            if checkpoint := getattr(getattr(value, "manifest", None), "checkpoint_sha256", None):
-                described[f"{name}'s encoder"] = checkpoint
+            described[name] = describe_retriever(value)
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature
@@ -36,6 +37,13 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     return described
 
 
+def describe_retriever(retriever: Any) -> str:
+    """Its class and the hash of its corpus; of an index also how it searches and its encoder: all that it finds by."""
+    manifest = getattr(retriever, "manifest", None)
+    how = [manifest.shown_search, manifest.checkpoint_sha256] if manifest is not None else []
+    return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, *how]))
+
+
 def question_id(example: dspy.Example) -> str:
     """The example's id; a hash of its question where the user gave none."""
     given = example.get("id")
@@ -43,11 +51,9 @@ def question_id(example: dspy.Example) -> str:
 
 
 def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
-    """A test set's size and hash: ids, questions and gold answers, in any order."""
-    return {
-        "n": len(examples),
-        "sha256": digest(sorted([question_id(e), e.question, sorted(gold_answers(e))] for e in examples)),
-    }
+    """A test set's size and hash: of each question its id, its text and all of its gold, in any order."""
+    told = ([question_id(e), e.question, sorted(gold_answers(e)), *(e.get(field) for field in GOLD)] for e in examples)
+    return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
 
 
 def gold_answers(example: dspy.Example) -> list[str]:

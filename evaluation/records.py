@@ -12,6 +12,7 @@ from data.errors import InputError
 from data.files import dump_line, read_json, read_jsonl, write_json
 
 FORMAT = 1
+_ELSEWHERE = "give another file for the records"
 
 
 class Records:
@@ -40,10 +41,11 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     Args:
         path: A `.jsonl` file; beside it lies `<stem>.meta.json`, which says whose records they are. None: memory only.
         binding: What the records belong to; `binding["program"]` and `binding["test"]` must equal the file's.
-        fresh: Drop what is there and begin anew.
+        fresh: Drop the records that are there and begin anew. What is no records of ours is never dropped.
 
     Raises:
-        InputError: The records belong to another program or test set, a line is broken, or another process writes them.
+        InputError: The records belong to another program or test set, a line is broken, another process writes them,
+            or there is something else in the place of either file.
     """
     if path is None:
         yield Records(None, {})
@@ -52,13 +54,19 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = path.with_suffix(".meta.json")
+    _read_meta(meta)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)
+        found = _read_meta(meta)
+        if found is None and path.stat().st_size > 0:
+            raise InputError(
+                f"{path} holds something, but {meta.name}, which says whose records, is missing: {_ELSEWHERE}"
+            )
         if fresh:
             lines.truncate(0)
-        _heal(lines)
-        if path.stat().st_size > 0:
-            _check(path, meta, binding)
+        elif found is not None:
+            _check(path, found, binding)
+            _heal(lines)
         write_json(meta, {"format": FORMAT, **binding})
         yield Records(lines, {record["id"]: record for record in read_jsonl(path)})
 
@@ -79,15 +87,22 @@ def _heal(lines: IO[str]) -> None:
     lines.truncate(whole)
 
 
-def _check(path: Path, meta: Path, binding: dict[str, Any]) -> None:
-    remedy = "give another file for the records, or --fresh (fresh=True) to drop them and begin anew"
-    if not meta.is_file():
-        raise InputError(f"{path} holds something, but {meta.name}, which says whose records, is missing: {remedy}")
+def _read_meta(meta: Path) -> dict[str, Any] | None:
+    """What is said of the records; None where nothing is."""
+    if not meta.exists():
+        return None
     found = read_json(meta)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InputError(f"{meta} is not of format {FORMAT}, the one this version writes: {remedy}")
+    if not isinstance(found, dict) or not {"format", "program", "test"} <= found.keys():
+        raise InputError(f"{meta}, which would say whose records these are, holds something else: {_ELSEWHERE}")
+    return found
+
+
+def _check(path: Path, found: dict[str, Any], binding: dict[str, Any]) -> None:
+    remedy = f"{_ELSEWHERE}, or --fresh (fresh=True) to drop them and begin anew"
+    if found["format"] != FORMAT:
+        raise InputError(f"{path} is not of format {FORMAT}, the one this version writes: {remedy}")
     for kind in ("program", "test"):
-        ours, theirs = binding[kind], found.get(kind)
+        ours, theirs = binding[kind], found[kind]
         if ours == theirs:
             continue
         theirs = theirs if isinstance(theirs, dict) else {}

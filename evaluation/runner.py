@@ -77,7 +77,7 @@ def ask_all(
                     keep(outcome)
                     in_a_row = 0 if outcome.error is None else in_a_row + 1
                     if outcome.error is not None and in_a_row >= MAX_FAILURES:
-                        raise _given_up(outcome.error)
+                        raise _given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
                     left -= 1
                     if left == 0:
                         over.set()
@@ -133,10 +133,15 @@ def evaluate(
         The report over all questions, those answered by earlier runs included.
 
     Raises:
-        InputError: No questions, two with one id, a question without gold, or `out` belongs to another run.
-        LMError: The LM failed on ten questions in a row. What was answered is kept.
+        InputError: No program, no questions, two with one id, a question without gold, or `out` belongs to another run.
+        LMError: The LM failed on ten questions in a row, or on all there are. What was answered is kept.
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
+    if not isinstance(program, dspy.Module):
+        raise InputError(
+            f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
+            "returns dspy.Prediction(answer=...)"
+        )
     binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
     out = Path(out) if out is not None else None
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
@@ -144,17 +149,24 @@ def evaluate(
         left = [e for e in examples if (done.get(question_id(e)) or {"error": ""})["error"] is not None]
         kept = f"; {out} keeps the answers so far, and the same command goes on from there" if out else ""
         task = bar.add_task(name, total=len(examples), completed=len(examples) - len(left), score="")
+        failure: Exception | None = None
 
         def keep(outcome: Outcome) -> None:
+            nonlocal failure
             records.add(_record(outcome))
+            failure = outcome.error or failure
             bar.update(task, advance=1, score=_running(done))
 
         try:
             ask_all(program, left, keep, threads=threads)
+            if failure is not None and all(record["error"] is not None for record in done.values()):
+                raise _given_up("every question", failure)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
         except RaisfError as error:
-            raise type(error)(f"{error}{kept}") from error
+            told = type(error)(f"{error}{kept}")
+            told.exit_code = error.exit_code
+            raise told from error
         return summarise(done.values())
 
 
@@ -231,9 +243,11 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
     return examples
 
 
-def _given_up(error: Exception) -> RaisfError:
+def _given_up(where: str, error: Exception) -> RaisfError:
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    return kind(f"{what} failed on {MAX_FAILURES} questions in a row, the last time with: {error}")
+    told = kind(f"{what} failed on {where}, the last time with: {error}")
+    told.exit_code = getattr(error, "exit_code", told.exit_code)
+    return told
 
 
 def _running(done: dict[str, dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import dspy
+from dspy.clients.backend_selection import select_backend
 from dspy.utils.exceptions import (
     ContextWindowExceededError,
     LMAuthError,
@@ -21,10 +22,15 @@ from dspy.utils.exceptions import (
 from dspy.utils.exceptions import LMError as DspyLMError
 
 from data.errors import InputError, LMError, RaisfError
+from lm import pocket
 from lm.adapter import adapter_named
 from lm.local import PREFIX, LocalLM
 
-SPECS = "pocket, local/FOLDER_OR_HUB_ID (either with @LORA_FOLDER), or a provider's model such as openai/gpt-4o-mini"
+SPECS = (
+    f"{', '.join(pocket.WEIGHTS)}, local/FOLDER_OR_HUB_ID (all with or without @LORA_FOLDER), or a provider's model "
+    "such as openai/gpt-4o-mini"
+)
+HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -40,24 +46,26 @@ def connect(
     """Open a language model.
 
     Args:
-        spec: `pocket`, `local/FOLDER_OR_HUB_ID` (in the process), either with `@LORA_FOLDER`, or `PROVIDER/MODEL` (an
-            endpoint).
+        spec: `pocket`, `pocket-tiny`, `pocket-t5` or `local/FOLDER_OR_HUB_ID` (in the process), with or without
+            `@LORA_FOLDER`; or `PROVIDER/MODEL` (an endpoint).
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
             `openai/MODEL`. Its answers are not cached: DSPy's cache does not tell endpoints apart.
-        adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket Llama,
+        adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
             `compact` for other local models, and DSPy's setting (`chat` unless configured) for endpoints.
         temperature: 0 takes the likeliest token.
         max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint.
         num_retries: how often to try again where an endpoint is busy or fails, after 1, 2, 4 ... seconds.
-        timeout: seconds to wait for an endpoint's answer.
+        timeout: seconds that an endpoint may be silent; an answer that trickles in may take longer as a whole.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
 
     Raises:
-        InputError: the spec, the adapter or the URL cannot be used.
+        InputError: the spec, the adapter, the temperature or the URL cannot be used.
     """
-    if spec == "pocket" or spec.startswith((PREFIX, "pocket@")):
+    if not 0 <= temperature <= HIGHEST_TEMPERATURE:
+        raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
+    if spec.startswith(PREFIX) or spec.partition("@")[0] in pocket.WEIGHTS:
         if api_base is not None:
             raise InputError(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
@@ -70,12 +78,15 @@ def connect(
     if not provider or not model:
         raise InputError(f"unknown language model {spec!r}: choose {SPECS}")
     options = {"temperature": temperature, "max_tokens": max_tokens or REMOTE_MAX_TOKENS}
+    # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     endpoint = {"num_retries": num_retries, "timeout": timeout, **_own_endpoint(provider, api_base)}
     try:
         lm = dspy.LM(spec, **options, **endpoint)
     except LMConfigurationError:
         # OpenAI's reasoning models take no temperature, and no limit as low as ours.
         lm = dspy.LM(spec, **endpoint)
+    _check_provider(lm)
     if adapter is not None:
         lm.adapter = adapter_named(adapter)  # type: ignore[attr-defined]
     return lm
@@ -84,15 +95,37 @@ def connect(
 def _own_endpoint(provider: str, api_base: str | None) -> dict[str, object]:
     if api_base is None:
         return {}
-    url = urlsplit(api_base)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise InputError(f"--api-base {api_base!r} is no URL: write it like http://127.0.0.1:8000/v1")
-    # Without this DSPy looks up the public price list on the net before its first answer, whatever the endpoint.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    shown = api_base.rpartition("@")[2].partition("?")[0]
+    try:
+        url = urlsplit(api_base)
+        fits = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        url = fits = None
+    if not url or not fits:
+        raise InputError(f"--api-base {shown!r} is no URL: write it like http://127.0.0.1:8000/v1")
+    if "@" in url.netloc:
+        raise InputError(
+            f"--api-base has a user name or password before {shown!r}, which is not sent: leave it out, and give the "
+            f"server's key as {provider.upper()}_API_KEY in the environment"
+        )
     settings: dict[str, object] = {"api_base": api_base, "cache": False}
     if not os.environ.get(f"{provider.upper()}_API_KEY"):
         settings["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
     return settings
+
+
+def _check_provider(lm: dspy.LM) -> None:
+    """Refuses a model of a provider that neither DSPy's engine nor LiteLLM, which it falls back on, knows."""
+    if select_backend(lm).native:
+        return
+    import litellm
+    from litellm.exceptions import BadRequestError
+
+    litellm.suppress_debug_info = True  # it would print where its list of providers is
+    try:
+        litellm.get_llm_provider(lm.model, api_base=lm.kwargs.get("api_base"))
+    except BadRequestError:
+        raise InputError(f"unknown language model {lm.model!r}: choose {SPECS}") from None
 
 
 def adapter_for(lm: dspy.BaseLM) -> dspy.Adapter:
@@ -114,7 +147,10 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     found, remedy = _diagnose(error, lm)
     base = lm.kwargs.get("api_base")
     place = f"{lm.model} at {_without_secrets(base)}" if base else lm.model
-    return LMError(f"{place} {_redact(found, lm)}: {remedy}")
+    explained = LMError(f"{place} {_redact(found, lm)}: {remedy}")
+    if isinstance(error, LMNotConfiguredError | ContextWindowExceededError):
+        explained.exit_code = InputError.exit_code  # nothing outside has failed: the same command never works
+    return explained
 
 
 def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
@@ -148,9 +184,10 @@ def _without_secrets(url: str) -> str:
 
 
 def _redact(text: str, lm: dspy.BaseLM) -> str:
-    """Servers repeat keys in their complaints."""
+    """Servers repeat keys in their complaints, and clients addresses."""
     secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
-    for secret in [*secrets, lm.kwargs.get("api_key")]:
+    address = urlsplit(lm.kwargs.get("api_base") or "")
+    for secret in [*secrets, lm.kwargs.get("api_key"), address.netloc.rpartition("@")[0], address.query]:
         if secret and secret != "none":
             text = text.replace(secret, "***")
     return text

@@ -70,6 +70,21 @@ class Lesson:
     weight: float
 
 
+def check_rank(lm: LocalLM, training: Training) -> None:
+    """Makes sure that the rank is one of a LoRA adapter of this LM's base, for who has other work to do before.
+
+    Raises:
+        InputError: It is above the width of the widest layer: the product of such matrices has no higher rank, and
+            has more weights than the layer.
+    """
+    import torch
+
+    layers = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]
+    width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
+    if training.method == "lora" and training.rank > width:
+        raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
+
+
 class Run:
     """A training under way.
 
@@ -87,6 +102,9 @@ class Run:
         steps: Batches learnt from.
         tokens: Tokens learnt from or read, prompts included.
         seconds: Spent, over all processes that worked on it.
+
+    Raises:
+        InputError: See `check_rank`.
     """
 
     def __init__(
@@ -99,6 +117,7 @@ class Run:
     ):
         import torch
 
+        check_rank(lm, training)
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)

@@ -1,5 +1,6 @@
 """The trained weights of an artifact: LoRA adapters (or whole models) in folders of their own, told by their hashes."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from data.files import read_json
 from lm.connect import connect
 from lm.local import PREFIX, LocalLM, weights_folder, weights_hash
 from lm.multi_lora import CONFIG, TRAINING, lora_hash
+from lm.pocket import WEIGHTS
+from optimize.manifest import KeptWeights, damaged
 
 ADAPTERS, README = "adapters", "README.md"
 
@@ -23,11 +26,37 @@ def trained_folder(lm: Any) -> Path | None:
     return folder if lm.lora or (folder / TRAINING).is_file() else None
 
 
-def save_weights(program: dspy.Module, made: Path) -> dict[str, Any]:
+def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
+    """A base's model string with its folder absolute, and under `relative` where that lies from the artifact's.
+
+    A base without a folder of its own (shipped, of the hub, elsewhere) stays as it is.
+    """
+    name, _, sha = base.removeprefix(PREFIX).rpartition("#")
+    folder = Path(name).expanduser()
+    if not base.startswith(PREFIX) or name in WEIGHTS or not folder.is_dir():
+        return base, {}
+    folder = folder.resolve()
+    relative = os.path.relpath(folder, artifact.resolve())  # for when both are moved together, or another user has them
+    return f"{PREFIX}{folder}#{sha}", {"relative": Path(relative).as_posix()}
+
+
+def base_from(base: str, relative: str | None, artifact: Path) -> str:
+    """The model string of what `base_kept` was given, where it is now."""
+    if relative and (artifact / relative).is_dir():
+        return f"{PREFIX}{(artifact / relative).resolve()}#{base.rpartition('#')[2]}"
+    return base
+
+
+def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, Any]:
     """Copies the trained weights of a program's predictors into an artifact under construction.
 
+    Args:
+        program: With the LMs of its predictors.
+        made: The folder under construction.
+        artifact: The folder that it becomes.
+
     Returns:
-        By predictor's name: kind ("lora" or "full"), sha256 (its first digits), and the base with its hash.
+        By predictor's name, what `optimize.manifest.KeptWeights` says.
     """
     kept = {}
     for name, predictor in program.named_predictors():
@@ -39,15 +68,15 @@ def save_weights(program: dspy.Module, made: Path) -> dict[str, Any]:
         target.mkdir(parents=True)
         for file in source.iterdir():
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
-        base = lm.base if lm.lora else read_json(source / TRAINING)["base"]
-        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": _hash(target), "base": base}
+        base, where = base_kept(lm.base if lm.lora else read_json(source / TRAINING)["base"], artifact)
+        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": _hash(target), "base": base, **where}
     if kept:
         (made / README).write_text(_readme(program, kept, made), encoding="utf-8")
     return kept
 
 
 def open_weights(
-    artifact: Path, name: str, entry: dict[str, Any], options: dict[str, Any], given: LocalLM | None
+    artifact: Path, name: str, entry: KeptWeights, options: dict[str, Any], given: LocalLM | None
 ) -> LocalLM:
     """The LM of a predictor that has weights of its own.
 
@@ -68,18 +97,21 @@ def open_weights(
         found = _hash(folder)
     except InputError as error:
         raise InputError(f"the artifact {artifact} is damaged ({error}): compile it again") from error
-    if found != entry["sha256"]:
+    if found != entry.sha256:
         raise InputError(
             f"the artifact {artifact} is damaged, {ADAPTERS}/{name} has changed since it was saved "
-            f"({found}, not {entry['sha256']}): compile it again"
+            f"({found}, not {entry.sha256}): compile it again"
         )
-    if entry["kind"] == "full":
+    report = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
+    if not isinstance(report, dict) or not isinstance(report.get("base", ""), str):
+        raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")
+    if entry.kind == "full":
         return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
-    _, _, expected = entry["base"].rpartition("#")
+    _, _, expected = entry.base.rpartition("#")
     if given is not None and given.base.endswith(f"#{expected}"):
         return given.with_weights(folder)
     try:
-        return _local({**options, "spec": entry["base"]}).with_weights(folder)
+        return _local({**options, "spec": base_from(entry.base, entry.relative, artifact)}).with_weights(folder)
     except InputError as error:
         raise InputError(
             f"the artifact {artifact} needs the base that {name!r} was trained on: {error}. If the same base lies "
@@ -121,7 +153,7 @@ def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
     if adapters:
         modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
         base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
-        folder = "the folder lm/pocket/weights" if base == "pocket" else base
+        folder = f"the folder lm/pocket/{WEIGHTS[base]}" if base in WEIGHTS else base
         text += [
             "",
             "## Serving the adapters elsewhere",

@@ -2,6 +2,7 @@
 
 import copy
 import importlib.metadata
+import logging
 import os
 import platform
 from pathlib import Path
@@ -15,7 +16,8 @@ from data.files import atomic_folder, read_json, sha256_file, write_json
 from lm.adapter import adapter_named
 from lm.connect import connect
 from lm.local import LocalLM
-from optimize.adapters import ADAPTERS, README, open_weights, save_weights
+from optimize.adapters import ADAPTERS, README, base_from, base_kept, open_weights, save_weights, trained_folder
+from optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, Manifest, damaged, read
 from optimize.reliability import PLOT, draw_reliability
 from programs.program import Program
 from programs.registry import PROGRAMS, build, options
@@ -23,11 +25,8 @@ from retrieval.index import open_index
 from retrieval.manifest import read_manifest
 from retrieval.passage import Retriever
 
-FORMAT = 2
-"""Raised when an older version could not read what this one writes; 1 had no trained weights."""
-READABLE = (1, 2)
+logger = logging.getLogger(__name__)
 
-MANIFEST, STATE = "manifest.json", "program.json"
 OWN = {MANIFEST, STATE, ADAPTERS, README, PLOT}
 LIBRARIES = ("dspy", "pydantic", "torch", "transformers")
 
@@ -37,7 +36,9 @@ def save(program: dspy.Module, folder: Path | str) -> None:
 
     Weights that were trained for its predictors go into adapters/; a README.md says how to serve them elsewhere. Where
     its judges were calibrated, reliability.png shows what came of it; the points are in manifest.json.
-    Language models are kept as the spec that `lm.connect` opens, never with keys; the index as its path and hashes.
+    Language models are kept as the spec that `lm.connect` opens, never with keys or what follows the `?` of a URL; the
+    index as its path and hashes. Folders are found again from anywhere, also where they are moved with the artifact. An
+    LM that `lm.connect` does not make is not kept, which is logged as a warning: give it again to `load`.
     What stood at `folder` before stays whole until the new artifact is.
 
     Args:
@@ -57,6 +58,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     strangers = {file.name for file in folder.iterdir()} - OWN if folder.is_dir() else set()
     if strangers:
         raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
+    _warn_of_lms(program, folder)
     with atomic_folder(folder, MANIFEST) as made:
         write_json(made / STATE, _state(program))
         manifest = {
@@ -64,8 +66,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "program": name,
             "options": options(program),
             "state_sha256": sha256_file(made / STATE),
-            "lms": _lms(program),
-            "weights": save_weights(program, made),
+            "lms": _lms(program, folder),
+            "weights": save_weights(program, made, folder),
             "index": _index(getattr(program, "retriever", None), folder),
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},
@@ -94,18 +96,39 @@ def load(
             LM or the base of its weights is gone or another.
     """
     folder = Path(folder)
-    manifest = _read_manifest(folder)
-    program: Any = build(manifest["program"], _retriever(folder, manifest, retriever), **manifest["options"])
+    manifest = read(folder)
+    opened = _retriever(folder, manifest.index, retriever)
+    try:
+        program: Any = build(manifest.program, opened, **manifest.options)
+    except TypeError as error:
+        raise damaged(folder, f"options in {MANIFEST}: {error}") from error
     try:
         program.load_state(read_json(folder / STATE))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
-            f"the artifact {folder} was compiled from another version of {manifest['program']} "
+            f"the artifact {folder} was compiled from another version of {manifest.program} "
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
     _set_lms(program, folder, manifest, connect(lm) if isinstance(lm, str) else lm)
-    program.compile_report = manifest["compile"]
+    program.compile_report = manifest.compile
     return program
+
+
+def _warn_of_lms(program: dspy.Module, folder: Path) -> None:
+    """An LM that is dropped in silence would be another one's answers after `load`: that of DSPy's settings."""
+    lost = {}
+    for name, predictor in program.named_predictors():
+        lm = predictor.lm or dspy.settings.lm
+        if lm is not None and trained_folder(lm) is None and _spec(lm) is None:
+            lost[name] = getattr(lm, "model", repr(lm))
+    if lost:
+        logger.warning(
+            "the artifact %s does not keep the LM %s of %s, or its adapter, which raisf.connect does not make: "
+            "give it again, raisf.load(..., lm=...)",
+            folder,
+            ", ".join(sorted(set(lost.values()))),
+            ", ".join(lost),
+        )
 
 
 def _state(program: dspy.Module) -> dict[str, Any]:
@@ -118,16 +141,20 @@ def _state(program: dspy.Module) -> dict[str, Any]:
     return state
 
 
-def _lms(program: dspy.Module) -> list[dict[str, Any]]:
-    """The LMs as arguments of `connect`, with the predictors that ask each; one that it cannot open is left out."""
+def _lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
+    """What `optimize.manifest.KeptLM` says of each LM; one that `connect` cannot open is left out."""
     found: list[dict[str, Any]] = []
     for name, predictor in program.named_predictors():
         spec = _spec(predictor.lm or dspy.settings.lm)
-        same = next((known for known in found if known["connect"] == spec), None)
+        if spec is None:
+            continue
+        base, where = base_kept(spec["spec"], folder)
+        connect = {**spec, "spec": base}
+        same = next((known for known in found if known["connect"] == connect), None)
         if same is not None:
             same["predictors"].append(name)
-        elif spec is not None:
-            found.append({"connect": spec, "predictors": [name]})
+        else:
+            found.append({"connect": connect, "predictors": [name], **where})
     return found
 
 
@@ -142,7 +169,7 @@ def _spec(lm: Any) -> dict[str, Any] | None:
     given = {
         "spec": lm.base if isinstance(lm, LocalLM) else lm.model,
         "adapter": name,
-        "api_base": _without_user(lm.kwargs.get("api_base")),
+        "api_base": _without_secrets(lm.kwargs.get("api_base")),
     }
     given |= {option: lm.kwargs.get(option) for option in ("temperature", "max_tokens")}
     return {option: value for option, value in given.items() if value is not None}
@@ -152,24 +179,27 @@ def _same(adapter: dspy.Adapter, known: dspy.Adapter) -> bool:
     return type(adapter) is type(known) and vars(adapter) == vars(known)
 
 
-def _without_user(url: str | None) -> str | None:
+def _without_secrets(url: str | None) -> str | None:
     if url is None:
         return None
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _set_lms(program: dspy.Module, folder: Path, manifest: dict[str, Any], given: dspy.LM | None) -> None:
-    predictors, weights = dict(program.named_predictors()), manifest.get("weights", {})
+def _set_lms(program: dspy.Module, folder: Path, manifest: Manifest, given: dspy.LM | None) -> None:
+    predictors, weights = dict(program.named_predictors()), manifest.weights
     if given is not None:
         program.set_lm(given)
-    for entry in manifest["lms"]:
+    for entry in manifest.lms:
+        if strangers := [name for name in entry.predictors if name not in predictors]:
+            raise damaged(folder, f"lms in {MANIFEST}: {manifest.program} has no predictor {strangers[0]!r}")
+        options = entry.connect.model_dump(exclude_none=True)
         base = given if isinstance(given, LocalLM) else None
-        for name in [name for name in entry["predictors"] if name in weights]:
-            predictors[name].lm = open_weights(folder, name, weights[name], entry["connect"], base)
-        others = [name for name in entry["predictors"] if name not in weights]
+        for name in [name for name in entry.predictors if name in weights]:
+            predictors[name].lm = open_weights(folder, name, weights[name], options, base)
+        others = [name for name in entry.predictors if name not in weights]
         if given is None and others:
-            lm = connect(**entry["connect"])
+            lm = connect(**{**options, "spec": base_from(entry.connect.spec, entry.relative, folder)})
             for name in others:
                 predictors[name].lm = lm
 
@@ -178,7 +208,7 @@ def _index(retriever: Any, folder: Path) -> dict[str, Any] | None:
     if retriever is None:
         return None
     if retriever.path is None:
-        url = getattr(retriever, "url", None)  # an index that is served
+        url = _without_secrets(getattr(retriever, "url", None))  # an index that is served
         return {"path": None, "url": url, "corpus_sha256": retriever.corpus_hash}
     index, path = read_manifest(retriever.path), Path(retriever.path).resolve()
     return {
@@ -190,51 +220,31 @@ def _index(retriever: Any, folder: Path) -> dict[str, Any] | None:
     }
 
 
-def _retriever(folder: Path, manifest: dict[str, Any], given: Retriever | Path | str | None) -> Retriever | None:
+def _retriever(folder: Path, wanted: KeptIndex | None, given: Retriever | Path | str | None) -> Retriever | None:
     if given is not None:
         return open_index(given) if isinstance(given, str | Path) else given
-    wanted = manifest["index"]
     if wanted is None:
         return None
     instead = "give an index with --index DIR (retriever=)"
-    if wanted.get("url"):
-        served = open_index(wanted["url"])
-        if served.corpus_hash != wanted["corpus_sha256"]:
-            raise InputError(f"{wanted['url']} serves another index than {folder} was compiled with: {instead}")
+    if wanted.url:
+        served = open_index(wanted.url)
+        if served.corpus_hash != wanted.corpus_sha256:
+            raise InputError(f"{wanted.url} serves another index than {folder} was compiled with: {instead}")
         return served
-    if wanted["path"] is None:
+    if wanted.path is None:
         raise InputError(f"the artifact {folder} was compiled with a filter, or in memory: {instead}")
-    beside = folder / wanted["relative"]
-    path = beside if beside.exists() else Path(wanted["path"])
+    path = Path(wanted.path)
+    if wanted.relative and (folder / wanted.relative).exists():
+        path = folder / wanted.relative
     try:
         found = read_manifest(path)
     except InputError as error:
         raise InputError(f"the artifact {folder} cannot open its index: {error}; or {instead}") from error
-    for what, ours in (("corpus", found.corpus_sha256), ("checkpoint", found.checkpoint_sha256)):
-        theirs = wanted[f"{what}_sha256"]
+    for what in ("corpus", "checkpoint"):
+        ours, theirs = (getattr(one, f"{what}_sha256") for one in (found, wanted))
         if ours != theirs:
             raise InputError(
                 f"the index {path} is of another {what} than the one that {folder} was compiled with "
                 f"({str(ours)[:12]}, not {str(theirs)[:12]}): compile again, or {instead}"
             )
     return open_index(path)
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise InputError(f"no artifact at {folder}: give a folder made by `raisf compile`")
-    if not (folder / MANIFEST).is_file():
-        raise InputError(f"{folder} is no artifact, it has no {MANIFEST}: give a folder made by `raisf compile`")
-    manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or not {"format", "program", "state_sha256"} <= manifest.keys():
-        raise InputError(f"{folder} is no artifact, its {MANIFEST} says other things: give one made by `raisf compile`")
-    if manifest["format"] not in READABLE:
-        raise InputError(
-            f"the artifact {folder} has format {manifest['format']}, this version reads "
-            f"{' and '.join(map(str, READABLE))}: compile it again"
-        )
-    if not (folder / STATE).is_file():
-        raise InputError(f"the artifact {folder} is damaged, {STATE} is missing: compile it again")
-    if sha256_file(folder / STATE) != manifest["state_sha256"]:
-        raise InputError(f"the artifact {folder} is damaged, {STATE} has changed since it was saved: compile it again")
-    return manifest

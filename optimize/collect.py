@@ -9,10 +9,17 @@ import dspy
 import ujson
 
 from data.errors import InputError
-from data.files import dump_line, read_json, read_jsonl, write_json, write_jsonl
+from data.files import dump_line, locked, read_json, read_jsonl, write_json, write_jsonl
 from evaluation.identity import describe, describe_test, digest, question_id
 from evaluation.runner import progress_bar
-from optimize.judge_data import Labels, decomposition_examples, know_examples, relevance_examples, steps
+from optimize.judge_data import (
+    Labels,
+    check_asking,
+    decomposition_examples,
+    know_examples,
+    relevance_examples,
+    steps,
+)
 from optimize.judgements import ask_each, plain
 from optimize.overlap import check_disjoint
 from programs.calls import require_lm
@@ -23,7 +30,7 @@ from signatures.judges import Decomposition, PassageRelevance
 JUDGES = ("know", "relevance", "decomposition")
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
-_STATE, _DONE = "collected.json", "done.jsonl"
+_STATE, _DONE, _LOCK = "collected.json", "done.jsonl", ".lock"
 
 
 def collect(
@@ -54,31 +61,57 @@ def collect(
         progress: Show a bar on stderr.
 
     Returns:
-        {"rows": {judge: {class: count}}, "agreement": {judge: {"agree": share, "n": count}}, "errors": failed calls}.
+        {"rows": {judge: {class: count}}, "agreement": {judge: {"agree": share, "n": count}}, "errors": failed calls,
+        "unfinished": questions with a failed call, whose missing rows the same call makes later}.
 
     Raises:
-        InputError: No questions, answers missing, an overlapping split, or a folder of another collection.
+        InputError: No questions, answers missing, an overlapping split, unknown labels, or a folder of another
+            collection, or one that another process is writing into.
         LMError: The LM failed on ten calls in a row.
     """
     if not trainset:
         raise InputError("the training set is empty: give a file with a question and its answer a line")
+    check_asking(labels, threads)
     check_disjoint(trainset, others or {})
     require_lm(program)
     made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
     made |= {"teacher": teacher.model if teacher else None}
     folder = Path(out)
-    chunks = _open(folder, digest(made))
+    _check_own(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / _LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
+        return _collect(program, trainset, folder, digest(made), labels, teacher, threads, progress)
+
+
+def _collect(
+    program: RAISF,
+    trainset: Sequence[dspy.Example],
+    folder: Path,
+    made: str,
+    labels: Labels,
+    teacher: dspy.LM | None,
+    threads: int,
+    progress: bool,
+) -> dict[str, Any]:
+    chunks = _open(folder, made)
+    seen = {judge: {_inputs(row) for row in read_jsonl(folder / f"{judge}.jsonl")} for judge in JUDGES}
+    errors = 0
     done = {identity for chunk in chunks for identity in chunk["ids"]}
     waiting = [example for example in trainset if question_id(example) not in done]
     with progress_bar(progress) as bar:
         task = bar.add_task("collecting", total=len(trainset), completed=len(done), score="")
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
-            found, agreement, errors = _rows(program, chunk, labels, teacher, threads)
+            found, agreement, failed = _rows(program, chunk, labels, teacher, threads)
             for judge in JUDGES:
-                _append(folder / f"{judge}.jsonl", found[judge])
-            ids = [question_id(example) for example in chunk]
-            chunks.append({"ids": ids, "agreement": agreement, "errors": errors})
+                # Questions share sub-questions, also with those of another chunk.
+                new = {key: row for row in found[judge] if (key := _inputs(row)) not in seen[judge]}
+                _append(folder / f"{judge}.jsonl", list(new.values()))
+                seen[judge] |= new.keys()
+            errors += failed.total()
+            ids = [identity for example in chunk if (identity := question_id(example)) not in failed]
+            done.update(ids)
+            chunks.append({"ids": ids, "agreement": agreement})
             # Last: rows of questions that no line names were perhaps written in part, and are dropped in going on.
             _append(folder / _DONE, chunks[-1:])
             bar.update(task, advance=len(chunk))
@@ -90,16 +123,21 @@ def collect(
     return {
         "rows": {judge: dict(sorted(found.items())) for judge, found in counts.items()},
         "agreement": shares,
-        "errors": sum(chunk["errors"] for chunk in chunks),
+        "errors": errors,
+        "unfinished": sum(question_id(example) not in done for example in trainset),
     }
+
+
+def _check_own(folder: Path) -> None:
+    if (folder / _STATE).is_file() or not folder.is_dir():
+        return
+    if {file.name for file in folder.iterdir()} - {_LOCK}:
+        raise InputError(f"{folder} holds other things: give a new folder")
 
 
 def _open(folder: Path, made: str) -> list[dict[str, Any]]:
     """The chunks that are done; what a killed call left behind of another is dropped."""
     if not (folder / _STATE).is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"{folder} holds other things: give a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
         for name in (*(f"{judge}.jsonl" for judge in JUDGES), _DONE):
             _append(folder / name, [])
         write_json(folder / _STATE, {"made": made})
@@ -122,15 +160,18 @@ def _keep(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
 
 def _rows(
     program: RAISF, chunk: list[dspy.Example], labels: Labels, teacher: dspy.LM | None, threads: int
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, tuple[int, int]], int]:
-    """Of some questions, the rows of each judge, how often teacher and gold agree, and how many calls failed."""
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, tuple[int, int]], Counter[str]]:
+    """Of some questions, the rows of each judge, how often teacher and gold agree, and by id how many calls failed.
+
+    Who agrees is counted of the questions without a failed call: the others come again.
+    """
     origin, known = {}, {}
     for example in chunk:
         for step in steps(example):
             origin.setdefault(step.question, question_id(example))
             known.setdefault(step.question, step.known)
     found: dict[str, list[dict[str, Any]]] = {judge: [] for judge in JUDGES}
-    agreement: dict[str, tuple[int, int]] = {}
+    compared: list[tuple[str, str, Any, Any]] = []
 
     def add(
         judge: str, row: Any, outputs: dict[str, Any], labelled: str, lm: Any = None, signature: Any = None
@@ -143,14 +184,13 @@ def _rows(
 
     answerer: Any = program.answer_directly
     asked = know_examples(chunk, answerer=answerer, labels=labels, threads=threads)
+    failed = Counter(origin[question] for question in origin.keys() - {row.question for row in asked})
     for row in asked:
         by_gold = labels == "gold" and known[row.question] is not None
         lm = None if by_gold else answerer.lm or dspy.settings.lm
         add("know", row, {"verdict": row.verdict}, "gold" if by_gold else "model", lm, DirectAnswer)
     if labels == "model":
-        both = [row for row in asked if known[row.question] is not None]
-        agree = sum((row.verdict == "know") == known[row.question] for row in both)
-        agreement |= {"know": (agree, len(both))} if both else {}
+        compared += [("know", row.question, known[row.question], row.verdict == "know") for row in asked]
 
     gold_relevance = relevance_examples(chunk, program.retriever, program.k) if program.retriever else []  # type: ignore[arg-type]
     gold_parts = decomposition_examples(chunk)
@@ -159,22 +199,23 @@ def _rows(
     for row in gold_parts:
         add("decomposition", row, {"sub_questions": row.sub_questions}, "gold")
     if teacher is None:
-        return found, agreement, 0
+        return found, _agreement(compared, origin, failed), failed
 
-    judged, failed = _taught(PassageRelevance, "verdict", _passages(program, origin), teacher, threads)
+    judged, unjudged = _taught(PassageRelevance, "verdict", _passages(program, origin), teacher, threads)
     truth = {(row.question, row.passage): row.verdict for row in gold_relevance}
-    agreement |= _agreement("relevance", [(truth.get((row.question, row.passage)), said) for row, said in judged])
     for row, said in judged:
+        compared.append(("relevance", row.question, truth.get((row.question, row.passage)), said))
         if (row.question, row.passage) not in truth and said is not None:
             add("relevance", row, {"verdict": said}, "teacher", teacher, PassageRelevance)
     plain = [dspy.Example(question=example.question).with_inputs("question") for example in chunk]
-    split, failed_too = _taught(Decomposition, "sub_questions", plain, teacher, threads)
+    split, unsplit = _taught(Decomposition, "sub_questions", plain, teacher, threads)
     parts = {row.question: row.sub_questions for row in gold_parts}
-    agreement |= _agreement("decomposition", [(parts.get(row.question), said) for row, said in split])
     for row, said in split:
+        compared.append(("decomposition", row.question, parts.get(row.question), said))
         if row.question not in parts and said and len(said) > 1:
             add("decomposition", row, {"sub_questions": said}, "teacher", teacher, Decomposition)
-    return found, agreement, failed + failed_too
+    failed.update(origin[row.question] for row in [*unjudged, *unsplit])
+    return found, _agreement(compared, origin, failed), failed
 
 
 def _passages(program: RAISF, questions: Mapping[str, str]) -> list[dspy.Example]:
@@ -191,23 +232,35 @@ def _passages(program: RAISF, questions: Mapping[str, str]) -> list[dspy.Example
 
 def _taught(
     signature: Any, output: str, rows: list[dspy.Example], teacher: dspy.LM, threads: int
-) -> tuple[list[tuple[dspy.Example, Any]], int]:
-    """What the teacher says of each row, None where it cannot be read; and how many calls failed."""
+) -> tuple[list[tuple[dspy.Example, Any]], list[dspy.Example]]:
+    """What the teacher says of each row, None where it cannot be read; and the rows whose call failed."""
     predictor = dspy.Predict(signature)
     predictor.lm = teacher
 
-    said, failed = ask_each(plain(predictor), rows, list(signature.input_fields), threads, progress=False)
+    said, _ = ask_each(plain(predictor), rows, list(signature.input_fields), threads, progress=False)
+    answered = {id(row) for row, _ in said}
+    failed = [row for row in rows if id(row) not in answered]
     return [(row, outputs[output] if outputs is not None else None) for row, outputs in said], failed
 
 
-def _agreement(judge: str, pairs: list[tuple[Any, Any]]) -> dict[str, tuple[int, int]]:
-    both = [(gold, said) for gold, said in pairs if gold is not None and said is not None]
-    return {judge: (sum(gold == said for gold, said in both), len(both))} if both else {}
+def _agreement(
+    compared: list[tuple[str, str, Any, Any]], origin: Mapping[str, str], failed: Counter[str]
+) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for judge, question, gold, said in compared:
+        if gold is not None and said is not None and origin[question] not in failed:
+            agree, n = found.get(judge, (0, 0))
+            found[judge] = (agree + (gold == said), n + 1)
+    return found
 
 
 def _append(path: Path, rows: list[dict[str, Any]]) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.writelines(dump_line(row) for row in rows)
+
+
+def _inputs(row: dict[str, Any]) -> str:
+    return digest([row["question"], row.get("passage")])
 
 
 def _class(row: dict[str, Any]) -> str:

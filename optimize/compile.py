@@ -1,6 +1,7 @@
 """Compiling a program: to few-shot prompts, selected on the validation set, or to weights for its judges."""
 
 import importlib.util
+import inspect
 import threading
 import time
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ from dspy.utils.callback import BaseCallback
 from data.errors import InputError
 from evaluation.identity import gold_answers
 from evaluation.runner import progress_bar
+from lm.connect import connect
 from lm.local import LocalLM
 from lm.training import Training
 from optimize.demonstrations import copy_of
 from optimize.journal import Journal, identity_of
-from optimize.judge_data import Labels
+from optimize.judge_data import Labels, check_asking
 from optimize.overlap import check_disjoint
 from optimize.prompts import instructed, prompts_of
 from optimize.search import Search
@@ -26,11 +28,20 @@ from optimize.selection import Metric, Selection, answer_exact_match
 from optimize.weights import train_weights
 from programs.baselines.skr import SKR
 from programs.calls import require_lm
+from programs.program import Program, check_retriever
 
 How = Literal["prompts", "weights"]
 Strategy = Literal["labeled", "bootstrap", "random", "mipro", "gepa"]
 # What each of them needs beyond the usual, and the extra that brings it.
 NEEDS = {"mipro": ("optuna", "optimizers"), "gepa": ("gepa", "optimizers")}
+# Whose each option is; where it is nobody's it would be passed over in silence.
+OF_HOW = {
+    "prompts": ("strategy", "demos", "candidates", "trials", "reflection_lm"),
+    "weights": ("base", "predictors", "teacher", "rows", "training"),
+}
+OF_STRATEGY = {"candidates": ("random", "mipro"), "trials": ("mipro", "gepa"), "reflection_lm": ("mipro", "gepa")}
+# Instructions are longer than answers, and an LM that reasons first writes more than them.
+REFLECTION_TOKENS = 4096
 
 
 def compile(
@@ -43,7 +54,7 @@ def compile(
     demos: int = 4,
     candidates: int = 6,
     trials: int = 20,
-    reflection_lm: dspy.LM | None = None,
+    reflection_lm: dspy.LM | str | None = None,
     labels: Labels = "model",
     metric: Metric = answer_exact_match,
     base: LocalLM | str | None = None,
@@ -84,8 +95,8 @@ def compile(
         candidates: Draws of strategy "random", each of which costs a run over the validation set; of "mipro", the draws
             and the instructions that a predictor chooses from.
         trials: What "mipro" and "gepa" may spend, in runs over the validation set.
-        reflection_lm: What writes instructions for "mipro" and "gepa"; None: the LM that the program's first predictor
-            asks. A strong one pays.
+        reflection_lm: What writes instructions for "mipro" and "gepa", or its spec; None: the LM that the program's
+            first predictor asks. A strong one pays.
         labels: How known questions are told from unknown ones: "model" asks the LM closed-book, "gold" believes the
             training set's `known`; see `optimize.judge_data.know_examples`.
         metric: Called as `metric(example, prediction, trace)`, in [0, 1]; selects, and at 1 lets a run demonstrate.
@@ -101,28 +112,33 @@ def compile(
         progress: Show a bar with the running scores on stderr.
 
     Raises:
-        InputError: Unknown how or strategy, an empty or overlapping set, answers missing, a judge with one verdict, a
-            strategy whose extra is missing.
+        InputError: Unknown how, strategy or labels, an option of another how or strategy, an empty or overlapping set,
+            answers missing, a judge with one verdict, a strategy whose extra is missing, a work folder that cannot be
+            written or that another compile is writing into.
         LMError: The LM failed on ten questions in a row.
     """
     _check(how, strategy, demos, candidates, trials, rows)
+    _check_used(how, strategy, locals())
+    check_asking(labels, threads)
     _check_sets(trainset, valset)
     require_lm(program)
+    check_retriever(getattr(program, "retriever", None) if isinstance(program, Program) else None)
     if how == "prompts":
         _check_prompts(program, strategy)
         if metric is answer_exact_match:
             _check_answers(trainset, valset)
     start, calls = time.perf_counter(), _Calls()
     training = training or Training(seed=seed)
-    lm = reflection_lm or _first_lm(program)
+    lm = _reflection_lm(reflection_lm, program)
     if how == "prompts":
         asked: Any = [strategy, demos, candidates, trials, lm.model]
     else:
         teaching = teacher and identity_of(teacher)
         asked = [getattr(base, "model", base), predictors, teaching, rows, asdict(training)]
     sets = [[dict(example) for example in examples] for examples in (trainset, valset)]
-    journal = Journal(work, how, [identity_of(program, metric), sets, labels, seed, asked])
-    with dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls]):
+    identity = [identity_of(program, metric), sets, labels, seed, asked]
+    counting = dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls])
+    with Journal.alone(work, how, identity, trains=how == "weights") as journal, counting:
         program = _fitted(program, trainset, journal, threads)
         if how == "weights":
             compiled: Any = train_weights(
@@ -165,14 +181,20 @@ def compile(
                 "rows": {name: len(found) for name, found in search.rows.of.items()},
                 "missing": search.rows.missing,
             }
-    journal.close()
+        journal.close()
     seconds = round(time.perf_counter() - start, 2)
     compiled.compile_report |= {"lm_calls": calls.count, "seconds": seconds, "resumed": journal.found > 0}
     return compiled
 
 
-def _first_lm(program: dspy.Module) -> dspy.LM:
-    """The LM that writes instructions where none is given."""
+def _reflection_lm(given: dspy.LM | str | None, program: dspy.Module) -> dspy.LM:
+    """The LM that writes instructions: the one that is given, else the first that the program asks."""
+    if isinstance(given, str):
+        return connect(given, max_tokens=REFLECTION_TOKENS)
+    if given is not None:
+        if not isinstance(given, dspy.BaseLM):
+            raise InputError(f"reflection_lm is {given!r}: give an LM, or a spec such as openai/gpt-4o")
+        return given
     asked: Any = next((predictor.lm for _, predictor in program.named_predictors() if predictor.lm is not None), None)
     return asked or dspy.settings.lm
 
@@ -207,6 +229,21 @@ def _check(how: str, strategy: str, demos: int, candidates: int, trials: int, ro
         if value < least:
             reason = ", one of each verdict" if least == 2 else ""
             raise InputError(f"{option} must be at least {least}{reason}; found {value}")
+
+
+def _check_used(how: str, strategy: str, given: dict[str, Any]) -> None:
+    """Refuses options that differ from their defaults although nothing would read them."""
+    defaults = {name: one.default for name, one in inspect.signature(compile).parameters.items()}
+    changed = [name for name, default in defaults.items() if name in given and given[name] is not default]
+    changed = [name for name in changed if given[name] != defaults[name]]
+    for name in changed:
+        owner = next((owner for owner, names in OF_HOW.items() if name in names), how)
+        shown = f"{name} (--{name.replace('_', '-')})"
+        if owner != how:
+            raise InputError(f"{shown} is for how={owner!r} (--how {owner}), not for {how}: leave it out")
+        if how == "prompts" and strategy not in OF_STRATEGY.get(name, (strategy,)):
+            owners = " and ".join(OF_STRATEGY[name])
+            raise InputError(f"{shown} is for strategy (--strategy) {owners}, not for {strategy}: leave it out")
 
 
 def _check_prompts(program: dspy.Module, strategy: str) -> None:

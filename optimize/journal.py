@@ -1,14 +1,15 @@
 """What a compilation has found so far, in a file: the same call goes on from it after a kill, to the same result."""
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import dspy
 
-from data.files import dump_line
+from data.files import check_writable, dump_line, locked
 from evaluation.identity import describe, digest
 
 
@@ -32,6 +33,30 @@ class Journal:
         if self.path.is_file():
             self._read()
         self.found = len(self._values)
+
+    @classmethod
+    @contextlib.contextmanager
+    def alone(cls, work: Path | str, name: str, identity: Any, *, trains: bool) -> Iterator[Self]:
+        """A journal that no other process or thread has while the block runs.
+
+        Args:
+            work: The folder, made where there is none.
+            name: See the class.
+            identity: Likewise.
+            trains: Whether to keep out of the folder whoever else trains there: what is trained is named after its
+                rows, which other options may give too.
+
+        Raises:
+            InputError: Another has it, or the folder cannot be written.
+        """
+        elsewhere = "go to another folder, or in Python give work=DIR"
+        check_writable(work, f"what is found so far is kept there; {elsewhere}")
+        Path(work).mkdir(parents=True, exist_ok=True)
+        lock = "training" if trains else f"{name}-{digest(identity)}"
+        doing = "training" if trains else "doing the very same"
+        taken = f"another compile is {doing} in {work}: wait for it, or {elsewhere}"
+        with locked(Path(work) / f".{lock}.lock", taken):
+            yield cls(work, name, identity)
 
     def get(self, key: str) -> Any:
         """The value of a key; None if it has not been found."""

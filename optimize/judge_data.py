@@ -7,7 +7,7 @@ judges meet both kinds when the program runs.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import dspy
 
@@ -86,12 +86,13 @@ def know_examples(
         threads: Questions asked at a time.
 
     Returns:
-        Examples with `question` and `verdict`, each question once.
+        Examples with `question` and `verdict`, each question once; those whose call failed are not among them.
 
     Raises:
-        InputError: No questions, or one without a gold answer.
+        InputError: No questions, one without a gold answer, or unknown labels.
         LMError: The LM failed on many questions in a row.
     """
+    check_asking(labels, threads)
     asked = {step.question: step for example in _checked(trainset) for step in steps(example)}
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     program = Direct()
@@ -197,6 +198,18 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, chance: random.Ra
         picked.append(chance.choice(spare))
     chance.shuffle(picked)
     return picked
+
+
+def check_asking(labels: str, threads: int) -> None:
+    """Makes sure that labelling can begin, for who has other work to do before.
+
+    Raises:
+        InputError: Unknown labels, or no thread.
+    """
+    if labels not in get_args(Labels):
+        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}")
 
 
 def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:

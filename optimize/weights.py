@@ -17,7 +17,7 @@ from lm.connect import adapter_for, connect
 from lm.local import LocalLM
 from lm.lora import Row, train
 from lm.multi_lora import TRAINING
-from lm.training import Training
+from lm.training import Training, check_rank
 from optimize.demonstrations import Rows, collect_rows, copy_of, judges
 from optimize.journal import Journal
 from optimize.judge_data import Labels
@@ -54,12 +54,15 @@ def train_weights(
     from, how many of each verdict, how many were dropped and why, and what `lm.lora.train` reports.
 
     Raises:
-        InputError: No local base, a name that is no predictor, a predictor without rows, a judge with one verdict.
+        InputError: No local base, a name that is no predictor, a predictor without rows, a judge with one verdict,
+            a rank above the base's width.
         LMError: The LM failed on ten questions in a row.
         KeyboardInterrupt: Ctrl-C; the message says that the same call goes on.
     """
     chosen = _chosen(program, predictors)
     bases = {name: _base(program, name, base) for name in chosen}
+    for lm in bases.values():
+        check_rank(lm, training)
     chance = random.Random(training.seed)
     samples = [chance.sample(list(part), min(len(part), QUESTIONS_A_ROW * rows)) for part in (trainset, valset)]
     sources = []

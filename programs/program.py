@@ -35,6 +35,7 @@ class Program(dspy.Module):
 
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
         super().__init__()
+        check_retriever(retriever)
         self.retriever = retriever
         check("max_calls", max_calls, max_calls is None or max_calls >= 1, "1 or more, or None for no limit")
         check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
@@ -65,8 +66,8 @@ class Program(dspy.Module):
             raise
 
     def save(self, path: Path | str, *args: Any, **kwargs: Any) -> None:
-        """Write the program: into a folder as an artifact (`raisf.load` reads it), into a .json file as DSPy does."""
-        if Path(path).suffix or args or kwargs:
+        """Write the program: into a folder as an artifact (`raisf.load` reads it); to .json or .pkl as DSPy does."""
+        if Path(path).suffix in (".json", ".pkl") or args or kwargs:
             super().save(path, *args, **kwargs)
         else:
             # The one import that goes up, when it is asked for: compiled.save(...) is what a DSPy user writes.
@@ -107,6 +108,16 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
+
+
+def check_retriever(retriever: object) -> None:
+    """Raise InputError for what is neither None nor a retriever."""
+    # Without an identity, answers from one corpus would be taken for those from another.
+    if retriever is not None and not isinstance(retriever, Retriever):
+        raise InputError(
+            f"the retriever is {retriever!r:.80}: give what raisf.open_index opens, or an object with path (or None), "
+            "corpus_hash (another for other passages), __call__(query, k) and search_many(queries, k)"
+        )
 
 
 def _check_question(question: object) -> None:

@@ -43,7 +43,7 @@ PROGRAMS: dict[str, type[Program]] = {
 }
 
 
-def build(name: str, retriever: Retriever | None = None, **options: Any) -> Program:
+def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> Program:
     """Make a program.
 
     Args:

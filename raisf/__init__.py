@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from optimize.calibrate import calibrate
     from optimize.compile import compile
     from optimize.lsr import Tuning, tune_retriever
+    from optimize.selection import answer_exact_match
     from programs.baselines.direct import Direct
     from programs.baselines.rag import RAG
     from programs.ra_isf import RAISF
@@ -53,6 +54,7 @@ __all__ = [
     "Training",
     "Tuning",
     "add_to_index",
+    "answer_exact_match",
     "build_index",
     "calibrate",
     "compile",
@@ -83,6 +85,7 @@ _HOMES = {
     "RaisfError": "data.errors",
     "RemoteIndex": "retrieval.remote",
     "add_to_index": "retrieval.index",
+    "answer_exact_match": "optimize.selection",
     "build_index": "retrieval.index",
     "calibrate": "optimize.calibrate",
     "compile": "optimize.compile",

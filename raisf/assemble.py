@@ -20,7 +20,7 @@ def open_lm(spec: str | None, **options: Any) -> Any:
     """
     from lm.connect import connect
 
-    return connect(spec or DEFAULT_LM, **_given(options))
+    return connect(DEFAULT_LM if spec is None else spec, **_given(options))
 
 
 def open_program(
@@ -56,12 +56,12 @@ def open_program(
             f"no program {name!r}: choose one of {', '.join(PROGRAM_NAMES)}, or give a folder made by `raisf compile`"
         )
     model_options = _given(lm_options or {})
-    if not from_registry and not lm and model_options:
+    if not from_registry and lm is None and model_options:
         shown = ", ".join(f"--{option.replace('_', '-')}" for option in model_options)
         raise InputError(f"{shown} without --lm: {name} brings its own language model; give --lm too")
     if searches and from_registry and index is None and name not in FROM_MEMORY:
         raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
-    model = open_lm(lm, **model_options) if lm or from_registry else None
+    model = None if lm is None and not from_registry else open_lm(lm, **model_options)
     retriever = _open_index(index, where)
     if not from_registry:
         return _load_artifact(name, model, retriever, options)
@@ -103,14 +103,14 @@ def _load_artifact(folder: str, lm: Any, retriever: Any, given: dict[str, Any]) 
 
 
 def _open_index(index: Path | str | None, where: str | None) -> Any:
-    if where and index is None:
+    if where is not None and index is None:
         raise InputError("--where without --index: give the index that it filters")
     if index is None:
         return None
     from retrieval.index import open_index
 
     retriever = open_index(index)
-    return retriever.where(where) if where else retriever
+    return retriever if where is None else retriever.where(where)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def collect(arguments: argparse.Namespace) -> Outcome:
         train,
         arguments.out,
         labels=arguments.labels,
-        teacher=assemble.open_lm(arguments.teacher) if arguments.teacher else None,
+        teacher=assemble.open_lm(arguments.teacher) if arguments.teacher is not None else None,
         others=others,
         threads=arguments.threads,
     )
@@ -38,5 +38,7 @@ def collect(arguments: argparse.Namespace) -> Outcome:
         share = f"{agreed['agree']:.1%} of {agreed['n']}" if agreed else "-"
         table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
     notes = [Text("know: who is compared with gold is the LM's own closed-book answers", style="dim")]
-    notes += [Text(f"{made['errors']} calls failed and gave no row", style="yellow")] if made["errors"] else []
+    if made["unfinished"]:
+        said = f"{made['errors']} calls failed: rows of {made['unfinished']} questions are missing"
+        notes.append(Text(f"{said}; run the same command again to make them", style="yellow"))
     return Outcome({"out": str(arguments.out), **made}, Group(table, *notes, Text(f"rows: {arguments.out}")))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from raisf.sections import Section
 
 Records = dict[str, dict[str, Any]]
+JUDGES = ("know", "relevance", "decomposition")
 
 
 def add_parsers(commands: Any) -> None:
@@ -148,31 +149,33 @@ def answer_all(
 def judge_all(
     programs: Mapping[str, Any], examples: Sequence[Any], folder: Path, *, labels: Any = "model", threads: int = 8
 ) -> dict[str, dict[str, Any]]:
-    """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out."""
+    """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out.
+
+    `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
+    folder, and not asked for again.
+
+    Raises:
+        LMError: The LM failed on ten rows in a row, or on all there are.
+    """
     from data.files import read_json, write_json
     from evaluation.identity import describe, describe_test, digest
-    from optimize.judgements import collect, collect_decompositions, decomposition_report
+    from raisf.judging import judge_alone
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
         name = digest([describe(program), describe_test(examples), labels])[:8]
         path = folder / f"{program.system}-{name}.json"
-        if not path.is_file():
-            ask = {
-                "know": lambda asked: collect(asked, "know", examples, labels=labels, threads=threads).report(),
-                "relevance": lambda asked: collect(asked, "relevance", examples, threads=threads).report(),
-                "decomposition": lambda asked: decomposition_report(
-                    collect_decompositions(asked, examples, threads=threads)[0]
-                ),
-            }
-            reports: dict[str, Any] = {}
-            for judge, measure in ask.items():
-                # The program may have no such judge, or the questions no such gold.
-                with contextlib.suppress(InputError):
-                    reports[judge] = measure(program).as_dict()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, reports)
-        found[label] = read_json(path)
+        kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+        found[label] = dict(kept)
+        for judge in JUDGES:
+            # The program may have no such judge, or the questions no such gold.
+            with contextlib.suppress(InputError):
+                if judge not in kept:
+                    report, _, errors = judge_alone(program, judge, examples, labels=labels, threads=threads)
+                    found[label][judge] = {**report.as_dict(), "errors": errors}
+                    if not errors:
+                        kept[judge] = found[label][judge]
+                        write_json(path, kept)
     return {label: reports for label, reports in found.items() if reports}
 
 

@@ -80,9 +80,10 @@ def experiment(arguments: argparse.Namespace) -> Outcome:
     from data.files import write_json
     from raisf.experiments import EXPERIMENTS
     from raisf.lab import Lab, all_questions
+    from raisf.reporting import check_folder
 
     out: Path = arguments.out
-    out.mkdir(parents=True, exist_ok=True)
+    check_folder(out, (*NAMES, "records", "judges", "made"))
     lab = Lab(
         out,
         arguments.data or _closed_world(out / "made" / "world"),

@@ -1,6 +1,7 @@
 """`raisf eval --module`: one judge alone against gold; and what a calibration did, for a person to read."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from data.errors import InputError
+from data.errors import InputError, LMError
+from data.files import check_writable, read_jsonl, write_jsonl
 from raisf.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -22,36 +24,94 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
     """Measures a judge of the program on the questions of --test.
 
     Raises:
-        InputError: --train for another judge than know, or what the room `optimize` complains of.
+        InputError: --train for another judge than know, or with questions of --test; --out holds something else than
+            verdicts; or what the room `optimize` complains of.
+        LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from data.questions import load_questions
+    from optimize.overlap import check_disjoint
 
     if arguments.train is not None and arguments.module != "know":
         raise InputError("--train fits the baseline of --module know: leave it out")
+    _check_out(arguments.out)
     examples = load_questions(arguments.test)[: arguments.limit]
-    measure = _decomposition if arguments.module == "decomposition" else _verdicts
-    return measure(arguments, program, examples)
+    train = load_questions(arguments.train) if arguments.train else None
+    check_disjoint(train or [], {"test": examples})
+    report, rows, errors = judge_alone(
+        program, arguments.module, examples, labels=arguments.labels, threads=arguments.threads
+    )
+    if arguments.out is not None:
+        write_jsonl(arguments.out, [asdict(row) for row in rows])
+    found = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows), "errors": errors}
+    if arguments.module == "decomposition":
+        title = f"the decomposition judge of {arguments.program} on {arguments.test}: {len(rows)} questions"
+        view = [Text(title), _table({"judge": (None, report)})]
+        return _outcome(arguments, found, {"judge": report.as_dict()}, view, [])
+    return _verdicts(arguments, program, report, rows, found, train)
 
 
-def _verdicts(arguments: argparse.Namespace, program: Any, examples: list[Any]) -> Outcome:
-    from optimize.judgements import collect
+def judge_alone(
+    program: Any, judge: Any, examples: Sequence[Any], *, labels: Any = "model", threads: int = 8
+) -> "tuple[JudgeReport, list[Any], int]":
+    """A judge of the program, asked alone about all that gold says of the questions.
+
+    Returns:
+        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed.
+
+    Raises:
+        InputError: The program has no such judge, or the questions no such gold.
+        LMError: The LM failed on ten rows in a row, or on all there are.
+    """
+    from optimize.judge_data import steps
+    from optimize.judgements import collect, collect_decompositions, decomposition_report
+
+    if judge == "decomposition":
+        rows, errors = collect_decompositions(program, examples, threads=threads)
+        report = decomposition_report(rows)
+    else:
+        judged = collect(program, judge, examples, labels=labels, threads=threads)
+        rows, errors, report = judged.rows, judged.errors, judged.report()
+        if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
+            errors = len({step.question for example in examples for step in steps(example)}) - len(rows)
+    if not rows:
+        raise LMError(f"the LM failed on all {errors} calls of the {judge} judge: see that it answers, and try again")
+    return report, rows, errors
+
+
+def _check_out(out: Path | None) -> None:
+    """Verdicts take the place of earlier verdicts, and of nothing else."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: give a file for the verdicts, such as {out / 'verdicts.jsonl'}")
+    check_writable(out.parent, "give another file")
+    try:
+        first = next(read_jsonl(out), None) if out.exists() else None
+    except InputError:
+        first = {}
+    if first is not None and not {"question", "gold", "readable"} <= first.keys():
+        raise InputError(f"{out} holds something else than verdicts, which would be replaced: give another file")
+
+
+def _verdicts(
+    arguments: argparse.Namespace,
+    program: Any,
+    report: "JudgeReport",
+    rows: list[Any],
+    counts: dict[str, int],
+    train: list[Any] | None,
+) -> Outcome:
     from optimize.reliability import POSITIVE
 
-    judged = collect(program, arguments.module, examples, labels=arguments.labels, threads=arguments.threads)
-    report, notes = judged.report(), []
-    threshold = getattr(program, f"{arguments.module}_threshold", 0.5) if judged.scored else None
-    found: dict[str, Any] = {
-        "rows": len(judged.rows),
-        "positive": sum(row.gold for row in judged.rows),
-        "unreadable": sum(not row.readable for row in judged.rows),
-        "errors": judged.errors,
-    }
+    notes: list[str] = []
+    scored = "auroc" in report.scores
+    threshold = getattr(program, f"{arguments.module}_threshold", 0.5) if scored else None
+    found = {**counts, "positive": sum(row.gold for row in rows)}
     columns: dict[str, tuple[float | None, JudgeReport]] = {"judge": (threshold, report)}
-    if not judged.scored:
+    if not scored:
         notes.append(NO_PROBABILITIES)
     if arguments.module == "know":
-        columns |= _baselines(arguments, program, judged.rows, notes)
-    _write_rows(arguments.out, judged.rows)
+        columns |= _baselines(arguments, program, rows, train, notes)
     data = {"threshold": threshold, **report.as_dict()}
     others = {name: {"threshold": at, **other.as_dict()} for name, (at, other) in list(columns.items())[1:]}
     positive = POSITIVE[arguments.module]
@@ -63,12 +123,12 @@ def _verdicts(arguments: argparse.Namespace, program: Any, examples: list[Any]) 
     return _outcome(arguments, found, {"judge": data, "baselines": others}, view, notes)
 
 
-def _baselines(arguments: argparse.Namespace, program: Any, rows: list[Any], notes: list[str]) -> dict[str, Any]:
+def _baselines(
+    arguments: argparse.Namespace, program: Any, rows: list[Any], train: list[Any] | None, notes: list[str]
+) -> dict[str, Any]:
     """By the baseline's name, its threshold and report; none, and a note, where the LM gives no log-probabilities."""
-    from data.questions import load_questions
     from optimize.confidence import KINDS, baselines
 
-    train = load_questions(arguments.train) if arguments.train else None
     questions, gold = [row.question for row in rows], [row.gold for row in rows]
     try:
         made = baselines(program, questions, gold, train, labels=arguments.labels, threads=arguments.threads)
@@ -84,17 +144,6 @@ def _baselines(arguments: argparse.Namespace, program: Any, rows: list[Any], not
         notes.append(f"the baselines' thresholds were fitted on {fitted} questions of {arguments.train}")
     notes.append(f"baselines: a threshold on the log-probability of the LM's own answer, {', '.join(KINDS.values())}")
     return {f"baseline, {kind}": (baseline.threshold, baseline.report) for kind, baseline in made.items()}
-
-
-def _decomposition(arguments: argparse.Namespace, program: Any, examples: list[Any]) -> Outcome:
-    from optimize.judgements import collect_decompositions, decomposition_report
-
-    rows, errors = collect_decompositions(program, examples, threads=arguments.threads)
-    report = decomposition_report(rows)
-    _write_rows(arguments.out, rows)
-    found = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows), "errors": errors}
-    title = f"the decomposition judge of {arguments.program} on {arguments.test}: {len(rows)} questions"
-    return _outcome(arguments, found, {"judge": report.as_dict()}, [Text(title), _table({"judge": (None, report)})], [])
 
 
 def _outcome(
@@ -135,13 +184,6 @@ def _reliability(bins: list[Any], positive: str) -> Table:
                 f"{one.low:.1f}-{one.high:.1f}", str(one.n), f"{one.probability:.3f}", f"{one.share:.3f}", bar
             )
     return table
-
-
-def _write_rows(out: Path | None, rows: list[Any]) -> None:
-    from data.files import write_jsonl
-
-    if out is not None:
-        write_jsonl(out, [asdict(row) for row in rows])
 
 
 def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:

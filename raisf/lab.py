@@ -141,11 +141,19 @@ class Lab:
         programs = {label: self.open(setting) for label, setting in settings.items()}
         return judge_all(programs, self.test, self.out / "judges", threads=self.threads)
 
+    @cached_property
+    def _searched(self) -> str:
+        """Which index is learnt over."""
+        from evaluation.identity import describe_retriever
+        from retrieval.index import open_index
+
+        return describe_retriever(open_index(self.index()))
+
     def _artifact(self, setting: Setting) -> Path:
         """The folder of what a setting has learnt from the training questions; made if there is none yet."""
         from evaluation.identity import digest
 
-        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed]
+        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self._searched]
         name = f"{setting.program}-{digest([*asked, self.lm, sorted(self.lm_options.items())])[:8]}"
         path = self.out / "made" / name
         if not path.exists():

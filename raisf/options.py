@@ -58,11 +58,16 @@ def add_lm(parser: argparse.ArgumentParser) -> None:
         choices=("chat", "compact", "pocket"),
         help="how a call becomes text: chat for instructed models, compact for base models; default: what suits the LM",
     )
-    group.add_argument("--temperature", type=not_negative, metavar="T", help="0 takes the likeliest token; default: 0")
+    group.add_argument(
+        "--temperature",
+        type=not_negative,
+        metavar="T",
+        help="0 takes the likeliest token, 2 is the highest; default: 0",
+    )
     group.add_argument(
         "--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"
     )
-    group.add_argument("--timeout", type=seconds, metavar="S", help="seconds to wait for an endpoint; default: 120")
+    group.add_argument("--timeout", type=seconds, metavar="S", help="seconds an endpoint may be silent; default: 120")
 
 
 def add_index(group: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE
 from data.world_files import QUESTIONS
+from lm.pocket import WEIGHTS
 from lm.pocket.build import SIZES
 from raisf import __version__, benchmarks, checkpoints, comparing, dense, experimenting, indexing, options
-from raisf.parsing import Parser, add_command, at_least
+from raisf.parsing import Parser, add_command, at_least, folder
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -49,7 +50,7 @@ def _demo(commands: Any) -> None:
         resume="run the same command again to go on where it stopped",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("demo-output"), help="where all it makes goes; default: demo-output"
+        "--out", type=folder, default=Path("demo-output"), help="where all it makes goes; default: demo-output"
     )
     parser.add_argument("--questions", type=at_least(1), default=200, help="test questions to answer; default: 200")
     parser.add_argument("--engine", choices=("colbert", "bm25"), default="colbert", help="default: colbert")
@@ -122,7 +123,7 @@ def _collect(commands: Any) -> None:
     parser.add_argument("--train", type=Path, required=True, help="training questions (JSON or JSON Lines)")
     for split in ("dev", "test"):
         parser.add_argument(f"--{split}", type=Path, help=f"the {split} questions; --train must hold none of them")
-    parser.add_argument("--out", type=Path, required=True, help="the folder for the rows")
+    parser.add_argument("--out", type=folder, required=True, help="the folder for the rows")
     parser.add_argument("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
     parser.add_argument("--where", metavar="FILTER", help="only passages that satisfy this")
     parser.add_argument("--k", type=at_least(1), help="passages a question; default: 5")
@@ -186,7 +187,7 @@ def _eval(commands: Any) -> None:
         action="store_true",
         help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's",
     )
-    parser.add_argument("--fresh", action="store_true", help="drop the records in --out and begin anew")
+    parser.add_argument("--fresh", action="store_true", help="drop this command's records in --out and begin anew")
     options.add_threads(parser)
     options.add_module(parser)
     options.add_program(parser)
@@ -197,8 +198,9 @@ def _pocket(commands: Any) -> None:
     parser = add_command(
         commands,
         "pocket",
-        "pretrain a pocket Llama from its recipe (an hour and a half on two cores), or report what one can do",
+        "pretrain a pocket Llama or T5 from its recipe (an hour and a half on two cores), or report what one can do",
         "  raisf pocket report\n"
+        "  raisf pocket report --weights pocket-t5\n"
         "  raisf pocket train --out models/pocket\n"
         "  raisf pocket train --size tiny --tokens 1000000 --out models/tiny\n"
         '  raisf ask "..." --program direct --lm local/models/pocket --adapter pocket',
@@ -209,9 +211,14 @@ def _pocket(commands: Any) -> None:
         "action", choices=("train", "report"), help="train: pretrain it from scratch; report: measure its skills"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="train: the weights' folder")
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="report: whose; default: the shipped ones")
+    parser.add_argument(
+        "--weights",
+        default="pocket",
+        metavar="NAME",
+        help=f"report: whose; {', '.join(WEIGHTS)} or a folder; default: pocket",
+    )
     parser.add_argument("--n", type=at_least(20), default=500, help="report: questions a skill; default: 500")
-    parser.add_argument("--tokens", type=at_least(1), metavar="N", help="how many it reads; default: the recipe's")
-    parser.add_argument("--size", choices=tuple(SIZES), default="pocket", help="default: pocket")
+    parser.add_argument("--tokens", type=at_least(1), metavar="N", help="how many it reads; default: the size's")
+    parser.add_argument("--size", choices=SIZES, default="pocket", help="default: pocket")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of all that is read; default: 0")
     parser.add_argument("--threads", type=at_least(1), default=2, help="CPU threads of the model; default: 2")

@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -100,11 +101,22 @@ def share(text: str) -> float:
 
 
 def switch(text: str) -> tuple[str, Any]:
-    """A type for argparse: NAME=VALUE, the value as JSON if it is, else as text."""
+    """A type for argparse: NAME=VALUE, the value a number, true, false or null as in JSON, else a text."""
     name, given, value = text.partition("=")
     if not given or not name:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
     try:
-        return name, json.loads(value)
+        found = json.loads(value)
     except ValueError:
-        return name, value
+        found = value
+    if isinstance(found, list | dict):
+        raise argparse.ArgumentTypeError(f"expected a number, true, false, null or a text, found {value}")
+    return name, found
+
+
+def folder(text: str) -> Path:
+    """A type for argparse: a folder, there or to be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a file: give a folder")
+    return path

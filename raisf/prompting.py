@@ -13,8 +13,6 @@ from raisf import assemble
 if TYPE_CHECKING:
     from evaluation.intervals import Score
 
-# Instructions are longer than answers, and an LM that reasons first writes more than them.
-REFLECTION_TOKENS = 4096
 WRITES = ("mipro", "gepa")
 
 
@@ -30,7 +28,9 @@ def prompt_options(arguments: argparse.Namespace) -> dict[str, Any]:
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"--{option} is for --strategy {' and '.join(WRITES)}: leave it out, or take one of them")
     endpoint = given.pop("reflection_api_base", None)
-    if spec := given.get("reflection_lm"):
+    if (spec := given.get("reflection_lm")) is not None:
+        from optimize.compile import REFLECTION_TOKENS
+
         given["reflection_lm"] = assemble.open_lm(spec, api_base=endpoint, max_tokens=REFLECTION_TOKENS)
     elif endpoint:
         raise InputError("--reflection-api-base without --reflection-lm: give openai/MODEL too")

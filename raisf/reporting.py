@@ -1,6 +1,6 @@
 """The report of a comparison: its tables, and the files and the page that they go into."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +77,8 @@ def write_report(
     return data, sections
 
 
-def check_folder(out: Path) -> None:
-    """Refuses a folder that holds other things than a report.
+def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
+    """Refuses a folder that holds other things than a report: its tables, and the folders that `parts` names.
 
     Raises:
         InputError: It does.
@@ -87,7 +87,7 @@ def check_folder(out: Path) -> None:
         strangers = [
             file.name
             for file in out.iterdir()
-            if file.suffix not in (".csv", ".json", ".html", ".svg") and file.name not in ("records", "judges", "made")
+            if file.suffix not in (".csv", ".json", ".html", ".svg") and file.name not in parts
         ]
         if strangers:
             raise InputError(f"{out} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
@@ -154,8 +154,8 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
             if judge in reports:
                 scores = {measure: score_of(value) for measure, value in reports[judge]["scores"].items()}
                 first = next(iter(scores.values()))
-                rows.append([name, *(scores.get(measure) for measure in names), first.n])
-        sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n"], rows, text))
+                rows.append([name, *(scores.get(measure) for measure in names), first.n, reports[judge]["errors"]])
+        sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", "errors"], rows, text))
     return sections
 
 

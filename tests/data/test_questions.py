@@ -70,3 +70,16 @@ def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + '{"question": "Où?", "answer": "là"}'.encode())
     assert load_questions(path)[0].question == "Où?"
+
+
+@pytest.mark.parametrize("field", ["question", "answer", "id", "kind"])
+def test_half_a_character_is_named_before_anybody_is_asked(tmp_path: Path, field: str) -> None:
+    row = {"question": "q?", "answer": "a", field: "broken \ud800"}
+    with pytest.raises(InputError, match=r"question 2: not valid Unicode.*ud800"):
+        load_questions(write(tmp_path / "q.jsonl", '{"question": "p?", "answer": "a"}\n' + json.dumps(row)))
+
+
+def test_keys_with_capitals_and_an_answer_in_words_are_told_apart_from_triviaqa(tmp_path: Path) -> None:
+    row = {"Question": "Who?", "Answer": "Ada"}
+    with pytest.raises(InputError, match=r"question 1: .*'Ada': call the keys 'question' and 'answer'"):
+        load_questions(write(tmp_path / "q.jsonl", json.dumps(row)))

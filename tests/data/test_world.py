@@ -17,7 +17,7 @@ from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
 from data.world_files import HOTPOT_PARAGRAPHS, write_world
 from data.world_implicit import BEFORE, IMPLICIT
 from data.world_names import Names
-from data.world_questions import KINDS, fill
+from data.world_questions import KINDS, fill, questions
 from data.world_schema import RELATIONS
 
 
@@ -231,6 +231,14 @@ def test_a_folder_says_what_it_holds_and_small_worlds_are_refused(world: Path, t
     with pytest.raises(InputError, match="negative"):
         write_world(tmp_path / "odd", counts={"test": -1})
     assert not (tmp_path / "small").exists()
+
+
+def test_a_world_too_small_for_the_questions_asked_for_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("data.world_files.questions", lambda *given: islice(questions(*given), 2))
+    write_world(tmp_path / "small", entities=300, counts={"train": 9, "dev": 2, "test": 4})
+    assert caplog.messages == ["only 6 of 9 train questions: 300 entities give no more, take a larger world"]
 
 
 def test_an_interrupted_world_leaves_the_old_one(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

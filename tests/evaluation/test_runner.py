@@ -1,15 +1,11 @@
 """If these failed, an evaluation of hours could be lost, mixed up with another, or silently wrong."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dspy
@@ -17,10 +13,12 @@ import pytest
 
 from data.errors import InputError, LMError, RaisfError
 from data.files import read_jsonl
+from evaluation.identity import describe_test
 from evaluation.records import open_records
 from evaluation.report import summarise
 from evaluation.runner import MAX_FAILURES, evaluate
 from programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
+from retrieval.manifest import Manifest, Segment
 
 
 class Answers(dspy.Module):
@@ -133,6 +131,31 @@ def test_a_demonstration_more_is_another_program(tmp_path: Path) -> None:
         run(program, questions(2), out)
 
 
+@pytest.mark.parametrize("change", [{"search": "plaid"}, {"checkpoint": "b"}, {"corpus_hash": "d"}])
+def test_records_over_one_index_are_not_taken_for_those_over_another(tmp_path: Path, change: dict[str, str]) -> None:
+    def over(search: str = "exact", checkpoint: str = "a", corpus_hash: str = "c") -> Answers:
+        program: Any = Answers(echo)
+        segment = Segment(name="1", passages=1, search=search)
+        manifest = Manifest("colbert", search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
+        program.retriever = SimpleNamespace(corpus_hash=corpus_hash, manifest=manifest)
+        return program
+
+    out = tmp_path / "r.jsonl"
+    run(over(), questions(2), out)
+    assert run(over(), questions(2), out).em.n == 2
+    with pytest.raises(InputError, match=r"another program.*retriever"):
+        run(over(**change), questions(2), out)
+
+
+def test_a_test_set_is_another_when_any_gold_of_it_changes() -> None:
+    """Else recall, and the judges' figures, would be those of the gold before it was mended."""
+    gold = {"kind": "bridge", "gold_pids": ["a", "b"], "sub_questions": ["x?", "#1?"], "sub_answers": ["y", "z"]}
+    before = describe_test(questions(3, **gold))
+    assert describe_test(questions(3, **gold)[::-1]) == before
+    for change in ({"gold_pids": ["b", "a"]}, {"sub_questions": []}, {"sub_answers": ["y", "w"]}, {"known": False}):
+        assert describe_test(questions(3, **{**gold, **change})) != before
+
+
 def test_a_file_of_something_else_is_never_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "mine.jsonl"
     out.write_text('{"precious": 1}\n')
@@ -141,6 +164,28 @@ def test_a_file_of_something_else_is_never_overwritten(tmp_path: Path) -> None:
     assert out.read_text() == '{"precious": 1}\n'
     with pytest.raises(InputError, match="folder"):
         run(Answers(echo), questions(1), tmp_path)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("text", ["no newline", '{\n  "precious": 1\n}'])
+def test_not_a_byte_of_something_else_is_lost(tmp_path: Path, text: str, fresh: bool) -> None:
+    """Its last line is no record that a kill has torn."""
+    out = tmp_path / "n.txt"
+    out.write_text(text)
+    with pytest.raises(InputError, match=r"n\.meta\.json"):
+        run(Answers(echo), questions(1), out, fresh=fresh)
+    assert out.read_text() == text
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("text", ['{"format": 1, "title": "mine"}\n', "[]", "not JSON"])
+def test_something_else_beside_the_records_is_never_overwritten(tmp_path: Path, text: str, fresh: bool) -> None:
+    (tmp_path / "x.meta.json").write_text(text)
+    program = Answers(echo)
+    with pytest.raises(InputError, match=r"x\.meta\.json"):
+        run(program, questions(1), tmp_path / "x.txt", fresh=fresh)
+    assert program.asked == [] and [file.name for file in tmp_path.iterdir()] == ["x.meta.json"]
+    assert (tmp_path / "x.meta.json").read_text() == text
 
 
 def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:
@@ -180,6 +225,25 @@ def test_a_dead_endpoint_ends_the_run_early_and_what_was_answered_stays(tmp_path
     assert sum(row["error"] is None for row in rows) >= 19  # the last right one may have been under way
     assert len(rows) < 20 + 2 * MAX_FAILURES
     assert run(Answers(echo), questions(500), out).em.value == 1.0
+
+
+def test_a_short_run_in_which_nothing_was_answered_is_no_result(tmp_path: Path) -> None:
+    """Else a dead endpoint would be reported as an exact match of 0."""
+
+    def answer(question: str) -> str:
+        raise LMError("no answer from http://127.0.0.1:9")
+
+    out = tmp_path / "r.jsonl"
+    with pytest.raises(LMError, match=r"every question.*127\.0\.0\.1:9.*goes on from there"):
+        run(Answers(answer), questions(3), out)
+    assert len(list(read_jsonl(out))) == 3
+    assert run(Answers(echo), questions(3), out).em.value == 1.0
+
+
+def test_a_function_is_no_program() -> None:
+    program: Any = lambda question: dspy.Prediction(answer="1")  # noqa: E731
+    with pytest.raises(InputError, match=r"dspy\.Module, found a function"):
+        run(program, questions(1))
 
 
 def test_a_program_that_always_fails_is_not_blamed_on_the_lm() -> None:
@@ -272,64 +336,3 @@ def test_titles_are_compared_where_gold_has_no_ids() -> None:
     report = run(Traced(), questions(2, gold_titles=["A"]))
     assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
     assert run(Traced(), questions(2)).recall is None
-
-
-SCRIPT = """
-    import sys, time, dspy
-    from pathlib import Path
-    from evaluation.runner import evaluate
-
-    class Slow(dspy.Module):
-        def forward(self, question):
-            time.sleep(float(sys.argv[2]))
-            return dspy.Prediction(answer=question.split()[-1])
-
-    examples = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer=str(i)) for i in range(60)]
-    try:
-        print(evaluate(Slow(), examples, Path(sys.argv[1]), threads=4, progress=False).em.n)
-    except KeyboardInterrupt as interrupt:
-        print(interrupt)
-        sys.exit(130)
-"""
-
-
-def start(script: Path, out: Path, seconds: float) -> subprocess.Popen[str]:
-    script.write_text(textwrap.dedent(SCRIPT))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, str(script), str(out), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def wait_for_records(out: Path, n: int) -> None:
-    deadline = time.monotonic() + 60
-    while not (out.exists() and out.read_bytes().count(b"\n") >= n):
-        assert time.monotonic() < deadline, "the run never got going"
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_killed_run_keeps_every_finished_record_and_goes_on(tmp_path: Path, how: signal.Signals) -> None:
-    script, out = tmp_path / "run.py", tmp_path / "r.jsonl"
-    process = start(script, out, 0.3)
-    wait_for_records(out, 6)
-    process.send_signal(how)
-    said, _ = process.communicate(timeout=60)
-    if how == signal.SIGINT:
-        assert process.returncode == 130
-        assert "of 60 questions" in said and "goes on from there" in said
-    kept = {row["id"] for row in read_jsonl(out)}
-    assert 6 <= len(kept) < 60
-    said, _ = start(script, out, 0.0).communicate(timeout=60)
-    assert said.strip() == "60"
-    rows = [row["id"] for row in read_jsonl(out)]
-    assert len(rows) == len(set(rows)) == 60 and kept < set(rows)
-
-
-def test_ctrl_c_does_not_wait_for_a_question_that_hangs(tmp_path: Path) -> None:
-    script, out = tmp_path / "run.py", tmp_path / "r.jsonl"
-    process = start(script, out, 600)
-    wait_for_records(out, 0)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130

@@ -32,7 +32,7 @@ def test_specs(llama, monkeypatch):
     assert adapter_for(lm).instructions is True
     assert lm.kwargs["max_tokens"] == 256
     assert isinstance(adapter_for(connect(f"local/{llama}", adapter="chat")), dspy.ChatAdapter)
-    monkeypatch.setattr("lm.pocket.path", lambda: llama)
+    monkeypatch.setattr("lm.pocket.path", lambda name="pocket": llama)
     assert adapter_for(connect("pocket")).instructions is False
     remote = connect("openai/gpt-4o-mini")
     assert remote.kwargs["temperature"] == 0.0
@@ -47,10 +47,16 @@ def test_specs(llama, monkeypatch):
     ("spec", "options", "says"),
     [
         ("", {}, "unknown language model"),
-        ("gpt-4o", {}, "unknown language model 'gpt-4o': choose pocket, local/"),
+        ("gpt-4o", {}, "unknown language model 'gpt-4o': choose pocket, .*local/"),
         ("openai/", {}, "unknown language model"),
         ("openai/x", {"adapter": "xml"}, "choose chat, compact or pocket"),
         ("openai/x", {"api_base": "localhost:8000"}, "write it like http://"),
+        ("openai/x", {"api_base": "http://[::1/v1"}, "write it like http://"),
+        ("openai/x", {"api_base": "http://host:99999/v1"}, "write it like http://"),
+        ("openai/x", {"temperature": 3.0}, "the temperature is 3: give 0 to 2"),
+        ("pocket", {"temperature": 2.5}, "the temperature is 2.5: give 0 to 2"),
+        ("pocket/x", {}, "unknown language model 'pocket/x': choose pocket"),
+        ("http://x", {}, "unknown language model 'http://x': choose pocket"),
         ("local/x", {"api_base": "http://localhost:8000"}, "leave out --api-base"),
     ],
 )
@@ -100,8 +106,7 @@ def endpoint():
     server.shutdown()
 
 
-def failure(api_base, **options):
-    lm = connect("openai/tiny", api_base=api_base, num_retries=0, **options)
+def failure(lm):
     with pytest.raises(Exception) as caught, dspy.context(lm=lm, adapter=CompactAdapter()):
         dspy.Predict(SelfKnowledge)(question="Who?")
     return explain(caught.value, lm)
@@ -121,7 +126,7 @@ def failure(api_base, **options):
 )
 def test_an_endpoint_that_fails_is_explained(endpoint, way, says, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    error = failure(f"{endpoint}/{way}/v1", timeout=0.5)
+    error = failure(connect("openai/tiny", api_base=f"{endpoint}/{way}/v1", num_retries=0, timeout=0.5))
     assert isinstance(error, LMError)
     assert str(error).startswith(f"openai/tiny at {endpoint}/{way}/v1 ")
     assert re.search(says, str(error)), error
@@ -132,13 +137,38 @@ def test_an_endpoint_that_is_down_is_explained():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    error = failure(f"http://user:pass@127.0.0.1:{port}/v1?key=1")
+    error = failure(connect("openai/tiny", api_base=f"http://127.0.0.1:{port}/v1", num_retries=0))
     assert isinstance(error, LMError)
     assert re.fullmatch(f"openai/tiny at http://127.0.0.1:{port}/v1 cannot be reached .*--api-base right.", str(error))
 
 
+def test_a_password_in_an_address_is_never_repeated():
+    address = "http://user:hunter2@127.0.0.1:1/v1?key=s3cret"
+    error = failure(dspy.LM("openai/tiny", api_base=address, api_key="none", num_retries=0, cache=False))
+    assert isinstance(error, LMError) and "cannot be reached" in str(error)
+    assert "hunter2" not in str(error) and "s3cret" not in str(error)
+    for given in (address, "user:hunter2@host/v1?key=s3cret"):
+        with pytest.raises(InputError, match="--api-base") as refused:
+            connect("openai/tiny", api_base=given)
+        assert "hunter2" not in str(refused.value) and "s3cret" not in str(refused.value)
+
+
+def test_what_the_user_must_mend_has_the_exit_code_of_mistakes(llama, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    error = failure(connect("openai/tiny", num_retries=0))
+    assert isinstance(error, LMError) and error.exit_code == 2
+    assert "set OPENAI_API_KEY" in str(error)
+
+
+def test_no_price_list_is_looked_up_on_the_net(monkeypatch):
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
+    connect("openai/gpt-4o-mini")
+    assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
+
+
 def test_rubbish_that_is_json_is_an_unreadable_answer(endpoint):
-    assert isinstance(failure(f"{endpoint}/json/v1"), AdapterParseError)  # programs count these
+    lm = connect("openai/tiny", api_base=f"{endpoint}/json/v1", num_retries=0)
+    assert isinstance(failure(lm), AdapterParseError)  # programs count these
 
 
 def test_a_prompt_beyond_the_context_is_explained(llama):
@@ -146,7 +176,7 @@ def test_a_prompt_beyond_the_context_is_explained(llama):
     with pytest.raises(Exception) as caught, dspy.context(lm=lm, adapter=lm.adapter):
         dspy.Predict(SelfKnowledge)(question="x" * 10_000)
     error = explain(caught.value, lm)
-    assert isinstance(error, LMError)
+    assert isinstance(error, LMError) and error.exit_code == 2
     assert "cannot read so much" in str(error)
 
 

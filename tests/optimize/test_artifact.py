@@ -1,6 +1,7 @@
 """If these failed, a compiled program could not be kept, moved or trusted."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -53,13 +54,15 @@ def test_a_program_saves_itself_as_an_artifact_or_as_dspy_does(compiled: Any, tm
     assert (tmp_path / "tuned" / MANIFEST).is_file()
     loaded = load(tmp_path / "tuned", lm=compiled.know.lm, retriever=compiled.retriever)
     assert describe(loaded) == describe(compiled)
+    compiled.save(tmp_path / "v1.0")  # a dot is no suffix
+    assert (tmp_path / "v1.0" / MANIFEST).is_file()
     compiled.set_lm(None)  # DSPy keeps the LMs too, which a scripted one does not let it do
     compiled.save(tmp_path / "state.json")
     assert set(json.loads((tmp_path / "state.json").read_text())) > {"know", "relevant", "decompose"}
 
 
 def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Path) -> None:
-    compiled.set_lm(connect("openai/some-model", api_base="http://user:secret@127.0.0.1:9/v1", adapter="compact"))
+    compiled.set_lm(connect("openai/some-model", api_base="http://127.0.0.1:9/v1", adapter="compact"))
     save(compiled, tmp_path / "a")
     code = """
         import json, sys
@@ -93,14 +96,21 @@ def test_predictors_with_different_lms_get_them_back(compiled: Any, tmp_path: Pa
 
 def test_no_key_is_ever_written(compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
-    compiled.set_lm(dspy.LM("openai/x", api_key="sk-given", api_base="http://me:sk-url@127.0.0.1/v1"))
+    compiled.set_lm(
+        dspy.LM("openai/x", api_key="sk-given", api_base="http://me:sk-url@127.0.0.1/v1?key=sk-query#sk-end")
+    )
     save(compiled, tmp_path / "a")
     written = "".join(file.read_text() for file in (tmp_path / "a").iterdir())
     assert "sk-" not in written and "127.0.0.1" in written
 
 
-def test_an_lm_that_cannot_be_opened_again_is_left_out_and_asked_for(compiled: Any, tmp_path: Path) -> None:
-    save(compiled, tmp_path / "a")
+def test_an_lm_that_cannot_be_opened_again_is_left_out_told_and_asked_for(
+    compiled: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiled.know.lm = connect("openai/small")
+    with caplog.at_level(logging.WARNING):
+        save(compiled, tmp_path / "a")
+    assert "does not keep the LM scripted/lm of relevant, decompose" in caplog.text and "lm=" in caplog.text
     with dspy.context(lm=None), pytest.raises(InputError, match="needs a language model"):
         load(tmp_path / "a")(question="Who?")
 
@@ -115,6 +125,23 @@ def test_the_index_is_found_again_wherever_one_or_both_are_moved(world, oracle, 
     assert load(moved / "artifacts" / "a").retriever.path.resolve() == moved / "indexes" / "i"
     with pytest.raises(InputError, match=r"cannot open its index: no index at .*--index DIR"):
         load(tmp_path / "alone")
+
+
+def test_a_model_in_a_folder_is_found_again_from_anywhere_and_when_it_is_moved(
+    makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    makers.make_llama(home / "models" / "mine")
+    monkeypatch.chdir(home)
+    program = Direct()
+    program.set_lm(connect("local/models/mine"))
+    save(program, "artifacts/a")
+    shutil.copytree(home / "artifacts" / "a", tmp_path / "alone")
+    monkeypatch.chdir(tmp_path)
+    for place in (home / "artifacts" / "a", tmp_path / "alone"):
+        assert load(place).answer_directly.lm.base.startswith(f"local/{home / 'models' / 'mine'}#")
+    moved = home.rename(tmp_path / "moved")
+    assert load(moved / "artifacts" / "a").answer_directly.lm.base.startswith(f"local/{moved / 'models' / 'mine'}#")
 
 
 def test_a_folder_with_other_things_is_never_replaced(compiled: Any, tmp_path: Path) -> None:
@@ -180,6 +207,10 @@ def edit(file: Path, **fields: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
 
 
+def kept_lm(predictor: str = "know", **options: Any) -> dict[str, Any]:
+    return {"connect": {"spec": "openai/x", **options}, "predictors": [predictor]}
+
+
 BROKEN = {
     "nothing there": (shutil.rmtree, "no artifact at"),
     "a foreign folder": (lambda a: (a / MANIFEST).unlink(), "no artifact, it has no manifest.json"),
@@ -188,6 +219,14 @@ BROKEN = {
     "another format": (lambda a: edit(a / MANIFEST, format=99), "has format 99, this version reads 1 and 2"),
     "no state": (lambda a: (a / STATE).unlink(), "program.json is missing"),
     "a changed state": (lambda a: edit(a / STATE, know={}), "has changed since it was saved"),
+    "options of another kind": (lambda a: edit(a / MANIFEST, options=None), r"damaged \(options in manifest.json"),
+    "an option of another kind": (lambda a: edit(a / MANIFEST, options={"max_calls": [1]}), r"damaged \(options in"),
+    "LMs of another kind": (lambda a: edit(a / MANIFEST, lms=None), r"damaged \(lms in"),
+    "an LM of another kind": (lambda a: edit(a / MANIFEST, lms=[kept_lm(temperature="hot")]), "temperature in manif"),
+    "an LM with more": (lambda a: edit(a / MANIFEST, lms=[kept_lm(trust_remote_code=True)]), "trust_remote_code in"),
+    "an LM of nobody": (lambda a: edit(a / MANIFEST, lms=[kept_lm("nope")]), "ra-isf has no predictor 'nope'"),
+    "no weights": (lambda a: edit(a / MANIFEST, weights=None), r"damaged \(weights in"),
+    "an empty index": (lambda a: edit(a / MANIFEST, index={}), r"damaged \(index.corpus_sha256 in"),
     "an unknown program": (lambda a: edit(a / MANIFEST, program="ra-isg"), "unknown program 'ra-isg'"),
 }
 

@@ -1,7 +1,12 @@
 """What the judges are trained on: lost rows cost LM calls, and a row of the test split makes every figure a lie."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import dspy
 import pytest
+from dspy.utils.exceptions import LMServerError
 
 from data.errors import InputError
 from data.files import read_jsonl
@@ -51,6 +56,62 @@ def test_a_stopped_collection_goes_on_and_ends_the_same(program, world, tmp_path
     assert collect(program, world.train, tmp_path / "halves", progress=False) == whole
     for judge in JUDGES:
         assert rows(tmp_path / "halves", judge) == rows(tmp_path / "whole", judge)
+
+
+@pytest.mark.parametrize("asks_teacher", [False, True], ids=["the program's LM", "the teacher"])
+def test_calls_that_fail_are_counted_and_the_next_run_makes_their_rows(
+    program, world, oracle, tmp_path, monkeypatch, asks_teacher
+):
+    """A hiccup of an endpoint costs no training row for good."""
+    monkeypatch.setattr(room, "CHUNK", 4)  # sub-questions are shared by questions of several chunks
+    teacher, down, calls = oracle(), [], []
+
+    def flaky(lm):
+        script = lm._script.answer
+
+        def answer(fields):
+            calls.append(fields)
+            if down and len(calls) % 4 == 0:
+                raise LMServerError("HTTP 503")
+            return script(fields)
+
+        return ScriptedLM(answer)
+
+    if asks_teacher:
+        teacher = flaky(teacher)
+    else:
+        program.set_lm(flaky(oracle()))
+
+    def run(folder):
+        return collect(program, world.train[:12], tmp_path / folder, teacher=teacher, threads=1, progress=False)
+
+    whole = run("whole")
+    down.append(True)
+    first = run("judges")
+    assert first["errors"] > 0 and first["unfinished"] > 0
+    down.clear()
+    again = run("judges")
+    assert (again["errors"], again["unfinished"]) == (0, 0)
+    assert again["rows"] == whole["rows"]
+    for judge in JUDGES:
+        inputs = [(row["question"], row.get("passage")) for row in rows(tmp_path / "judges", judge)]
+        assert len(set(inputs)) == len(inputs)
+        assert set(inputs) == {(row["question"], row.get("passage")) for row in rows(tmp_path / "whole", judge)}
+
+
+def test_of_two_at_once_the_second_is_refused_and_a_killed_one_holds_nothing(program, world, tmp_path):
+    """Both would write every row, and the judges would learn each twice."""
+    folder = tmp_path / "judges"
+    collect(program, world.train[:5], folder, progress=False)
+    code = "import sys; from data.files import locked\nwith locked(sys.argv[1], ''): print(flush=True); input()"
+    command = [sys.executable, "-c", code, str(folder / ".lock")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=Path(room.__file__).parents[1], **pipes) as other:
+        assert other.stdout.readline()
+        with pytest.raises(InputError, match="another collect is writing into"):
+            collect(program, world.train[:5], folder, progress=False)
+        other.kill()
+    assert collect(program, world.train[:5], folder, progress=False)["errors"] == 0
 
 
 def test_a_teacher_labels_what_gold_does_not_and_is_compared_where_it_does(program, world, tmp_path):

@@ -1,16 +1,18 @@
 """If these failed, compiling could choose a worse program, change the user's, or learn from what it is scored on."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import dspy
 import pytest
 
 from data.errors import InputError, LMError
+from data.files import check_replaceable
 from evaluation.identity import describe
 from lm.scripted import ScriptedLM
 from optimize.artifact import load, save
-from optimize.compile import compile
+from optimize.compile import REFLECTION_TOKENS, _reflection_lm, compile
 from programs.baselines.direct import Direct
 from programs.baselines.rag import RAG
 from programs.baselines.skr import SKR
@@ -77,7 +79,9 @@ def test_every_strategy_balances_the_judges_keeps_the_lms_and_leaves_the_program
     # Whatever has demonstrations wins, so that the test sees them.
     metric = _prefers_demonstrations(monkeypatch)
     before, lm = describe(program), program.know.lm
-    compiled = run(program, world, strategy=strategy, metric=metric, candidates=2)
+    compiled = run(
+        program, world, strategy=strategy, metric=metric, **({"candidates": 2} if strategy == "random" else {})
+    )
     assert describe(program) == before
     assert compiled is not program and compiled.retriever is program.retriever
     assert all(predictor.lm is lm for _, predictor in compiled.named_predictors())
@@ -273,3 +277,62 @@ def test_a_dead_endpoint_ends_compiling(world) -> None:
     program.set_lm(ScriptedLM(down))
     with pytest.raises(LMError, match=r"10 questions in a row.*cannot be reached"):
         run(program, world)
+
+
+UNUSED = {
+    "prompts' for weights": ({"how": "weights", "demos": 3}, r"demos \(--demos\) is for how='prompts'"),
+    "a strategy for weights": (
+        {"how": "weights", "strategy": "random"},
+        r"strategy \(--strategy\) is for how='prompts'",
+    ),
+    "weights' for prompts": ({"rows": 50}, r"rows \(--rows\) is for how='weights'"),
+    "one strategy's": ({"candidates": 9}, r"candidates \(--candidates\) is for .* random and mipro, not for labeled"),
+    "another's": ({"strategy": "random", "trials": 9}, "is for .* mipro and gepa, not for random"),
+    "labels": ({"labels": "x"}, "unknown labels 'x': choose model or gold"),
+    "threads": ({"threads": 0}, "threads must be at least 1, found 0"),
+    "no LM": ({"strategy": "gepa", "reflection_lm": 5}, "reflection_lm is 5: give an LM, or a spec"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), UNUSED.values(), ids=UNUSED.keys())
+def test_what_nothing_would_read_is_refused_before_any_work(learner: Learner, options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compile(learner, **sets(), **options, progress=False)
+    assert learner.answer_directly.lm.calls == []
+
+
+def test_a_reflection_lm_may_be_a_spec(learner: Learner) -> None:
+    lm = _reflection_lm("openai/x", learner)
+    assert lm.model == "openai/x" and lm.kwargs["max_tokens"] == REFLECTION_TOKENS
+    assert _reflection_lm(None, learner) is learner.answer_directly.lm
+
+
+def test_a_function_in_the_retrievers_place_is_told_before_any_work(program: RAISF, world) -> None:
+    program.retriever = lambda query, k: []  # type: ignore[assignment]
+    with pytest.raises(InputError, match="search_many"):
+        run(program, world)
+    assert program.know.lm.calls == []
+
+
+def test_a_place_that_cannot_be_written_is_told_before_any_work(learner: Learner, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(InputError, match=r"runs/compile cannot be written \(Not a directory\): .*work=DIR"):
+        compile(learner, **sets(), progress=False)
+    assert learner.answer_directly.lm.calls == []
+    with pytest.raises(InputError, match="cannot be written"):
+        check_replaceable(tmp_path / "runs" / "artifact", "manifest.json")
+
+
+def test_two_of_the_same_at_once_are_refused_and_two_others_are_not(learner: Learner) -> None:
+    """Both would write one journal, and the first to end would take it from the other."""
+    started: list[int] = []
+
+    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
+        if not started:
+            started.append(1)
+            with pytest.raises(InputError, match="another compile is doing the very same in runs/compile"):
+                compile(learner, **sets(), metric=metric, progress=False)
+            compile(learner, **sets(), metric=metric, seed=1, progress=False)
+        return 1.0
+
+    assert compile(learner, **sets(), metric=metric, progress=False).compile_report["chosen"] == "zero-shot"

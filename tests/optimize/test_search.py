@@ -17,7 +17,7 @@ from lm.adapter import adapter_named
 from lm.connect import connect
 from lm.scripted import ScriptedLM
 from optimize.artifact import load, save
-from optimize.compile import compile
+from optimize.compile import OF_STRATEGY, compile
 from optimize.prompts import prompts_of, with_instructions
 from programs.ra_isf import RAISF
 from retrieval.bm25 import BM25
@@ -72,8 +72,11 @@ def proposing(fields: dict[str, Any]) -> dict[str, str]:
 
 
 def run(program: RAISF, world: Any, script: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
+    """Compiles with those of the options that the strategy has; it refuses the others."""
     given = {"trainset": world.train[:24], "valset": world.dev[:DEV], "reflection_lm": ScriptedLM(script)}
-    return compile(program, **{**given, "progress": False, **options})
+    given = {**given, "progress": False, **options}
+    foreign = {name for name, owners in OF_STRATEGY.items() if given["strategy"] not in owners}
+    return compile(program, **{name: value for name, value in given.items() if name not in foreign})
 
 
 WRITERS = {"gepa": reflecting, "mipro": proposing}

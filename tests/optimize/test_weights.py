@@ -18,6 +18,7 @@ from lm.scripted import ScriptedLM
 from lm.training import Run, Training
 from optimize.artifact import load, save
 from optimize.compile import compile
+from optimize.journal import Journal
 from optimize.traces import traced_rows
 from optimize.weights import _drawn
 from programs.ra_isf import RAISF
@@ -163,6 +164,13 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
         tune(halving, tmp_path, base=base, valset=numbers(5))
     with pytest.raises(InputError, match="rows must be at least 2"):
         tune(halving, tmp_path, base=base, rows=1)
+    asked = len(halving.judge.lm.calls)
+    with pytest.raises(InputError, match="the rank must be at most 32, the width of"):
+        tune(halving, tmp_path, base=base, training=Training(rank=33))
+    with Journal.alone(tmp_path / "work", "weights", "of other options", trains=True):
+        with pytest.raises(InputError, match=r"another compile is training in .*work: wait for it"):
+            tune(halving, tmp_path, base=base)
+    assert len(halving.judge.lm.calls) == asked
 
 
 # RA-ISF: the judges' labels are gold, or what the LM itself knows
@@ -237,10 +245,12 @@ def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypa
 
 
 @pytest.fixture
-def saved(judges: Any, tmp_path: Path) -> Path:
-    compiled = judges(predictors=["know", "relevant"])
-    compiled.know.lm.kwargs["temperature"] = 0.0
-    save(compiled, tmp_path / "a")
+def saved(judges: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with monkeypatch.context() as beside:
+        beside.chdir(llama.parent)  # the artifact must not depend on where it was made
+        compiled = judges(predictors=["know", "relevant"], base=f"local/{llama.name}")
+        compiled.know.lm.kwargs["temperature"] = 0.0
+        save(compiled, tmp_path / "a")
     shutil.rmtree(tmp_path / "work")  # nothing outside the artifact is needed but the base
     return tmp_path / "a"
 
@@ -260,6 +270,11 @@ def test_an_artifact_carries_its_weights_anywhere(saved: Path, oracle: Any, tmp_
 
 
 def test_weights_that_changed_are_refused(saved: Path, oracle: Any) -> None:
+    report = (saved / "adapters" / "know" / "training.json").read_text()
+    (saved / "adapters" / "know" / "training.json").write_text("[]")
+    with pytest.raises(InputError, match=r"is damaged \(adapters/know/training.json says other things\)"):
+        load(saved, lm=oracle())
+    (saved / "adapters" / "know" / "training.json").write_text(report)
     weights = saved / "adapters" / "know" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
     with pytest.raises(InputError, match=r"is damaged, adapters/know has changed"):

@@ -177,12 +177,20 @@ def test_one_at_a_time_searches_only_what_is_needed(ask, scripted, plan, shelf, 
     assert ask(RAISF(shelf), scripted(root=plan(know=True))).cost.retrievals == len(shelf.queries) == 0
 
 
-def test_a_retriever_that_fails_is_an_error(scripted, plan):
-    def broken(query, k):
+def test_a_retriever_that_fails_is_an_error(scripted, shelf, monkeypatch):
+    def broken(self, query, k):
         raise InputError("the index is gone")
 
+    monkeypatch.setattr(type(shelf), "__call__", broken)
     with dspy.context(lm=scripted()), pytest.raises(InputError, match="the index is gone"):
-        RAISF(broken)(question="root")
+        RAISF(shelf)(question="root")
+
+
+@pytest.mark.parametrize("retriever", [lambda query, k: [], "indexes/mine", dspy.Retrieve()])
+def test_a_retriever_that_cannot_say_what_it_finds_is_refused(retriever):
+    """Else an evaluation over one corpus would be taken for that over another."""
+    with pytest.raises(InputError, match=r"open_index.*corpus_hash"):
+        RAISF(retriever)
 
 
 @pytest.mark.parametrize(

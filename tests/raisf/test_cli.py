@@ -1,5 +1,6 @@
 """The command line as a person meets it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from raisf import cli
+from raisf.outcome import told
 
 HEAVY = ("torch", "dspy", "transformers", "colbert", "datasets", "numpy", "rich")
 
@@ -69,6 +71,13 @@ WRONG = {
     "a world too small to split": ["world", "--entities", "10", "--out", "made"],
     "an unknown pocket action": ["pocket", "sell", "--out", "made"],
     "a demo of no questions": ["demo", "--questions", "0"],
+    "too hot": ["ask", "Who?", "--program", "direct", "--temperature", "3"],
+    "an empty language model": ["ask", "Who?", "--program", "direct", "--lm", ""],
+    "an empty filter without an index": ["ask", "Who?", "--program", "direct", "--where", ""],
+    "a retriever as an option": ["ask", "Who?", "--program", "direct", "--set", "retriever=5"],
+    "a name as an option": ["ask", "Who?", "--program", "direct", "--set", "name=rag"],
+    "a list as an option": ["ask", "Who?", "--program", "direct", "--set", "max_calls=[1]"],
+    "a demo into a file": ["demo", "--out", __file__],
 }
 
 
@@ -83,10 +92,10 @@ def test_a_users_mistake_gets_one_clear_line_and_leaves_nothing_behind(argv, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_or_forbidden_folder_is_named_without_a_traceback(capsys, tmp_path):
+def test_a_place_that_cannot_be_written_is_named_without_a_traceback(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert _run("world", "--out", str(tmp_path / "file" / "world")) == 1
-    assert "error: " in capsys.readouterr().err
+    assert _run("world", "--out", str(tmp_path / "file" / "world")) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_json_is_all_there_is_on_standard_output(capsys, tmp_path):
@@ -94,6 +103,43 @@ def test_json_is_all_there_is_on_standard_output(capsys, tmp_path):
     made = json.loads(capsys.readouterr().out)
     assert made["entities"] == 300
     assert (tmp_path / "world" / "corpus.jsonl").is_file()
+
+
+def test_leaving_takes_no_time_because_nothing_is_searched_for_garbage():
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))\nfrom raisf import cli\n"
+    run = subprocess.run([sys.executable, "-c", code + "cli.main([])"], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("True\n")
+
+
+PROGRAMS = "from raisf.cli import main; import sys; sys.exit(main(sys.argv[1:]))", "programs"
+
+
+def test_a_full_disk_under_standard_output_is_told_and_not_raised():
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([sys.executable, "-c", *PROGRAMS], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "error: the work is done, but its outcome cannot be written (No space left on device)\n"
+
+
+@pytest.mark.parametrize("wanted", [[], ["--json"]])
+def test_what_a_plain_terminal_cannot_show_does_not_cost_the_outcome(wanted, monkeypatch):
+    from raisf import listing
+
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(listing, "programs", lambda arguments: told({"answer": "Café → Ωμέγα"}))
+    assert _run("programs", *wanted) == 0
+    text = shown.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    assert json.loads(text) == {"answer": "Café → Ωμέγα"} if wanted else "Caf? ? ?????" in text
+
+
+def test_ctrl_c_while_the_outcome_is_printed_ends_as_any_ctrl_c(capsys, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_show", interrupted)
+    assert _run("programs") == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):

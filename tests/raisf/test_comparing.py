@@ -6,10 +6,17 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from dspy.utils.exceptions import LMServerError
 
 from data.files import read_json, read_jsonl
+from data.questions import load_questions
 from evaluation.metrics import exact_match
+from lm.scripted import ScriptedLM
+from programs.ra_isf import RAISF
 from raisf import cli
+from raisf.comparing import judge_all
+from raisf.reporting import judge_sections
+from retrieval.index import open_index
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +104,44 @@ def test_what_was_answered_and_judged_is_not_asked_again(home, report, capsys, m
     assert cli.main([*_argv(home, report), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == read_json(report / "results.json")["programs"]
     assert (report / "report.html").read_text("utf-8") == before
+
+
+def test_a_report_of_failed_calls_is_told_and_not_kept(home, tmp_path):
+    """Else the figures of a bad hour would stay in the folder."""
+    lm = ScriptedLM(lambda fields: _once_in_three_fails(lm, broken))
+    program, examples = RAISF(open_index(home / "index"), k=2), load_questions(home / "world/test.jsonl")[:6]
+    program.set_lm(lm)
+
+    def judge():
+        found = judge_all({"x": program}, examples, tmp_path, threads=1)["x"]
+        return {name: (next(iter(one["scores"].values()))["n"], one["errors"]) for name, one in found.items()}, found
+
+    broken = True
+    sick, found = judge()
+    assert set(sick) == {"know", "relevance", "decomposition"} and all(errors for _, errors in sick.values())
+    for section in judge_sections({"x": found}):
+        assert dict(zip(section.columns, section.rows[0], strict=True))["errors"] > 0
+    broken = False
+    well, _ = judge()
+    assert well == {name: (n + errors, 0) for name, (n, errors) in sick.items()}
+    asked = len(lm.calls)
+    assert judge()[0] == well and len(lm.calls) == asked, "what is whole is kept"
+
+
+def _once_in_three_fails(lm, broken):
+    if broken and len(lm.calls) % 3 == 0:
+        raise LMServerError("overloaded")
+    return {"verdict": "unknown", "answer": "x", "sub_questions": ["a?", "b?"]}
+
+
+def test_judges_are_asked_again_when_their_gold_changes(home, tmp_path):
+    program, examples = RAISF(open_index(home / "index"), k=2), load_questions(home / "world/test.jsonl")[:4]
+    program.set_lm(ScriptedLM(lambda fields: _once_in_three_fails(None, False)))
+    before = judge_all({"x": program}, examples, tmp_path)["x"]
+    without = [example.copy(gold_pids=[], gold_titles=[], sub_questions=[], sub_answers=[]) for example in examples]
+    after = judge_all({"x": program}, without, tmp_path)["x"]
+    assert set(before) - set(after) == {"relevance", "decomposition"}
+    assert after["know"]["scores"]["accuracy"]["n"] == 4 < before["know"]["scores"]["accuracy"]["n"]
 
 
 def test_names_in_a_page_are_text_and_not_html(home, tmp_path):

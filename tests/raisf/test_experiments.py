@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import lm.pocket
 from data.files import read_json, read_jsonl
 from programs.registry import PROGRAMS
 from raisf import cli, experimenting, papers
@@ -43,6 +44,7 @@ def test_every_figure_of_a_paper_stands_beside_a_row_of_ours():
     beside = {
         "table1": papers.TABLE_1.values(),
         "table2": [papers.TABLE_2],
+        "table3": [papers.TABLE_3],
         "blendfilter-main": [papers.BLENDFILTER_MAIN],
     }
     for name, figures in beside.items():
@@ -131,6 +133,49 @@ def test_what_skr_learnt_is_kept(world, out, monkeypatch):
     cases = lab.open(Setting("skr-knn")).cases
     monkeypatch.setattr("programs.baselines.skr.SKR.fit", None)
     assert cases and Lab(out, world, engine="bm25", n=6).open(Setting("skr-knn")).cases == cases
+
+
+def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path, monkeypatch):
+    """Else a table would show prompts, or weights, made of other passages than those it names."""
+    from retrieval.index import build_index
+    from retrieval.passage import Passage
+
+    learnt = []
+
+    class Learnt:
+        def save(self, path):
+            path.mkdir(parents=True)
+
+    monkeypatch.setattr(Lab, "_learnt", lambda lab, program, setting: learnt.append(lab.index()) or Learnt())
+    for name in "ab":
+        build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")
+    for index in (None, "a", "b", "a"):
+        lab = Lab(tmp_path / "out", world, engine="bm25", index=index and str(tmp_path / index))
+        lab._artifact(Setting("prompts"))
+    assert learnt == [tmp_path / "out/made/index-bm25", str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_a_folder_of_something_else_is_left_alone(world, capsys):
+    before = sorted(world.iterdir())
+    assert _run("blendfilter-main", world, world) == 2
+    assert "holds other things" in capsys.readouterr().err and sorted(world.iterdir()) == before
+
+
+def test_table3_has_the_bases_that_ship():
+    bases = {setting.base for setting in EXPERIMENTS["table3"].settings.values()}
+    assert {base or "pocket" for base in bases} == set(lm.pocket.WEIGHTS)
+
+
+@pytest.mark.slow
+def test_judges_may_be_of_another_base_than_the_lm_that_answers(world, out):
+    """Table 3 compares bases: each judge must be of the row's, and no answer."""
+    lab = Lab(out, world, engine="bm25", n=6, rows=8)
+    program = lab.open(Setting("weights", base="pocket-t5", training={"epochs": 1}))
+    found = {name: predictor.lm.base.partition("#")[0] for name, predictor in program.named_predictors()}
+    small = {name for name, base in found.items() if base == "local/pocket-t5"}
+    assert small == {"know", "relevant", "decompose"}
+    assert {base for name, base in found.items() if name not in small} == {"local/pocket"}
+    assert program(question=lab.test[0].question).trace.root
 
 
 @pytest.mark.slow

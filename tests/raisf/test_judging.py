@@ -67,6 +67,30 @@ def test_training_questions_for_another_judge_are_a_mistake(home, capsys):
     assert "--module know" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("module", ["know", "decomposition"])
+def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monkeypatch, module):
+    """A test file given as --out by mistake would be lost; and a folder would be found out after all the work."""
+    test, out = home / "world/test.jsonl", tmp_path / "rows.jsonl"
+    argv = ["eval", "--module", module, "--test", str(test), "--limit", "3", "--out"]
+    _json(capsys, *argv, out)
+    _json(capsys, *argv, out)
+    (tmp_path / "notes.txt").write_text("mine")
+    files = {file: file.read_bytes() for file in (test, tmp_path / "notes.txt")}
+    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    for file in files:
+        assert cli.main([*argv, str(file)]) == 2
+        assert f"{file} holds something else than verdicts" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in files} == files
+    assert cli.main([*argv, str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_a_baseline_is_not_fitted_on_the_test(home, capsys):
+    test = str(home / "world/test.jsonl")
+    assert cli.main(["eval", "--module", "know", "--train", test, "--test", test, "--limit", "3"]) == 2
+    assert "in the test split too" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_compiled_program_is_calibrated_and_remembers_it(home, capsys):
     files = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]

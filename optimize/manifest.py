@@ -1,0 +1,100 @@
+"""What an artifact's manifest.json says, checked as it is read: one that was edited or torn is told as such."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from data.errors import InputError
+from data.files import read_json, sha256_file
+
+FORMAT = 2
+"""Raised when an older version could not read what this one writes; 1 had no trained weights."""
+READABLE = (1, 2)
+
+MANIFEST, STATE = "manifest.json", "program.json"
+
+
+class Connection(BaseModel):
+    """The arguments of `lm.connect.connect`, and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    spec: str
+    adapter: Literal["chat", "compact", "pocket"] | None = None
+    api_base: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class KeptLM(BaseModel):
+    """An LM, and who asks it; `relative` is where its folder lies from the artifact's, if it has one."""
+
+    connect: Connection
+    predictors: list[str]
+    relative: str | None = None
+
+
+class KeptWeights(BaseModel):
+    """A predictor's own weights: their hash, and the base with its hash; `relative` as of an LM."""
+
+    kind: Literal["lora", "full"]
+    sha256: str
+    base: str
+    relative: str | None = None
+
+
+class KeptIndex(BaseModel):
+    """An index: its folder, absolute and from the artifact's, or its server; neither where it was in memory."""
+
+    path: str | None = None
+    relative: str | None = None
+    url: str | None = None
+    corpus_sha256: str
+    checkpoint_sha256: str | None = None
+
+
+class Manifest(BaseModel):
+    """A manifest.json, as far as it is read."""
+
+    program: str
+    options: dict[str, Any]
+    lms: list[KeptLM]
+    weights: dict[str, KeptWeights] = {}
+    index: KeptIndex | None = None
+    compile: dict[str, Any] | None = None
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of an artifact.
+
+    Raises:
+        InputError: No artifact there, one of another format, or it is damaged or changed.
+    """
+    if not folder.is_dir():
+        raise InputError(f"no artifact at {folder}: give a folder made by `raisf compile`")
+    if not (folder / MANIFEST).is_file():
+        raise InputError(f"{folder} is no artifact, it has no {MANIFEST}: give a folder made by `raisf compile`")
+    manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or not {"format", "program", "state_sha256"} <= manifest.keys():
+        raise InputError(f"{folder} is no artifact, its {MANIFEST} says other things: give one made by `raisf compile`")
+    if manifest["format"] not in READABLE:
+        raise InputError(
+            f"the artifact {folder} has format {manifest['format']}, this version reads "
+            f"{' and '.join(map(str, READABLE))}: compile it again"
+        )
+    if not (folder / STATE).is_file():
+        raise damaged(folder, f"{STATE} is missing")
+    if sha256_file(folder / STATE) != manifest["state_sha256"]:
+        raise damaged(folder, f"{STATE} has changed since it was saved")
+    try:
+        return Manifest.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise damaged(folder, f"{place} in {MANIFEST}: {first['msg']}") from error
+
+
+def damaged(folder: Path, what: str) -> InputError:
+    """The error that an artifact is damaged, and in what."""
+    return InputError(f"the artifact {folder} is damaged ({what}): compile it again")
