@@ -169,7 +169,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--base",
         metavar="SPEC",
-        help="the local LM to train on: pocket or local/PATH_OR_HUB_ID, a Llama or a T5; default: the --lm",
+        help="the local LM to train on: pocket, pocket-tiny, pocket-t5 or local/PATH_OR_HUB_ID; default: the --lm",
     )
     group.add_argument(
         "--rows", type=at_least(2), metavar="N", help="examples a judge at most; default: 1000, the paper's"
