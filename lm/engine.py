@@ -32,8 +32,6 @@ EXIT_SECONDS = 20
 
 _engines: dict[tuple[Path, str], "Engine"] = {}
 _engines_lock = threading.Lock()
-# transformers reads one model at a time: of two that threads read together, both end without weights.
-_reading_lock = threading.Lock()
 
 
 def engine_for(folder: Path, sha: str) -> "Engine":
@@ -104,8 +102,7 @@ class Engine:
     def _load(self) -> None:
         with self._lock:
             if self._model is None:
-                with _reading_lock:
-                    self._model, tokenizer = load_model(self.folder)
+                self._model, tokenizer = load_model(self.folder)
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
                 if not self._text.seq2seq:

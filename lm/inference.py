@@ -12,6 +12,7 @@ import numpy as np
 
 from lm.decoding import decode
 from lm.multi_lora import Blend, Loras, Slot
+from lm.reading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import torch
@@ -33,13 +34,14 @@ def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBas
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         seq2seq = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
-        model = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
-            folder,
-            use_safetensors=True,
-            local_files_only=True,
-            attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
-            dtype="auto" if device == "cuda" else torch.float32,
-        )
+        with ONE_AT_A_TIME:
+            model = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
+                folder,
+                use_safetensors=True,
+                local_files_only=True,
+                attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
+                dtype="auto" if device == "cuda" else torch.float32,
+            )
     finally:
         if bar:
             logging.enable_progress_bar()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from data.files import read_json
+from lm.reading import ONE_AT_A_TIME
 from retrieval.base import Index
 from retrieval.checkpoint import MINILM, fetch, hash_folder, minilm_package
 
@@ -102,7 +103,8 @@ class Tower:
 
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-            self.model: Any = AutoModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
+            with ONE_AT_A_TIME:
+                self.model: Any = AutoModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
         except (OSError, ValueError, KeyError) as error:
             raise InputError(
                 f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lm.reading import ONE_AT_A_TIME
 from retrieval import colbert_shims
 from retrieval.checkpoint import CheckpointFolder
 
@@ -97,7 +98,7 @@ def load_model(path: Path, kind: type, **options: Any) -> Any:
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with ONE_AT_A_TIME, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return kind(str(path), colbert_config=config, **options)
     finally:
