@@ -166,6 +166,11 @@ def locked(path: Path | str, taken: str) -> Iterator[None]:
         lock.release()
 
 
+def relative_path(path: Path | str, start: Path | str) -> str:
+    """Where `path` lies from the folder `start`: it still holds when both are moved together, or another user's."""
+    return Path(os.path.relpath(Path(path).resolve(), Path(start).resolve())).as_posix()
+
+
 def sha256_file(path: Path | str) -> str:
     """The SHA-256 of a file's bytes, in hex."""
     with Path(path).open("rb") as file:

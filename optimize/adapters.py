@@ -1,6 +1,5 @@
 """The trained weights of an artifact: LoRA adapters (or whole models) in folders of their own, told by their hashes."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import dspy
 
 from data.errors import InputError
-from data.files import read_json
+from data.files import read_json, relative_path
 from lm.connect import connect
 from lm.local import PREFIX, LocalLM, weights_folder, weights_hash
 from lm.multi_lora import CONFIG, TRAINING, lora_hash
@@ -36,8 +35,7 @@ def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
     if not base.startswith(PREFIX) or name in WEIGHTS or not folder.is_dir():
         return base, {}
     folder = folder.resolve()
-    relative = os.path.relpath(folder, artifact.resolve())  # for when both are moved together, or another user has them
-    return f"{PREFIX}{folder}#{sha}", {"relative": Path(relative).as_posix()}
+    return f"{PREFIX}{folder}#{sha}", {"relative": relative_path(folder, artifact)}
 
 
 def base_from(base: str, relative: str | None, artifact: Path) -> str:
@@ -92,16 +90,14 @@ def open_weights(
     """
     folder = artifact / ADAPTERS / name
     if not folder.is_dir():
-        raise InputError(f"the artifact {artifact} is damaged, {ADAPTERS}/{name} is missing: compile it again")
+        raise damaged(artifact, f"{ADAPTERS}/{name} is missing")
     try:
         found = _hash(folder)
     except InputError as error:
-        raise InputError(f"the artifact {artifact} is damaged ({error}): compile it again") from error
+        raise damaged(artifact, str(error)) from error
     if found != entry.sha256:
-        raise InputError(
-            f"the artifact {artifact} is damaged, {ADAPTERS}/{name} has changed since it was saved "
-            f"({found}, not {entry.sha256}): compile it again"
-        )
+        changed = f"{found[:12]}, not {entry.sha256[:12]}"
+        raise damaged(artifact, f"{ADAPTERS}/{name} has changed since it was saved: {changed}")
     report = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not isinstance(report, dict) or not isinstance(report.get("base", ""), str):
         raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")

@@ -3,7 +3,6 @@
 import copy
 import importlib.metadata
 import logging
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 import dspy
 
 from data.errors import InputError
-from data.files import atomic_folder, read_json, sha256_file, write_json
+from data.files import atomic_folder, read_json, relative_path, sha256_file, write_json
 from lm.adapter import adapter_named
 from lm.connect import connect
 from lm.local import LocalLM
@@ -213,8 +212,7 @@ def _index(retriever: Any, folder: Path) -> dict[str, Any] | None:
     index, path = read_manifest(retriever.path), Path(retriever.path).resolve()
     return {
         "path": str(path),
-        # For when both are moved together, or another user has them.
-        "relative": Path(os.path.relpath(path, folder.resolve())).as_posix(),
+        "relative": relative_path(path, folder),
         "corpus_sha256": index.corpus_sha256,
         "checkpoint_sha256": index.checkpoint_sha256,
     }

@@ -233,10 +233,8 @@ def _check(how: str, strategy: str, demos: int, candidates: int, trials: int, ro
 
 def _check_used(how: str, strategy: str, given: dict[str, Any]) -> None:
     """Refuses options that differ from their defaults although nothing would read them."""
-    defaults = {name: one.default for name, one in inspect.signature(compile).parameters.items()}
-    changed = [name for name, default in defaults.items() if name in given and given[name] is not default]
-    changed = [name for name in changed if given[name] != defaults[name]]
-    for name in changed:
+    options = inspect.signature(compile).parameters.values()
+    for name in [option.name for option in options if option.name in given and given[option.name] != option.default]:
         owner = next((owner for owner, names in OF_HOW.items() if name in names), how)
         shown = f"{name} (--{name.replace('_', '-')})"
         if owner != how:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 
 from data.errors import InputError
+from data.files import relative_path
 from retrieval.checkpoint import MINILM
 from retrieval.documents import checked
 from retrieval.manifest import (
@@ -258,7 +258,7 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
     """
     name, relative = found.name if found else None, None
     if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
-        name, relative = str(folder.absolute()), os.path.relpath(folder.resolve(), Path(index).resolve())
+        name, relative = str(folder.absolute()), relative_path(folder, index)
     return {
         "checkpoint": name,
         "checkpoint_sha256": found.sha256 if found else None,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from data.errors import InputError
-from data.files import atomic_folder, write_json
+from data.files import atomic_folder, locked, write_json
 from retrieval.manifest import (
     EXACT_UP_TO,
     MANIFEST,
@@ -182,19 +182,11 @@ def changed_index(
         yield Writer(path, read_manifest(path), encoder, progress)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> contextlib.AbstractContextManager[None]:
     """Keeps other processes and threads from writing the index at `path`; nothing where there is none."""
-    from filelock import FileLock, Timeout
-
     if not (path / MANIFEST).is_file():
-        yield
-        return
-    try:
-        with FileLock(path / _LOCK, timeout=0, mode=0o644, is_singleton=False):
-            yield
-    except Timeout:
-        raise InputError(f"another process is changing the index {path}: try again when it is done") from None
+        return contextlib.nullcontext()
+    return locked(path / _LOCK, f"another process is changing the index {path}: try again when it is done")
 
 
 def _folder_of(name: str) -> str:
