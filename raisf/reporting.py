@@ -149,13 +149,16 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     sections = []
     for judge, text in asked.items():
         names = lists if judge == "decomposition" else measures
+        failed = any(reports[judge]["errors"] for reports in judged.values() if judge in reports)
         rows = []
         for name, reports in judged.items():
             if judge in reports:
                 scores = {measure: score_of(value) for measure, value in reports[judge]["scores"].items()}
                 first = next(iter(scores.values()))
-                rows.append([name, *(scores.get(measure) for measure in names), first.n, reports[judge]["errors"]])
-        sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", "errors"], rows, text))
+                errors = [reports[judge]["errors"]] if failed else []
+                rows.append([name, *(scores.get(measure) for measure in names), first.n, *errors])
+        columns = ["program", *names.values(), "n", *(["errors"] if failed else [])]
+        sections.append(Section(f"Judge: {judge}", columns, rows, text))
     return sections
 
 
