@@ -1,7 +1,7 @@
-"""Engines for late interaction over the same vectors: exact MaxSim, PLAID, fast-plaid, Qdrant in the process.
+"""Engines for late interaction over the same vectors: exact MaxSim, PLAID, fast-plaid, PyLate, Qdrant in the process.
 
     python -m bench.engines [--index DIR ... --questions dev.jsonl] [--passages 2000] [--threads 1 2]
-        [--engines exact prefetch plaid fast-plaid qdrant] [--limit 1200] [--fast-plaid-python PATH]
+        [--engines exact prefetch plaid fast-plaid pylate qdrant] [--limit 1200] [--foreign-python PATH]
         [--out results.json] [--json]
 
 The indexes are ColBERT ones of one checkpoint, not compressed (`python -m bench.recall --keep` leaves such); their
@@ -10,7 +10,9 @@ the first 10 of exact MaxSim. A query is its vectors: encoding it takes the same
 median query, which other work on the machine changes less than its latency. Each engine has processes of its own;
 memory is the peak above that of Python with PyTorch, and what of it is the process's own at the end: the rest are files
 that it has mapped, which the system takes back when it needs the room. An engine that is not made in time is left out.
-fast-plaid is built for another PyTorch than this project's: it needs a Python of its own. PyLate searches with it.
+fast-plaid is built for another PyTorch than this project's: it needs a Python of its own (`--foreign-python`). PyLate
+searches with it, too; `pylate` is its other engine, a graph of all token vectors (Voyager), whose hits are then compared
+exactly.
 """
 
 import argparse
@@ -36,7 +38,8 @@ from retrieval.manifest import SEGMENTS, read_manifest
 from retrieval.segments import VECTORS
 from retrieval.vectors import Vectors, write_shard
 
-ENGINES = ("exact", "prefetch", "plaid", "fast-plaid", "qdrant")
+ENGINES = ("exact", "prefetch", "plaid", "fast-plaid", "pylate", "qdrant")
+FOREIGN = ("fast-plaid", "pylate")
 COLUMNS = {
     "p50_ms": ("p50, ms", "{:.1f}"),
     "p95_ms": ("p95, ms", "{:.1f}"),
@@ -109,7 +112,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["exact", "prefetch", "plaid"])
     parser.add_argument("--limit", type=float, default=1200, help="seconds for making, and for searching, an engine")
-    parser.add_argument("--fast-plaid-python", default=sys.executable, metavar="PATH", help="a Python that has it")
+    parser.add_argument("--foreign-python", default=sys.executable, metavar="PATH", help="a Python that has fast-plaid and PyLate")
     parser.add_argument("--out", type=Path, help="write the results there after each engine")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -132,7 +135,7 @@ def main() -> None:
         facts = {"passages": passages, "vectors": vectors, "queries": queries, "results": rows}
         truth: list[list[int]] = []
         for engine in ["exact", *(name for name in args.engines if name != "exact")]:
-            python = args.fast_plaid_python if engine == "fast-plaid" else sys.executable
+            python = args.foreign_python if engine in FOREIGN else sys.executable
             built = run("build", engine, folder, args.threads[0], python, args.limit)
             for threads in args.threads if "error" not in built else ():
                 searched = run("search", engine, folder, threads, python, args.limit)

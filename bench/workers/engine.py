@@ -68,6 +68,21 @@ def fast_plaid(folder: Path) -> Search:
     return lambda query: [number for number, _ in engine.search([query.half()], **options)[0]]
 
 
+def build_pylate(vectors: Vectors, folder: Path) -> None:
+    from pylate import indexes  # pyright: ignore[reportMissingImports]
+
+    rows = [row.numpy() for row in vectors.all().split(vectors.lengths.tolist())]
+    index = indexes.Voyager(str(folder), embedding_size=rows[0].shape[1], override=True)
+    index.add_documents([str(number) for number in range(len(rows))], rows)
+
+
+def pylate(folder: Path) -> Search:
+    from pylate import indexes, retrieve  # pyright: ignore[reportMissingImports]
+
+    retriever = retrieve.ColBERT(index=indexes.Voyager(str(folder)))
+    return lambda query: [int(hit["id"]) for hit in retriever.retrieve([query.numpy()], k=K, device="cpu")[0]]
+
+
 def qdrant(vectors: Vectors) -> Search:
     from qdrant_client import QdrantClient, models  # pyright: ignore[reportMissingImports]
 
@@ -87,6 +102,7 @@ IN_MEMORY: dict[str, Callable[[Vectors], Search]] = {"exact": exact, "prefetch":
 ON_DISK: dict[str, tuple[Callable[[Vectors, Path], None], Callable[[Path], Search]]] = {
     "plaid": (build_plaid, plaid),
     "fast-plaid": (build_fast_plaid, fast_plaid),
+    "pylate": (build_pylate, pylate),
 }
 
 
