@@ -11,8 +11,8 @@ median query, which other work on the machine changes less than its latency. Eac
 memory is the peak above that of Python with PyTorch, and what of it is the process's own at the end: the rest are files
 that it has mapped, which the system takes back when it needs the room. An engine that is not made in time is left out.
 fast-plaid is built for another PyTorch than this project's: it needs a Python of its own (`--foreign-python`). PyLate
-searches with it, too; `pylate` is its other engine, a graph of all token vectors (Voyager), whose hits are then compared
-exactly.
+searches with it, too; `pylate` is its other engine: a graph of all token vectors (Voyager) finds passages, which are
+then compared exactly.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["exact", "prefetch", "plaid"])
     parser.add_argument("--limit", type=float, default=1200, help="seconds for making, and for searching, an engine")
-    parser.add_argument("--foreign-python", default=sys.executable, metavar="PATH", help="a Python that has fast-plaid and PyLate")
+    parser.add_argument("--foreign-python", default=sys.executable, metavar="PATH", help="it has fast-plaid and PyLate")
     parser.add_argument("--out", type=Path, help="write the results there after each engine")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

@@ -23,6 +23,9 @@ ECHOES = {
 SINGLE_HOP = ("lookup", "trivia")
 MULTI_HOP = tuple(kind for kind in KINDS if kind not in SINGLE_HOP)
 
+GIVE_UP = 100
+"""So many questions drawn in a row that were there already: a region has hardly any others."""
+
 
 @dataclass(slots=True)
 class Question:
@@ -111,13 +114,14 @@ def question_and_facts(
 def questions(region: Region, count: int, chance: random.Random) -> Iterator[Question]:
     """Up to `count` different questions about a region, kinds mixed by `WEIGHTS`."""
     seen: set[str] = set()
-    for _ in range(count * 20):
+    in_vain = 0
+    while len(seen) < count and in_vain < GIVE_UP:
         made = make_question(region, chance.choices(KINDS, WEIGHTS)[0], chance)
+        in_vain += 1
         if made.question not in seen:
             seen.add(made.question)
+            in_vain = 0
             yield made
-        if len(seen) == count:
-            return
 
 
 Made = tuple[Question, list[Fact]]

@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from lm.connect import adapter_for
+from retrieval.passage import found_by
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -16,8 +17,8 @@ GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answer
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), what it searches (`describe_retriever`), and for each
-    predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's
+    That is its class, its plain options (k, max_depth, ...), what it searches (`retrieval.passage.found_by`), and for
+    each predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's
     address is left out: the same model may be served elsewhere when a run resumes.
     """
     described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
@@ -27,7 +28,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if value is None or isinstance(value, bool | int | float | str):
             described[name] = value
         elif hasattr(value, "corpus_hash"):
-            described[name] = describe_retriever(value)
+            described[name] = found_by(value)
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature
@@ -35,13 +36,6 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos})
         described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm)
     return described
-
-
-def describe_retriever(retriever: Any) -> str:
-    """Its class and the hash of its corpus; of an index also how it searches and its encoder: all that it finds by."""
-    manifest = getattr(retriever, "manifest", None)
-    how = [manifest.shown_search, manifest.checkpoint_sha256] if manifest is not None else []
-    return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, *how]))
 
 
 def question_id(example: dspy.Example) -> str:

@@ -6,6 +6,7 @@ memory, and a batch of such prompts computes only what comes after them.
 
 import copy
 import hashlib
+import itertools
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ class Prefixes:
         return found
 
     def _of(self, lora: Slot, tokens: list[int], keys: list[bytes]) -> Prefix | None:
-        shared = [key for key in keys if self._seen.get(key, 0) >= SEEN]
+        shared = list(itertools.takewhile(lambda key: self._seen.get(key, 0) >= SEEN, keys))
         best = next((key for key in reversed(keys) if key in self._kept), None)
         if best is not None:
             self._kept.move_to_end(best)

@@ -4,6 +4,7 @@ A training question stands for itself and, where it comes with a gold decomposit
 judges meet both kinds when the program runs.
 """
 
+import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from programs.questions import fill
 from retrieval.passage import Passage, Retriever
 
 Labels = Literal["model", "gold"]
+
+logger = logging.getLogger(__name__)
 
 VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
 _REMEDIES = {
@@ -99,12 +102,19 @@ def know_examples(
     if answerer is not None:
         program.answer_directly = answerer
 
+    errors = []
+
     def keep(outcome: Outcome) -> None:
-        if outcome.prediction is not None:
-            question = outcome.example.question
-            verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
+        if outcome.prediction is None:
+            errors.append(outcome.error)
+            return
+        question = outcome.example.question
+        verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
 
     ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
+    if errors:
+        told = "%d of %d questions are left out of what the know judge learns from or is held to: the LM failed (%s)"
+        logger.warning(told, len(errors), len(asked), errors[0])
     return [
         dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")
         for q in asked

@@ -119,7 +119,7 @@ def open_fitting(name: str, *, index: Any = None, where: str | None = None, **gi
     if name in PROGRAMS:
         known = defaults(PROGRAMS[name])
         given = {key: value for key, value in given.items() if key in (*known, "lm", "lm_options")}
-        if name in options.FROM_MEMORY:
+        if name in options.FROM_MEMORY and index is not None:
             index = where = None
     return assemble.open_program(name, index=index, where=where, **given)
 

@@ -144,10 +144,10 @@ class Lab:
     @cached_property
     def _searched(self) -> str:
         """Which index is learnt over."""
-        from evaluation.identity import describe_retriever
         from retrieval.index import open_index
+        from retrieval.passage import found_by
 
-        return describe_retriever(open_index(self.index()))
+        return found_by(open_index(self.index()))
 
     def _artifact(self, setting: Setting) -> Path:
         """The folder of what a setting has learnt from the training questions; made if there is none yet."""

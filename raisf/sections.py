@@ -89,7 +89,10 @@ class Section:
 
         table = Table(title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left")
         for number, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if number else "left", no_wrap=number in (0, self.main))
+            # Where the terminal is too narrow, the names take several lines, and numbers stay whole.
+            table.add_column(
+                column, justify="right" if number else "left", no_wrap=number == self.main, overflow="fold"
+            )
         for row in self.rows:
             cells = (shown(cell, interval=number == self.main) for number, cell in enumerate(row))
             table.add_row(*cells)

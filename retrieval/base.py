@@ -21,7 +21,7 @@ from retrieval.manifest import (
     read_segment,
 )
 from retrieval.maxsim import Hits
-from retrieval.passage import Passage
+from retrieval.passage import Passage, found_by
 from retrieval.segments import Encoder
 from retrieval.where import check_names, parse_where
 from retrieval.writer import new_index
@@ -225,14 +225,12 @@ class Filtered:
 
     Attributes:
         path: None, so that nobody opens the whole index in its place.
-        corpus_hash: Of the index, its engine and the filter: whoever compares hashes sees only a Filtered.
+        corpus_hash: Of all that the index finds by and the filter: whoever compares hashes sees only a Filtered.
     """
 
     def __init__(self, index: Any, condition: str):
         self.path: Path | None = None
-        self.corpus_hash = hashlib.sha256(
-            f"{type(index).__name__} {index.corpus_hash} {condition}".encode()
-        ).hexdigest()
+        self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
         self._index = index
         self._condition = condition
 

@@ -64,3 +64,11 @@ class Retriever(Protocol):
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The same for several queries, in their order; faster than one call a query."""
         ...
+
+
+def found_by(retriever: Retriever) -> str:
+    """All that a retriever finds by: its class, its corpus and, of an index, how it is searched and its encoder."""
+    manifest = getattr(retriever, "manifest", None)
+    search = None if manifest is None else manifest.shown_search
+    encoder = getattr(retriever if manifest is None else manifest, "checkpoint_sha256", None)
+    return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, search, encoder]))

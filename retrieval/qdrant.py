@@ -41,6 +41,7 @@ class QdrantIndex:
         path: None: the vectors are Qdrant's.
         url: Its address, as it was opened; None for a client in this process.
         corpus_hash: Of the passages that were pushed.
+        checkpoint_sha256: Of the checkpoint that encoded them.
 
     Args:
         client: A `QdrantClient`.
@@ -68,6 +69,7 @@ class QdrantIndex:
         self.path: Path | None = None
         self.url = url
         self.corpus_hash: str = told["corpus_sha256"]
+        self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self._client, self._collection = client, collection
         self._encoder = found.encoder()
 

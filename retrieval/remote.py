@@ -13,6 +13,9 @@ from retrieval.base import Filtered
 from retrieval.manifest import check_k
 from retrieval.passage import Passage
 
+SERVED = ("engine", "search", "checkpoint_sha256", "corpus_sha256")
+"""What a server tells that decides what it finds."""
+
 SECONDS = 60
 """How long to wait for an answer: a hundred queries over millions of passages take some seconds."""
 
@@ -23,8 +26,8 @@ class RemoteIndex:
     Attributes:
         path: None: the folder is the server's.
         url: The server's address.
-        corpus_hash: Of what it served when this was opened, passages and engine: whoever compares hashes sees only a
-            RemoteIndex.
+        corpus_hash: Of what it served when this was opened (`SERVED`), not of the passages alone: whoever compares
+            hashes sees only a RemoteIndex.
 
     Args:
         url: Such as http://127.0.0.1:8893.
@@ -38,7 +41,7 @@ class RemoteIndex:
         self.url = url.rstrip("/")
         try:
             self.info: dict[str, Any] = _ask(f"{self.url}/info")
-            served = f"{self.info['engine']} {self.info['checkpoint_sha256']} {self.info['corpus_sha256']}"
+            served = " ".join(str(self.info[name]) for name in SERVED)
         except (RaisfError, KeyError, TypeError) as error:
             raise InputError(
                 f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError
+from data.errors import InputError, LMError
+from lm.scripted import ScriptedLM
 from optimize.judge_data import (
     balanced,
     decomposition_examples,
@@ -113,6 +114,18 @@ def test_a_question_not_known_as_a_whole_leaves_its_parts_to_be_asked(oracle) ->
     with dspy.context(lm=lm):
         know_examples([TWO_HOPS.copy(known=False)], labels="gold")
     assert sorted(call["question"] for call in lm.calls) == ["Where was Jane Austen born?", "Who wrote Emma?"]
+
+
+def test_questions_that_the_lm_failed_on_are_told(caplog) -> None:
+    def answer(fields: dict[str, Any]) -> dict[str, str]:
+        if "Emma" in fields["question"]:
+            raise LMError("the endpoint is down")
+        return {"answer": "Steventon"}
+
+    with dspy.context(lm=ScriptedLM(answer)):
+        rows = know_examples([TWO_HOPS])
+    assert [(row.question, row.verdict) for row in rows] == [("Where was Jane Austen born?", "know")]
+    assert "2 of 3 questions are left out" in caplog.text and "the endpoint is down" in caplog.text
 
 
 def test_decompositions_are_gold_and_come_from_several_hops_only(world) -> None:

@@ -1,5 +1,6 @@
 """Whoever shares an index over HTTP gets the same passages as its owner, from DSPy's client too, and clear errors."""
 
+import dataclasses
 import json
 import threading
 import time
@@ -65,6 +66,16 @@ def test_dspys_own_client_finds_what_the_index_finds(posting: bool, server: Inde
 def test_dspys_client_is_told_what_is_wrong(server: IndexServer):
     with pytest.raises(Exception, match="k is 0; search for at least 1 passage"):
         dspy.ColBERTv2(url=server.url)("Hamlet", k=0)
+
+
+def test_what_is_searched_otherwise_is_another_index_at_a_url_and_behind_a_filter(
+    server: IndexServer, index: Index, monkeypatch: pytest.MonkeyPatch
+):
+    remote, view = open_index(server.url), index.where("page = 1")
+    compressed = [dataclasses.replace(segment, search="plaid") for segment in index.manifest.segments]
+    monkeypatch.setattr(index, "manifest", dataclasses.replace(index.manifest, segments=compressed))
+    assert open_index(server.url).corpus_hash != remote.corpus_hash
+    assert index.where("page = 1").corpus_hash != view.corpus_hash
 
 
 def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
