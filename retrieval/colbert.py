@@ -5,7 +5,7 @@ from retrieval.checkpoint import find_checkpoint
 
 
 class ColBERT(Index):
-    """Searches passages with a ColBERT checkpoint, exactly or, in a large corpus, with PLAID.
+    """Searches passages with a ColBERT checkpoint: all of them or likely ones exactly, or with PLAID.
 
     A passage's score is the sum, over the query's token vectors, of the best dot product with one of its own.
 
