@@ -6,14 +6,17 @@
 Each question file brings its paragraphs (HotpotQA, 2WikiMultihopQA, MuSiQue): those of all its questions together are
 its corpus, and, of the extra file (a JSON list or JSON Lines of title and text), every paragraph with a title that they
 do not have. A hit is a passage with the title of a gold paragraph. MRR is of the first gold paragraph, 0 where none is
-among the first 100. Differences are paired by question; two systems differ where the interval leaves 0 out.
+among the first 100. A kept index is used for the same corpus and checkpoint only. Differences are paired by question;
+two systems differ where the interval leaves 0 out.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,8 @@ from evaluation.intervals import Score, bootstrap, paired_difference
 from evaluation.metrics import recall_at_k
 from retrieval.checkpoint import find_checkpoint
 from retrieval.hybrid import DEPTH, fuse
-from retrieval.index import Engine, build_index, open_index
-from retrieval.manifest import MANIFEST
+from retrieval.index import ENGINES, Engine, build_index, open_index
+from retrieval.manifest import MANIFEST, CorpusHash
 from retrieval.passage import Passage
 from retrieval.training import trained_on
 from retrieval.triples import brought_passages
@@ -71,13 +74,16 @@ class Bench:
         self.numbers = {passage.pid: number for number, passage in enumerate(self.passages)}
         self.titles = [passage.title for passage in self.passages]
         self.keep = keep / f"{questions.parent.name}-{questions.stem}"
+        self._corpus = CorpusHash()
+        for passage in self.passages:
+            self._corpus.add(passage)
         self.values: dict[str, Values] = {}
         self.costs: dict[str, dict[str, float]] = {}
         self._hits: dict[str, list[list[int]]] = {}
 
     def search(self, system: str, engine: Engine, checkpoint: str = "minilm") -> None:
         """Builds or opens the index of a system, and measures it."""
-        folder, start = self.keep / system.replace("/", "_").replace(" ", "-"), time.perf_counter()
+        folder, start = self._folder(engine, checkpoint), time.perf_counter()
         made = not (folder / MANIFEST).is_file()
         if made:
             build_index(self.passages, folder, engine, checkpoint)
@@ -87,6 +93,13 @@ class Bench:
         searched = 1000 * (time.perf_counter() - start) / len(self.questions)
         self.costs[system] = {"search_ms": searched, **({"build_s": built} if made else {})}
         self._rank(system, [[self.numbers[passage.pid] for passage in row] for row in found])
+
+    def _folder(self, engine: Engine, checkpoint: str) -> Path:
+        """Of this corpus and checkpoint alone: a kept index of others would be measured in its place."""
+        made_from, name = self._corpus.hexdigest(), engine
+        if find := ENGINES[engine].find:
+            made_from, name = made_from + find(checkpoint).sha256, f"{engine}-{Path(checkpoint).name}"
+        return self.keep / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}"
 
     def fuse(self, system: str, *others: str) -> None:
         """Measures the reciprocal rank fusion of systems that were searched, as the engine `hybrid` does it."""
@@ -129,6 +142,13 @@ class Bench:
         return table
 
 
+def labels(checkpoints: Sequence[str]) -> dict[str, str]:
+    """What each checkpoint is called in the table: its last name, or all of it where two have the same."""
+    names = {checkpoint: Path(checkpoint).name for checkpoint in checkpoints}
+    times = Counter(names.values())
+    return {checkpoint: name if times[name] == 1 else checkpoint for checkpoint, name in names.items()}
+
+
 def _above(other: str) -> str:
     return f"{COMPARED} above {other}"
 
@@ -166,11 +186,10 @@ def main() -> None:
         for bench in benches:
             bench.search("dense minilm", "dense")
             done()
-        for checkpoint in args.checkpoint:
-            name = f"ColBERT {Path(checkpoint).name}"
+        for checkpoint, label in labels(args.checkpoint).items():
             for bench in benches:
-                bench.search(name, "colbert", checkpoint)
-                bench.fuse(f"hybrid {Path(checkpoint).name}", name, "BM25")
+                bench.search(f"ColBERT {label}", "colbert", checkpoint)
+                bench.fuse(f"hybrid {label}", f"ColBERT {label}", "BM25")
                 done()
     if args.json:
         json.dump([bench.as_dict() for bench in benches], sys.stdout, indent=2)

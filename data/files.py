@@ -84,7 +84,10 @@ def write_json(path: Path | str, value: Any) -> None:
 def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     """A new folder to fill that takes `path`'s place only when the block ends well.
 
-    On any exception, Ctrl-C included, what stood at `path` stays as it was and the half-made folder goes away.
+    On any exception until then, Ctrl-C included, what stood at `path` stays there as it was, or is put back, and the
+    half-made folder goes away. Only a process that is killed outright tidies nothing up: a half-made folder stays
+    beside `path` as `.NAME.*`; and were it killed between the two renames that replace one folder by another, `path` is
+    empty, and what stood there lies, whole, beside it as `.NAME.*.old`.
 
     Args:
         path: Where the folder is to stand.
@@ -97,18 +100,22 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     check_replaceable(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    old = temporary.with_name(temporary.name + ".old")
     try:
         # mkdtemp makes it private to the user; what is published has the permissions any new folder would have.
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o777 & ~mask)
         yield temporary
-        old = temporary.with_name(temporary.name + ".old")
         if path.exists():
             path.rename(old)
         temporary.rename(path)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        elif not temporary.exists():  # the new folder has taken its place
+            shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 

@@ -11,6 +11,8 @@ _CHUNK = 1 << 20
 # The longest piece of JSON that a cut in the wrong place makes an error of: a cut "\u12ab\u34" or "-Infinity".
 _CUT = 16
 _DECODER = json.JSONDecoder()
+# White space, and the byte order mark that a file may begin with.
+_BETWEEN = " \t\r\n\ufeff"
 
 
 def stream_array(path: Path | str, names: tuple[str, ...] = (), encoding: str | None = None) -> Iterator[Any]:
@@ -27,7 +29,7 @@ def stream_array(path: Path | str, names: tuple[str, ...] = (), encoding: str | 
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at {path}; check the path")
-    with path.open(encoding=encoding or "utf-8-sig") as file:
+    with path.open(encoding=encoding or "utf-8") as file:
         text = _Text(path, file)
         if text.peek() == "{":
             _enter(text, names)
@@ -46,7 +48,7 @@ class _Text:
     def peek(self) -> str:
         """The next character that is not white space; empty at the end of the file."""
         while True:
-            while self._at < len(self._buffer) and self._buffer[self._at] in " \t\r\n":
+            while self._at < len(self._buffer) and self._buffer[self._at] in _BETWEEN:
                 self._at += 1
             if self._at < len(self._buffer) or not self._more():
                 return self._buffer[self._at : self._at + 1]
@@ -92,7 +94,7 @@ class _Text:
             # At least as much as waits already: what is longer than a chunk is then tried a few times only.
             chunk = self._file.read(max(_CHUNK, len(self._buffer)))
         except UnicodeError as error:
-            reason, encoding = getattr(error, "reason", error), self._file.encoding.removesuffix("-sig").upper()
+            reason, encoding = getattr(error, "reason", error), self._file.encoding.upper()
             raise InputError(f"{self._path}: not {encoding} ({reason}); save it as UTF-8") from error
         self._buffer += chunk
         return bool(chunk)

@@ -79,7 +79,6 @@ class Program(dspy.Module):
     def _begin(self, question: str) -> Run:
         _check_question(question)
         require_lm(self)
-        check_retriever(self.retriever)
         return Run(self.retriever, self.max_calls, self.max_seconds)
 
     def _run(self, run: Run, question: str) -> dspy.Prediction:

@@ -24,8 +24,8 @@ def add_parsers(commands: Any) -> None:
         commands,
         "colbert",
         "train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone",
-        "  raisf colbert train --corpus docs/ --out checkpoints/mine         made-up queries, no questions needed\n"
         "  raisf colbert train --corpus docs/ --questions train.jsonl --test test.jsonl --out checkpoints/mine\n"
+        "  raisf colbert train --corpus docs/ --out checkpoints/mine         made-up queries: measure before you use it\n"
         "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot      it brings its paragraphs\n"
         "  raisf index docs/ --checkpoint checkpoints/mine --out indexes/mine",
         resume="run the same command again to go on where it stopped",
@@ -56,10 +56,9 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument(
         "--known-items",
         type=at_least(0),
-        default=KNOWN_ITEMS,
         metavar="N",
-        help="queries made out of passages, a title or a sentence, at most one a passage; 0: the questions alone; "
-        f"default: {KNOWN_ITEMS}",
+        help="queries made out of passages, a title or a sentence, at most one a passage: they teach to find what a "
+        f"text says, and not what is asked of it; default: {KNOWN_ITEMS} without --questions, else 0",
     )
     parser.add_argument(
         "--test",
@@ -97,6 +96,10 @@ def colbert(arguments: argparse.Namespace) -> Outcome:
     shown = {"out": str(arguments.out), **made}
     if made["after"]["loss"] >= made["before"]["loss"]:
         shown["warning"] = "no better on the queries held out than before: keep the base"
+    elif not questions:
+        shown["warning"] = (
+            "measured on made-up queries alone: try it on questions before you use it (docs/retrieval.md)"
+        )
     return told(shown, f"raisf index DOCS --checkpoint {arguments.out} --out indexes/mine")
 
 
@@ -137,4 +140,5 @@ def _triples(questions: Sequence[Any], index: Any, arguments: argparse.Namespace
             f"none of the {len(questions)} questions names a passage of the corpus: gold_pids must be its ids, or "
             "gold_titles its titles"
         )
-    return [*asked, *known_items(index, arguments.known_items, arguments.seed)]
+    count = arguments.known_items if arguments.known_items is not None else 0 if questions else KNOWN_ITEMS
+    return [*asked, *known_items(index, count, arguments.seed)]

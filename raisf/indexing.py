@@ -63,7 +63,13 @@ def add_parsers(commands: Any) -> None:
     add.add_argument("docs", type=Path, help="a folder or a file; a document of a name that is there replaces it")
     _add_encoding(add)
     remove = _action(parser, "remove", "take the passages that satisfy a filter out of an index", unchanged)
-    remove.add_argument("--where", required=True, metavar="FILTER", help="such as: source = 'old.pdf' or page > 99")
+    remove.add_argument(
+        "--where",
+        required=True,
+        metavar="FILTER",
+        help="such as: source = 'old.pdf' or page > 99. They are found no more; their text leaves the disk later, see "
+        "docs/sizing.md",
+    )
     _action(parser, "info", "tell what an index is", unchanged)
     _action(parser, "check", "read every byte of an index and compare it with its checksum", unchanged)
     pushing.add_parser(parser)

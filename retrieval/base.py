@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -13,6 +12,7 @@ from data.errors import InputError
 from data.files import relative_path
 from retrieval.checkpoint import MINILM
 from retrieval.documents import checked
+from retrieval.filtered import Filtered
 from retrieval.manifest import (
     Manifest,
     check_k,
@@ -21,30 +21,12 @@ from retrieval.manifest import (
     read_segment,
 )
 from retrieval.maxsim import Hits
-from retrieval.passage import Passage, found_by
-from retrieval.segments import Encoder
+from retrieval.passage import Passage
+from retrieval.segments import Checkpoint, Encoder
 from retrieval.where import check_names, parse_where
 from retrieval.writer import new_index
 
 Search = Literal["auto", "exact", "plaid"]
-
-
-class Checkpoint(Protocol):
-    """A checkpoint on this machine: what it is called, what it is, and its encoder."""
-
-    @property
-    def name(self) -> str:
-        """As it was asked for."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Of its files."""
-        ...
-
-    def encoder(self) -> Encoder:
-        """What it encodes with."""
-        ...
 
 
 class Searcher(Protocol):
@@ -89,7 +71,9 @@ class Index:
             from retrieval.words import Words
 
             self._searchers.append(Words(path / manifest.words, np.flatnonzero(self._alive)))
-        self._allowed = functools.lru_cache(maxsize=32)(self._find_allowed)
+        # It holds the passages, not the index, which would else hold itself and outlive its last user.
+        find = functools.partial(_find_allowed, self._passages, self._alive, self._names)
+        self._allowed = functools.lru_cache(maxsize=32)(find)
 
     @property
     def passages(self) -> list[Passage]:
@@ -144,7 +128,7 @@ class Index:
             files={},
             versions=library_versions(),
         )
-        with new_index(out, manifest, found.encoder if found else None, progress) as writer:
+        with new_index(out, manifest, found, progress) as writer:
             writer.add(checked(passages))
             writer.commit(documents or {})
         return cls.load(out, checkpoint)
@@ -166,12 +150,16 @@ class Index:
             if manifest.kind != cls.kind:
                 raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
             found = find_again(cls, path, manifest, checkpoint)
+            # Another process may change the index meanwhile. A new index has folders of the same names, so that what
+            # was read can be of both, and fit or not.
             try:
-                return cls(path, manifest, found.encoder() if found else None)
-            except (InputError, OSError):
-                # Another process has changed the index meanwhile, and with it the files that this manifest names.
+                index = cls(path, manifest, found.encoder() if found else None)
+            except Exception:
                 if read_manifest(path) == manifest:
                     raise
+            else:
+                if read_manifest(path) == manifest:
+                    return index
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score; see `search_many`."""
@@ -197,7 +185,7 @@ class Index:
             for row in self._hits(queries, k, allowed)
         ]
 
-    def where(self, condition: str) -> "Filtered":
+    def where(self, condition: str) -> Filtered:
         """The same index, reduced to the passages that satisfy a filter: a retriever for a program.
 
         Raises:
@@ -210,39 +198,7 @@ class Index:
         (searcher,) = self._searchers
         return searcher.search(queries, k, allowed)
 
-    def _find_allowed(self, where: str) -> np.ndarray:
-        test = parse_where(where)
-        check_names(test, self._names)
-        return self._alive & np.fromiter((test(passage) for passage in self._passages), bool, len(self._passages))
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: copies of a program search the same index."""
-        return self
-
-
-class Filtered:
-    """A retriever that finds only the passages that satisfy a filter.
-
-    Attributes:
-        path: None, so that nobody opens the whole index in its place.
-        corpus_hash: Of all that the index finds by and the filter: whoever compares hashes sees only a Filtered.
-    """
-
-    def __init__(self, index: Any, condition: str):
-        self.path: Path | None = None
-        self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
-        self._index = index
-        self._condition = condition
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        """The at most `k` best passages, best first, each with its score."""
-        return self._index(query, k, self._condition)
-
-    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The same for several queries, in their order."""
-        return self._index.search_many(queries, k, self._condition)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Filtered":
         """Itself: copies of a program search the same index."""
         return self
 
@@ -286,6 +242,13 @@ def find_again(
             "give the old checkpoint back or make the index again"
         )
     return found
+
+
+def _find_allowed(passages: list[Passage], alive: np.ndarray, names: set[str], where: str) -> np.ndarray:
+    """Which of an index's passages satisfy a filter, bool `(n_passages,)`."""
+    test = parse_where(where)
+    check_names(test, names)
+    return alive & np.fromiter((test(passage) for passage in passages), bool, len(passages))
 
 
 def _alive(count: int, deleted: list[int]) -> np.ndarray:

@@ -24,6 +24,8 @@ _RECIPE = 1
 
 # Safetensors only: other weight files are pickles, which run code when loaded.
 _HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "artifact.metadata"]
+_HASHED = {".safetensors", ".json", ".model", ".metadata"}
+_WORDS = {"vocab.txt", "merges.txt"}  # of tokenizers; other texts are notes and licences
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ def fetch(name: str) -> Path:
 
 
 def hash_folder(path: Path) -> str:
-    """The SHA-256 of a checkpoint's weights, tokenizer and settings."""
-    files = sorted(file for file in path.iterdir() if file.suffix in {".safetensors", ".json", ".txt", ".metadata"})
+    """The SHA-256 of a checkpoint's weights, tokenizer and settings, whatever else lies in its folder."""
+    files = sorted(file for file in path.iterdir() if file.suffix in _HASHED or file.name in _WORDS)
     lines = [f"{file.name} {_hash_file(file, file.stat().st_mtime_ns)}" for file in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

@@ -1,6 +1,7 @@
 """Documents become passages: which files there are, who reads them, and what tells two versions of one apart."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from retrieval.ids import SeenIds
 from retrieval.passage import Passage
 from retrieval.readers import kind_of, read_json_rows, read_jsonl_rows, read_markdown, read_table, read_text
 
-_RECIPE = 1
+_RECIPE = 2
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
 _READERS = {
@@ -87,7 +88,7 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
     """The documents at a path, in the order of their names; `read_documents` says which kinds there are.
 
     Raises:
-        InputError: Nothing at the path, an unknown kind of file, or no such encoding.
+        InputError: Nothing at the path, an unknown kind of file, a file's name that is not UTF-8, or no such encoding.
     """
     path = Path(path)
     if encoding is not None:
@@ -101,12 +102,12 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
             raise InputError(
                 f"cannot read {path}: {path.suffix or 'without a suffix it'} is no kind of document; those are {kinds}"
             )
-        return [Document(path.name, path, encoding)]
+        return [Document(_name_of(path, path.name), path, encoding)]
     if not path.is_dir():
         raise InputError(f"no documents at {path}; give a file or a folder")
     names = {file: file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()}
     documents = [
-        Document(name.as_posix(), file, encoding)
+        Document(_name_of(file, name.as_posix()), file, encoding)
         for file, name in names.items()
         if kind_of(file) in _READERS
         and kind_of(file) not in _ONLY_ALONE
@@ -115,6 +116,16 @@ def find_documents(path: Path | str, encoding: str | None = None) -> list[Docume
     if not documents:
         raise InputError(f"no document in {path}: of its {len(names)} files none is a {kinds} file")
     return documents
+
+
+def _name_of(file: Path, name: str) -> str:
+    """A document's name, which its passages' ids begin with."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(file).decode("utf-8", "backslashreplace")
+        raise InputError(f"the name of the file {shown} is not UTF-8; rename it, or leave it out") from error
+    return name
 
 
 def checked(passages: Iterable[Passage]) -> Iterator[Passage]:

@@ -1,5 +1,6 @@
 """Reading pdf, docx and html, with the libraries of the extra `documents`. Each reader gives a file's passages."""
 
+import codecs
 import logging
 import re
 from collections.abc import Iterator
@@ -8,13 +9,27 @@ from types import ModuleType
 
 from data.errors import InputError
 from retrieval.passage import Passage
-from retrieval.readers import BOMS, Section, passages_of, title_of, wrong_encoding
+from retrieval.readers import Section, marked_encoding, passages_of, title_of, wrong_encoding
 from retrieval.splitting import clean
 
 logger = logging.getLogger(__name__)
 
 # How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
 _DECLARED_WITHIN = 1024
+# What a page means by the encodings that it declares: browsers read more into these names than they say, and a
+# declaration that was found byte by byte is not in UTF-16. Source: https://encoding.spec.whatwg.org/#names-and-labels
+# and the HTML standard, section 13.2.3.2. By Python's names, which all spellings of one encoding have in common.
+_MEANT = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "utf-16": "utf-8",
+    "utf-16-le": "utf-8",
+    "utf-16-be": "utf-8",
+}
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe")
@@ -140,10 +155,12 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
 
 
 def _decode(raw: bytes, name: str, encoding: str | None) -> str:
-    marked = next((found for mark, found in BOMS.items() if raw.startswith(mark)), None)
+    marked = marked_encoding(raw)
     declared = _CHARSET.search(raw[:_DECLARED_WITHIN])
     used: str = encoding or marked or (declared[1].decode("ascii", "replace") if declared else "utf-8")
     try:
+        if not (encoding or marked):
+            used = _MEANT.get(codecs.lookup(used).name, used)
         text = raw.decode(used)
     except UnicodeError as error:
         raise wrong_encoding(name, used, error) from error

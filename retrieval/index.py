@@ -1,14 +1,15 @@
 """Making, opening and changing index folders of every kind."""
 
+import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from data.errors import InputError
-from retrieval.base import Index, Search, find_again
+from retrieval.base import Index, Search, find_again, place_of
 from retrieval.bm25 import BM25
 from retrieval.colbert import ColBERT
 from retrieval.dense import Dense
@@ -19,6 +20,7 @@ from retrieval.manifest import MANIFEST, Manifest, read_manifest, row_of, verify
 from retrieval.passage import Passage
 from retrieval.qdrant import SCHEMES, QdrantIndex
 from retrieval.remote import RemoteIndex
+from retrieval.segments import Checkpoint
 from retrieval.where import check_names, parse_where
 from retrieval.writer import Writer, changed_index
 
@@ -55,7 +57,7 @@ def build_index(
 
     Nothing is at `out` before the index is whole, and an index that was there stays usable until then. Where it is one
     of the same engine, checkpoint and search, and `docs` is a path, only what has changed is read and encoded; the
-    index then holds the same passages as a new one.
+    index then finds the same passages as a new one, and its checkpoint where it was named now.
 
     Args:
         docs: A file or folder (see `documents.read_documents`), or passages.
@@ -76,7 +78,7 @@ def build_index(
         return kind.build(docs, out, checkpoint, search, progress)
     documents = find_documents(docs, encoding)
     if _is_like(out, kind, checkpoint, search):
-        _change(out, documents, only=True, progress=progress)
+        _change(out, documents, only=True, progress=progress, checkpoint=checkpoint)
         return kind.load(out, checkpoint)
     prints = {document.name: document.fingerprint() for document in documents}
     passages = itertools.chain.from_iterable(document.passages() for document in documents)
@@ -111,7 +113,8 @@ def add_to_index(
     """Adds documents to an index, or passages. Nothing that is there already is encoded again.
 
     A document of a name, or a passage of an id, that the index has takes the old one's place. Handles that are open
-    stay as they are; open the index again to search what is new.
+    stay as they are; open the index again to search what is new. A document that passages were added to, or replaced
+    in, counts as changed: indexing its folder again reads it anew.
 
     Args:
         path: The index folder.
@@ -125,14 +128,18 @@ def add_to_index(
     if isinstance(docs, (str, Path)):
         return _change(path, find_documents(docs, encoding), only=False, progress=progress)
     passages = {passage.pid: passage for passage in checked(docs)}
-    with changed_index(path, _encoder_of(path), progress) as writer:
-        return _apply(writer, passages.values(), lambda old: old.pid in passages, writer.manifest.documents)
+    with changed_index(path, _finder(path), progress) as writer:
+        touched = {passage.source for passage in passages.values()}
+        touched.update(old.source for old in writer.live() if old.pid in passages)
+        return _apply(writer, passages.values(), lambda old: old.pid in passages, _untouched(writer, touched))
 
 
 def remove_from_index(path: Path | str, where: str) -> Change:
     """Takes the passages that satisfy a filter out of an index, such as "source = 'old.pdf'". Encodes nothing.
 
-    A document that has lost passages counts as changed: indexing its folder again brings them back.
+    A document that has lost passages counts as changed: indexing its folder again brings them back. What is removed is
+    found no more, but its text and vectors stay in the index's files for a while, see `retrieval.manifest`; to have
+    them gone at once, make the index anew in another folder and delete this one.
 
     Raises:
         InputError: The index cannot be used, `where` is no filter of its passages, or nothing would be left.
@@ -142,10 +149,8 @@ def remove_from_index(path: Path | str, where: str) -> Change:
         check_names(test, {name for passage in writer.live() for name in passage.metadata})
         gone = {passage.pid: passage.source for passage in writer.live() if test(passage)}
         if gone:
-            touched = set(gone.values())
-            documents = {name: print for name, print in writer.manifest.documents.items() if name not in touched}
             writer.delete(gone)
-            writer.commit(documents)
+            writer.commit(_untouched(writer, set(gone.values())))
     return Change(0, len(gone), writer.manifest.passages - len(gone))
 
 
@@ -209,15 +214,27 @@ def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search:
         return False
 
 
-def _encoder_of(path: Path | str) -> Callable[[], Any] | None:
-    manifest = read_manifest(path)
-    found = find_again(_kind_of(path, manifest), Path(path), manifest)
-    return found.encoder if found else None
+def _finder(path: Path | str, checkpoint: str | Path | None = None) -> Callable[[Manifest], Checkpoint | None]:
+    """What finds the checkpoint of the index at `path`, once its manifest is safe from other processes."""
+    return lambda manifest: find_again(_kind_of(path, manifest), Path(path), manifest, checkpoint)
 
 
-def _change(path: Path | str, documents: list[Document], *, only: bool, progress: bool) -> Change:
-    """Brings documents into an index; with `only`, takes all others out."""
-    with changed_index(path, _encoder_of(path), progress) as writer:
+def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:
+    """The fingerprints without those of the documents whose passages are no longer what was read."""
+    return {name: print for name, print in writer.manifest.documents.items() if name not in touched}
+
+
+def _change(
+    path: Path | str,
+    documents: list[Document],
+    *,
+    only: bool,
+    progress: bool,
+    checkpoint: str | Path | None = None,
+) -> Change:
+    """Brings documents into an index; with `only`, takes all others out. `checkpoint` says where its encoder is now."""
+    with changed_index(path, _finder(path, checkpoint), progress) as writer:
+        place = place_of(writer.checkpoint, path) if checkpoint else {}
         known = writer.manifest.documents
         prints = {document.name: document.fingerprint() for document in documents}
         changed = [document for document in documents if known.get(document.name) != prints[document.name]]
@@ -227,14 +244,15 @@ def _change(path: Path | str, documents: list[Document], *, only: bool, progress
         def replaceable(old: Passage) -> bool:
             return old.source in names or (only and old.source not in prints)
 
-        return _apply(writer, new, replaceable, prints if only else {**known, **prints})
+        return _apply(writer, new, replaceable, prints if only else {**known, **prints}, **place)
 
 
 def _apply(
     writer: Writer,
     new: Iterable[Passage],
     replaceable: Callable[[Passage], bool],
-    documents: Mapping[str, str],
+    documents: dict[str, str],
+    **place: Any,
 ) -> Change:
     """Puts new passages in the place of the replaceable old ones; those that are in both stay where they are.
 
@@ -264,8 +282,8 @@ def _apply(
         writer.add(itertools.chain([first], stream))
     added = writer.segments[-1].passages if first is not None else 0
     writer.delete(gone)
-    if added or gone or documents != writer.manifest.documents:
-        writer.commit(dict(documents))
+    if added or gone or dataclasses.replace(writer.manifest, documents=documents, **place) != writer.manifest:
+        writer.commit(documents, **place)
     return Change(added, len(gone), writer.manifest.passages - len(gone) + added)
 
 

@@ -7,7 +7,10 @@
     segments/2/              what was added later
     words-2/                 BM25's counts over the whole corpus
 
-Passages that were removed stay in their segment and are listed as deleted, until their segment is written anew.
+Passages that were removed, and old versions, are found no more but stay in their segment's files, listed as deleted.
+Segments that are not compressed are written anew without them when they are merged: those of one size when there are
+many, all as soon as more than a quarter of their passages are deleted. A compressed one never is: its files go when all
+of its passages have gone.
 """
 
 import dataclasses
@@ -59,6 +62,11 @@ class Segment:
     passages: int
     search: str
     deleted: list[int] = field(default_factory=list)
+
+    @property
+    def alive(self) -> int:
+        """How many of its passages are not deleted."""
+        return self.passages - len(self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +121,8 @@ class Manifest:
     @property
     def prefetches(self) -> bool:
         """Whether there are too many vectors to compare them all, so that only those of likely passages are."""
-        exact = (segment for segment in self.segments if segment.search == "exact")
-        return self.search == "auto" and sum(s.passages - len(s.deleted) for s in exact) > EXACT_UP_TO
+        exact = (segment.alive for segment in self.segments if segment.search == "exact")
+        return self.search == "auto" and sum(exact) > EXACT_UP_TO
 
 
 def read_manifest(path: Path | str) -> Manifest:

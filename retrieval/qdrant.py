@@ -6,11 +6,12 @@ over machines; a client for its server and one in this process (`QdrantClient(":
 mode that keeps a folder is not used: it reads pickles.
 """
 
+import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from data.errors import InputError, RaisfError
@@ -30,8 +31,10 @@ MEAN, TOKENS = "mean", "tokens"
 PREFETCHED = 200
 """Passages, at least, that the mean vectors choose and MaxSim then ranks; 20 times k where that is more."""
 
-_BATCH = 64
-"""Passages of one upload: some 4 MB."""
+_NUMBERS = 1 << 19
+"""Numbers, at most, of the vectors in one request: some 10 MB of JSON. Qdrant refuses what is above 32 MB."""
+
+T = TypeVar("T")
 
 
 class QdrantIndex:
@@ -51,6 +54,7 @@ class QdrantIndex:
 
     Raises:
         InputError: No such collection, one that is not whole or not ours, or the checkpoint is gone or another.
+        RaisfError: Qdrant is gone or cannot answer.
     """
 
     def __init__(self, client: Any, collection: str, checkpoint: str | Path | None = None, url: str | None = None):
@@ -59,7 +63,7 @@ class QdrantIndex:
             raise InputError(f"Qdrant has no collection {collection!r}; fill it with: raisf index push DIR URL")
         if not {"checkpoint", "checkpoint_sha256", "corpus_sha256", "passages"} <= told.keys():
             raise InputError(f"the collection {collection!r} was not made by `raisf index push`: give another name")
-        count = client.count(collection).count
+        count = _count(client, collection)
         if count != told["passages"]:
             raise InputError(
                 f"the collection {collection!r} has {count} of {told['passages']} passages: its `raisf index push` was "
@@ -88,7 +92,7 @@ class QdrantIndex:
         return self.search_many([query], k)[0]
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The same for several queries, in their order; they go in one request.
+        """The same for several queries, in their order; they go in few requests.
 
         Raises:
             InputError: `k` is below 1.
@@ -97,23 +101,22 @@ class QdrantIndex:
         from qdrant_client import models  # pyright: ignore[reportMissingImports]
 
         check_k(k)
-        if not queries:
-            return []
-        requests = [
-            models.QueryRequest(
-                prefetch=models.Prefetch(query=_mean(query), using=MEAN, limit=max(PREFETCHED, 20 * k)),
-                query=query.tolist(),
-                using=TOKENS,
-                limit=k,
-                with_payload=True,
-            )
-            for query in self._encoder.encode_queries(queries)
-        ]
-        try:
-            answers = self._client.query_batch_points(self._collection, requests=requests)
-        except Exception as error:  # the client's errors share no class with each other
-            raise RaisfError(f"Qdrant cannot search the collection {self._collection!r}: {error}") from error
-        return [[_passage(point.payload, point.score) for point in answer.points] for answer in answers]
+        found: list[list[Passage]] = []
+        for group in _groups(self._encoder.encode_queries(queries), lambda query: query.numel()):
+            requests = [
+                models.QueryRequest(
+                    prefetch=models.Prefetch(query=_mean(query), using=MEAN, limit=max(PREFETCHED, 20 * k)),
+                    query=query.tolist(),
+                    using=TOKENS,
+                    limit=k,
+                    with_payload=True,
+                )
+                for query in group
+            ]
+            with _asking(f"search the collection {self._collection!r}"):
+                answers = self._client.query_batch_points(self._collection, requests=requests)
+            found += [[_passage(point.payload, point.score) for point in answer.points] for answer in answers]
+        return found
 
     def where(self, condition: str) -> Any:
         """Refused: filters are for index folders.
@@ -168,6 +171,7 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
 
     Raises:
         InputError: No such index, one of another kind or a compressed one, or the collection holds something else.
+        RaisfError: Qdrant is gone, or refuses; what it has taken stays there, and a second push goes on behind it.
     """
     from qdrant_client import models  # pyright: ignore[reportMissingImports]
 
@@ -192,15 +196,17 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
         points = itertools.chain([first], points)
     elif found != told:
         raise InputError(f"the collection {collection!r} holds something else: choose a new name, or delete it")
-    done = client.count(collection).count
+    done = _count(client, collection)
     points = itertools.islice(points, done, None)
     with progress_bar(progress) as bar:
         task = bar.add_task("pushing passages", total=manifest.passages, completed=done)
-        while batch := list(itertools.islice(points, _BATCH)):
+        for group in _groups(points, lambda point: len(point["vector"][TOKENS]) * len(point["vector"][MEAN])):
+            structs = [models.PointStruct(**point) for point in group]
             # In their order, and each waited for: how many there are says where to go on.
-            client.upsert(collection, [models.PointStruct(**point) for point in batch], wait=True)
-            bar.advance(task, len(batch))
-    return client.count(collection).count
+            with _asking(f"store passages in the collection {collection!r}", "push again, it goes on"):
+                client.upsert(collection, structs, wait=True)
+            bar.advance(task, len(group))
+    return _count(client, collection)
 
 
 def _create(client: Any, collection: str, dim: int, told: dict[str, Any]) -> None:
@@ -217,7 +223,30 @@ def _create(client: Any, collection: str, dim: int, told: dict[str, Any]) -> Non
         hnsw_config=models.HnswConfigDiff(m=0),  # no graph: they only rank what the means have chosen
     )
     mean = models.VectorParams(size=dim, distance=models.Distance.DOT, datatype=half)
-    client.create_collection(collection, vectors_config={MEAN: mean, TOKENS: tokens}, metadata=told)
+    with _asking(f"make the collection {collection!r}"):
+        client.create_collection(collection, vectors_config={MEAN: mean, TOKENS: tokens}, metadata=told)
+
+
+def _groups(items: Iterable[T], numbers: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in their order, in groups that one request can hold."""
+    group, held = list[T](), 0
+    for item in items:
+        if group and held + numbers(item) > _NUMBERS:
+            yield group
+            group, held = [], 0
+        group.append(item)
+        held += numbers(item)
+    if group:
+        yield group
+
+
+@contextlib.contextmanager
+def _asking(what: str, remedy: str = "see that it runs, then try again") -> Iterator[None]:
+    """Tells what failed. The client's errors share no class with each other."""
+    try:
+        yield
+    except Exception as error:
+        raise RaisfError(f"Qdrant cannot {what} ({' '.join(str(error).split())}): {remedy}") from error
 
 
 def _points(path: Path) -> Iterator[dict[str, Any]]:
@@ -248,9 +277,16 @@ def _passage(payload: dict[str, Any], score: float) -> Passage:
 
 def _metadata(client: Any, collection: str) -> dict[str, Any] | None:
     """What a collection tells of itself; None where there is none of that name."""
-    if not client.collection_exists(collection):
-        return None
-    return client.get_collection(collection).config.metadata or {}
+    with _asking(f"look up the collection {collection!r}"):
+        if not client.collection_exists(collection):
+            return None
+        return client.get_collection(collection).config.metadata or {}
+
+
+def _count(client: Any, collection: str) -> int:
+    """How many passages a collection has."""
+    with _asking(f"count the passages of the collection {collection!r}"):
+        return client.count(collection).count
 
 
 def _find_checkpoint(told: dict[str, Any], checkpoint: str | Path | None, collection: str) -> CheckpointFolder:

@@ -78,7 +78,9 @@ def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Pas
 
 def read_json_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of the rows in a json file's list."""
-    for number, row in enumerate(stream_array(file, encoding=encoding), start=1):
+    with file.open("rb") as raw:
+        marked = marked_encoding(raw.read(4))
+    for number, row in enumerate(stream_array(file, encoding=encoding or marked), start=1):
         if not isinstance(row, dict):
             raise InputError(f'{name}, row {number}: expected {{"text": ...}}, found {type(row).__name__}')
         yield from _row_passages(row, name, number, "row")
@@ -142,11 +144,8 @@ def _lines(file: Path, name: str, encoding: str | None) -> Iterator[str]:
 
 def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
     if encoding is None:
-        start = raw.read(4)
+        encoding = marked_encoding(raw.read(4)) or "utf-8"
         raw.seek(0)
-        mark = next((mark for mark in BOMS if start.startswith(mark)), b"")
-        encoding = BOMS.get(mark, "utf-8")
-        raw.seek(len(mark) if encoding == "utf-8" else 0)  # the others read their mark to tell the byte order
     number = 0
     with io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
         try:
@@ -156,9 +155,15 @@ def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
                         f"{name}, line {number}: zero bytes: no text, or UTF-16 without its mark; save it as UTF-8, or "
                         "name its encoding (encoding='utf-16-le', on the command line --encoding utf-16-le)"
                     )
-                yield line
+                # Only the decoders that look for a byte order mark (utf-8-sig, utf-16, utf-32) take it away.
+                yield line.removeprefix("\ufeff") if number == 1 else line
         except UnicodeError as error:
             raise wrong_encoding(f"{name}, after line {number}", encoding, error) from error
+
+
+def marked_encoding(start: bytes) -> str | None:
+    """The encoding that a byte order mark tells; None where there is none."""
+    return next((encoding for mark, encoding in BOMS.items() if start.startswith(mark)), None)
 
 
 def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError:
@@ -215,6 +220,13 @@ def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "l
             f"{name}, {unit} {number}: no 'text' of type string; found the keys {', '.join(map(str, row)) or '(none)'}"
         )
     pid = f"{name}#{number}" if pid is None or pid == "" else str(pid)
+    try:
+        pid.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{name}, {unit} {number}: the id {pid!r} has half a surrogate pair, which no file can hold; mend it, or "
+            "leave the ids out and they are numbered"
+        ) from error
     title = clean(str(title or ""))
     metadata: dict[str, Value] = {unit: number}
     for column, value in row.items():

@@ -1,6 +1,7 @@
 """A retriever on another machine or in another process: the client of `raisf serve-index`."""
 
 import hashlib
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -9,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError, RaisfError
-from retrieval.base import Filtered
+from retrieval.filtered import Filtered
 from retrieval.manifest import check_k
 from retrieval.passage import Passage
-
-SERVED = ("engine", "search", "checkpoint_sha256", "corpus_sha256")
-"""What a server tells that decides what it finds."""
+from retrieval.protocol import MOST_QUERIES, SERVED
 
 SECONDS = 60
-"""How long to wait for an answer: a hundred queries over millions of passages take some seconds."""
+"""How long to wait for an answer: `MOST_QUERIES` over millions of passages take some seconds."""
 
 
 class RemoteIndex:
-    """Searches an index that `raisf serve-index` serves. Many queries go in one request.
+    """Searches an index that `raisf serve-index` serves: `MOST_QUERIES` go in one request.
+
+    It stands for what was served when it was opened. Once the server has taken up another state of its folder, every
+    search is refused, so that nothing is made of answers from two corpora.
 
     Attributes:
         path: None: the folder is the server's.
@@ -41,12 +43,12 @@ class RemoteIndex:
         self.url = url.rstrip("/")
         try:
             self.info: dict[str, Any] = _ask(f"{self.url}/info")
-            served = " ".join(str(self.info[name]) for name in SERVED)
+            self._served = {name: self.info[name] for name in SERVED}
         except (RaisfError, KeyError, TypeError) as error:
             raise InputError(
                 f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
             ) from error
-        self.corpus_hash = hashlib.sha256(served.encode()).hexdigest()
+        self.corpus_hash = hashlib.sha256(" ".join(map(str, self._served.values())).encode()).hexdigest()
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score; see `search_many`."""
@@ -56,14 +58,14 @@ class RemoteIndex:
         """The same for several queries, in their order.
 
         Raises:
-            InputError: `k` is below 1, or `where` is no filter of the passages.
-            RaisfError: The server is gone or cannot answer.
+            InputError: `k` is below 1 or more than the server gives, or `where` is no filter of the passages.
+            RaisfError: The server is gone, cannot answer, or serves another index by now.
         """
         check_k(k)
-        if not queries:
-            return []
-        found = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
-        return [[_passage(row) for row in rows] for rows in found["topk"]]
+        found: list[list[Passage]] = []
+        for start in range(0, len(queries), MOST_QUERIES):
+            found += self._search(queries[start : start + MOST_QUERIES], k, where)
+        return found
 
     def where(self, condition: str) -> Filtered:
         """The same index, reduced to the passages that satisfy a filter.
@@ -73,6 +75,19 @@ class RemoteIndex:
         """
         self("", 1, condition)
         return Filtered(self, condition)
+
+    def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
+        answer = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
+        try:
+            served, found = answer["index"], [[_passage(row) for row in rows] for rows in answer["topk"]]
+        except (KeyError, TypeError) as error:
+            raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
+        if served != self._served:
+            raise RaisfError(
+                f"the index served at {self.url} has changed since it was opened: open it again (start the command "
+                "again), so that no result comes from two corpora"
+            )
+        return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "RemoteIndex":
         """Itself: copies of a program search the same index."""
@@ -93,17 +108,17 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
         RaisfError: It does not answer, or not in JSON.
     """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     try:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
             return json.loads(response.read())
     except urllib.error.HTTPError as error:
         try:
             message = json.loads(error.read())["message"]
-        except (ValueError, KeyError, TypeError):
-            message = str(error)
-        kind = InputError if error.code == 400 else RaisfError
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            message = f"the index server {url} answers: {error}"
+        kind = InputError if error.code in (400, 413) else RaisfError
         raise kind(message) from error
-    except (OSError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise RaisfError(f"the index server {url} does not answer ({reason})") from error
+        raise RaisfError(f"the index server {url} does not answer ({reason!s:.200})") from error

@@ -30,6 +30,24 @@ class Encoder(Protocol):
         ...
 
 
+class Checkpoint(Protocol):
+    """A checkpoint on this machine: what it is called, what it is, and its encoder."""
+
+    @property
+    def name(self) -> str:
+        """As it was asked for."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of its files."""
+        ...
+
+    def encoder(self) -> Encoder:
+        """What it encodes with."""
+        ...
+
+
 def write_segment(
     index: Path, name: str, passages: Iterable[Passage], encoder: Encoder | None, progress: bool
 ) -> Segment:
@@ -73,8 +91,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment]) -> Segment:
             if kept.any():
                 write_shard(folder / VECTORS, shard, [(vectors[kept.repeat_interleave(lengths)], lengths[kept])])
                 shard += 1
-    alive = sum(segment.passages - len(segment.deleted) for segment in segments)
-    return Segment(name, alive, segments[0].search)
+    return Segment(name, sum(segment.alive for segment in segments), segments[0].search)
 
 
 def compress_segment(index: Path, segment: Segment, progress: bool) -> Segment:

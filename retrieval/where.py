@@ -17,10 +17,11 @@ from retrieval.passage import Passage, Value
 
 Test = Callable[[Passage], bool]
 
+# Quantifiers are possessive (*+): to go back over what they took would find nothing, in quadratic time.
 _TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
-      | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
+    r"""\s*+(?:
+        (?P<text>'(?:[^']|'')*+'|"(?:[^"]|"")*+")
+      | (?P<number>[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?+)(?![\w.])
       | (?P<sign><=|>=|!=|<>|==|=|<|>|\(|\)|,)
       | (?P<word>[^\W\d]\w*|`[^`]+`)
       | (?P<end>$)
@@ -209,7 +210,7 @@ def _alike(found: Value | None, wanted: Value) -> Value | None:
             found = _number(found)
         except ValueError:
             return None
-    return found if found is not None and not math.isnan(found) else None
+    return None if isinstance(found, float) and math.isnan(found) else found
 
 
 def _equal(found: Value | None, wanted: Value) -> bool:

@@ -8,8 +8,10 @@ import contextlib
 import dataclasses
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from data.errors import InputError
 from data.files import atomic_folder, locked, write_json
@@ -20,6 +22,7 @@ from retrieval.manifest import (
     CorpusHash,
     File,
     Manifest,
+    Segment,
     as_json,
     describe_files,
     library_versions,
@@ -27,11 +30,12 @@ from retrieval.manifest import (
     read_segment,
 )
 from retrieval.passage import Passage
-from retrieval.segments import Encoder, compress_segment, live_passages, merge, write_segment
+from retrieval.segments import Checkpoint, compress_segment, live_passages, merge, write_segment
 from retrieval.words import write_words
 
 MOST_SEGMENTS = 8
-"""Exact segments beside each other: more are merged, which copies vectors and encodes nothing."""
+"""Exact segments of one size, a power of eight, beside each other: more are merged, which copies vectors and encodes
+nothing. So a passage is copied once a power, and a large segment never because of a small one."""
 
 _LOCK = ".lock"
 _NUMBER = re.compile(r"\D")
@@ -44,21 +48,20 @@ class Writer:
         folder: The index.
         manifest: As it was when the changes began.
         segments: As they are to be.
+        checkpoint: What `add` encodes with; None for an engine without vectors.
 
     Args:
         folder: The index.
         manifest: Its manifest.
-        encoder: Makes the encoder where passages must be encoded; None for an engine without vectors.
+        checkpoint: That of the manifest.
         progress: Whether to show bars on standard error.
     """
 
-    def __init__(
-        self, folder: Path, manifest: Manifest, encoder: Callable[[], Encoder] | None = None, progress: bool = True
-    ):
+    def __init__(self, folder: Path, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool):
         self.folder = folder
         self.manifest = manifest
         self.segments = list(manifest.segments)
-        self._encoder = encoder
+        self.checkpoint = checkpoint
         self._progress = progress
         # The folders of one change are numbered on from those of the changes before.
         self._written = max((int(_NUMBER.sub("", _folder_of(name))) for name in manifest.files), default=0)
@@ -70,7 +73,7 @@ class Writer:
 
     def add(self, passages: Iterable[Passage]) -> None:
         """Writes a segment of passages, at least one, with ids that are new to the index."""
-        encoder = self._encoder() if self._encoder else None
+        encoder = self.checkpoint.encoder() if self.checkpoint else None
         self.segments.append(write_segment(self.folder, self._new_name(), passages, encoder, self._progress))
 
     def delete(self, pids: Iterable[str]) -> None:
@@ -81,11 +84,12 @@ class Writer:
             found = {number for number, passage in passages if passage.pid in gone}
             self.segments[place] = dataclasses.replace(segment, deleted=sorted(found.union(segment.deleted)))
 
-    def commit(self, documents: dict[str, str]) -> Manifest:
+    def commit(self, documents: dict[str, str], **place: Any) -> Manifest:
         """Makes the changes count.
 
         Args:
             documents: The fingerprint of each document that the index now holds.
+            **place: Where its checkpoint is now, see `retrieval.base.place_of`; none: where it was.
 
         Raises:
             InputError: Nothing would be left.
@@ -104,6 +108,7 @@ class Writer:
         used = [f"{SEGMENTS}/{segment.name}" for segment in self.segments] + ([words] if words else [])
         manifest = dataclasses.replace(
             self.manifest,
+            **place,
             passages=count,
             corpus_sha256=corpus.hexdigest(),
             segments=self.segments,
@@ -120,18 +125,22 @@ class Writer:
 
     def _settle(self) -> None:
         """Merges and compresses segments where that is due."""
-        self.segments = [segment for segment in self.segments if len(segment.deleted) < segment.passages]
+        self.segments = [segment for segment in self.segments if segment.alive]
         loose = [segment for segment in self.segments if segment.search != "plaid"]
         if not loose:
             return
         dead = sum(len(segment.deleted) for segment in loose)
-        alive = sum(segment.passages for segment in loose) - dead
+        alive = sum(segment.alive for segment in loose)
         compressing = self.manifest.search == "plaid" and (not self.manifest.segments or alive > EXACT_UP_TO)
         # A segment that the old manifest names is never changed: what is compressed is a copy.
         copying = compressing and (dead > 0 or len(loose) > 1 or loose[0] in self.manifest.segments)
-        if copying or len(loose) > MOST_SEGMENTS or 3 * dead > alive:
-            merged = merge(self.folder, self._new_name(), loose)
-            self.segments = [segment for segment in self.segments if segment not in loose] + [merged]
+        sizes: dict[int, list[Segment]] = defaultdict(list)
+        for segment in loose:
+            sizes[(segment.alive.bit_length() - 1) // 3].append(segment)  # eight is three bits
+        crowd = next((segments for segments in sizes.values() if len(segments) > MOST_SEGMENTS), [])
+        if old := loose if copying or 3 * dead > alive else crowd:
+            merged = merge(self.folder, self._new_name(), old)
+            self.segments = [segment for segment in self.segments if segment not in old] + [merged]
         if compressing:
             self.segments.append(compress_segment(self.folder, self.segments.pop(), self._progress))
 
@@ -153,9 +162,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def new_index(
-    out: Path | str, manifest: Manifest, encoder: Callable[[], Encoder] | None, progress: bool
-) -> Iterator[Writer]:
+def new_index(out: Path | str, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool) -> Iterator[Writer]:
     """A writer of a new index, which takes the place of `out` when the block, which must commit, ends well.
 
     Until then an index that stands at `out` stays as it is, and any exception (Ctrl-C too) leaves it there.
@@ -164,14 +171,19 @@ def new_index(
         InputError: `out` is a folder with other things in it, or another process is changing it.
     """
     with _locked(Path(out)), atomic_folder(out, MANIFEST) as folder:
-        yield Writer(folder, manifest, encoder, progress)
+        yield Writer(folder, manifest, checkpoint, progress)
 
 
 @contextlib.contextmanager
 def changed_index(
-    path: Path | str, encoder: Callable[[], Encoder] | None = None, progress: bool = True
+    path: Path | str, find: Callable[[Manifest], Checkpoint | None] | None = None, progress: bool = True
 ) -> Iterator[Writer]:
     """A writer of changes to the index at `path`. Nothing has changed where the block ends without `commit`.
+
+    Args:
+        path: The index folder.
+        find: Finds the checkpoint to encode with, while nobody else can change the index; None: nothing is added.
+        progress: Whether to show bars on standard error.
 
     Raises:
         InputError: No index there, a damaged one, or another process is changing it.
@@ -179,7 +191,8 @@ def changed_index(
     path = Path(path)
     read_manifest(path)
     with _locked(path):
-        yield Writer(path, read_manifest(path), encoder, progress)
+        manifest = read_manifest(path)
+        yield Writer(path, manifest, find(manifest) if find else None, progress)
 
 
 def _locked(path: Path) -> contextlib.AbstractContextManager[None]:

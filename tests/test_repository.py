@@ -67,7 +67,8 @@ def _shown_commands(document: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/finetuning.md"]
+    "document",
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/finetuning.md", "docs/retrieval.md"],
 )
 def test_a_command_copied_from_the_documents_is_understood(document):
     import shlex

@@ -36,6 +36,18 @@ def test_a_folder_is_a_checkpoint_and_any_change_is_noticed(copy: Path):
     assert find_checkpoint(copy).sha256 != found.sha256
 
 
+def test_notes_beside_a_checkpoint_are_no_part_of_it_and_its_tokenizer_is(copy: Path):
+    found = find_checkpoint(copy)
+    for name in ("notes.txt", "LICENSE.txt", "README.md"):
+        (copy / name).write_text("Trained in March.")
+    assert find_checkpoint(copy).sha256 == found.sha256  # its indexes can still be opened
+    seen = {found.sha256}
+    for name in ("vocab.txt", "merges.txt", "sentencepiece.bpe.model"):
+        (copy / name).write_text("a\nb\n")
+        assert find_checkpoint(copy).sha256 not in seen
+        seen.add(find_checkpoint(copy).sha256)
+
+
 def test_a_trained_checkpoint_keeps_its_query_augmentation(copy: Path):
     settings = read_json(copy / "artifact.metadata")
     del settings["query_augmentation"]

@@ -1,5 +1,6 @@
 """ColBERT finds by meaning, says the same however it is asked, and keeps quiet where programs read."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,22 @@ def test_exact_search_is_the_definition(
         assert len(hits) == min(k, len(rows))
         assert [score for _, score in hits] == pytest.approx(sorted(scores, reverse=True)[:k], abs=1e-4)
         assert [scores[number] for number, _ in hits] == pytest.approx([score for _, score in hits], abs=1e-4)
+
+
+def test_many_queries_of_a_large_corpus_take_the_memory_of_their_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    count, tokens = 50_000, 32
+    monkeypatch.setattr(maxsim, "_CHUNK", 1_000)
+    write_shard(tmp_path, 0, [(torch.randn(count, 8).half(), torch.ones(count, dtype=torch.int64))])
+    engine, asked = MaxSim(Vectors(tmp_path)), [torch.randn(tokens, 8) for _ in range(maxsim.QUERIES)]
+    tracemalloc.start()
+    try:
+        engine.search(asked, 10)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30e6  # the scores take 3 MB; those of all tokens would take 102
 
 
 @given(st.integers(1, 10**10))

@@ -1,7 +1,9 @@
 """Whoever indexes a folder gets every word of it as passages, or is told which file and line cannot be read."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from data.errors import InputError
 from retrieval.documents import checked, read_documents
+from retrieval.index import build_index, open_folder
 from retrieval.passage import Passage
 from retrieval.splitting import LONGEST, SHORTEST, split_text
 
@@ -99,12 +102,26 @@ def test_reading_streams(write: Write):
     assert [passage.text for passage in islice(read_documents(file), 3)] == ["good"] * 3
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.jsonl"])
-def test_marked_encodings_are_recognised(write: Write, encoding: str, name: str):
-    content = {"a.csv": "text\r\nCafé Ωμέγα\r\n", "a.jsonl": '{"text": "Café Ωμέγα"}\r\n'}.get(name, "Café Ωμέγα\r\n")
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8", None),
+        ("utf-8-sig", None),
+        ("utf-16", None),
+        ("utf-32", None),
+        ("utf-8-sig", "utf-8"),  # as a table that Excel has written is named
+        ("utf-16", f"utf-16-{sys.byteorder[0]}e"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.jsonl", "a.json"])
+def test_marked_encodings_are_recognised_and_the_mark_is_no_text(
+    write: Write, encoding: str, said: str | None, name: str
+):
+    row = '{"text": "Café Ωμέγα"}\r\n'
+    contents = {"a.csv": "text\r\nCafé Ωμέγα\r\n", "a.jsonl": row, "a.json": f"[{row}]"}
+    content = contents.get(name, "Café Ωμέγα\r\n")
     file = write(name, content.encode(encoding))
-    assert [passage.text for passage in read_documents(file)] == ["Café Ωμέγα"]
+    assert [passage.text for passage in read_documents(file, said)] == ["Café Ωμέγα"]
 
 
 def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
@@ -121,6 +138,24 @@ def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
 def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
     (passage,) = read_documents(write("s.jsonl", '{"text": "bad \\ud800 escape"}'))
     passage.text.encode("utf-8")
+    row = write("rows.jsonl", '{"title": "T\\ud800", "text": "x", "k\\ud800": "v\\ud800"}')
+    build_index(row, row.parent / "index", "bm25", progress=False)
+    (passage,) = open_folder(row.parent / "index").passages
+    assert (passage.title, passage.metadata) == ("T?", {"line": 1, "k?": "v?"})
+
+
+def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: Path):
+    ids = write("ids.jsonl", '{"id": "a", "text": "x"}\n{"id": "b\\ud800", "text": "y"}\n')
+    assert "ids.jsonl, line 2: the id 'b\\ud800' has half a surrogate pair" in error_of(ids)
+    ids.unlink()
+    if sys.platform == "darwin":
+        pytest.skip("its file names are always UTF-8")
+    latin = write(os.fsdecode(b"sub/caf\xe9.txt"), "Text.")
+    for path in (latin, tmp_path / "docs"):
+        assert "sub/caf\\xe9.txt is not UTF-8; rename it" in error_of(path)
+    latin.rename(latin.with_suffix(".png"))
+    write("a.txt", "Text.")
+    assert [passage.pid for passage in read_documents(tmp_path / "docs")] == ["a.txt#1"]
 
 
 @pytest.mark.parametrize(

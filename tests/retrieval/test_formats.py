@@ -111,12 +111,25 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
         (b'\xef\xbb\xbf<?xml version="1.0" encoding="utf-8"?><html><p>Caf\xc3\xa9</p></html>', "Café"),
         ('<meta charset="latin-1"><p>Café</p>'.encode("latin-1"), "Café"),
         (b'<meta http-equiv="Content-Type" content="text/html; charset=windows-1252"><p>\x80</p>', "€"),
+        # What browsers read: curly quotes under the name of an encoding that has none, and what cannot be UTF-16.
+        (b'<meta charset="iso-8859-1"><p>\x93Caf\xe9\x94 \x96 it\x92s</p>', "\u201cCafé\u201d \u2013 it\u2019s"),
+        (b'<meta charset="us-ascii"><p>\x93Caf\xe9\x94</p>', "\u201cCafé\u201d"),
+        ('<meta charset="gb2312"><p>\u9555\u57fa</p>'.encode("gbk"), "\u9555\u57fa"),
+        ('<meta charset="utf-16"><p>Café</p>'.encode(), "Café"),
+        ('<meta charset="UTF-16LE"><p>Café!</p>'.encode(), "Café!"),
         (b"<p>open <b>tags <div>" + b"<div>" * 1_000 + b"deep", "open tags deep"),
     ],
 )
 def test_a_web_page_says_how_it_is_encoded(content: bytes, text: str, tmp_path: Path):
     (tmp_path / "p.htm").write_bytes(content)
     assert [p.text for p in read_documents(tmp_path / "p.htm")] == [text]
+
+
+def test_an_encoding_that_is_named_is_taken_at_its_word(tmp_path: Path):
+    (tmp_path / "p.html").write_bytes('<meta charset="utf-8"><p>Café</p>'.encode("utf-16-le"))
+    assert [p.text for p in read_documents(tmp_path / "p.html", "utf-16-le")] == ["Café"]
+    (tmp_path / "p.html").write_bytes(b'<meta charset="iso-8859-1"><p>\xa4</p>')
+    assert [p.text for p in read_documents(tmp_path / "p.html", "iso-8859-15")] == ["€"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """An index is whole or not there, knows what it was made from, and says what is wrong with it."""
 
 import copy
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +14,9 @@ from safetensors.numpy import load_file, save_file
 from data.errors import InputError
 from data.files import read_json, write_json
 from retrieval.checkpoint import find_checkpoint
-from retrieval.dense import find_model
+from retrieval.dense import DenseEncoder, find_model
 from retrieval.encoder import Encoder
-from retrieval.index import Engine, build_index, open_folder, open_index
+from retrieval.index import Engine, add_to_index, build_index, open_folder, open_index
 from retrieval.manifest import FORMAT, MANIFEST, PASSAGES
 from retrieval.passage import Passage, Retriever
 
@@ -56,11 +58,19 @@ def test_whoever_may_open_the_folder_may_read_the_index(index: Path):
     assert {file.stat().st_mode & 0o666 for file in index.rglob("*") if file.is_file()} == {allowed}
 
 
-def test_an_index_folder_tells_no_paths_of_its_maker(index: Path):
-    manifest = read_json(index / MANIFEST)
-    assert manifest["passages"] == 12 and manifest["versions"]["torch"]
-    for file in index.rglob("*.json*"):
-        assert str(Path.home()) not in file.read_text() and "/tmp" not in file.read_text()
+def test_an_index_folder_tells_no_path_of_its_maker_but_that_of_a_checkpoint_folder(tmp_path: Path):
+    """Whoever hands an index on tells where a folder named as --checkpoint lay, since it must be found again there."""
+    docs, checkpoint = tmp_path / "docs", tmp_path / "mine"
+    docs.mkdir()
+    (docs / "games.txt").write_text("Chess is a board game for two players.")
+    checkpoint.symlink_to(find_model("minilm").path)
+    for name, told in (("minilm", "minilm"), (checkpoint, str(checkpoint))):
+        build_index(docs, tmp_path / "i", "dense", checkpoint=name, progress=False)
+        manifest = read_json(tmp_path / "i" / MANIFEST)
+        assert (manifest["checkpoint"], list(manifest["documents"])) == (told, ["games.txt"])
+        for file in (tmp_path / "i").rglob("*.json*"):
+            text = file.read_text().replace(told, "")
+            assert str(tmp_path) not in text and str(Path.home()) not in text
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -209,6 +219,37 @@ def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[P
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     message = error_of(tmp_path / "i")
     assert "was made with the checkpoint" in message and "is now another" in message
+
+
+def test_an_index_is_brought_up_to_date_with_its_checkpoint_in_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    docs, old, new = tmp_path / "docs", tmp_path / "old", tmp_path / "new"
+    docs.mkdir()
+    (docs / "games.txt").write_text("Chess is a board game for two players.")
+    shutil.copytree(find_model("minilm").path, old)
+    build_index(docs, tmp_path / "i", "dense", checkpoint=old, progress=False)
+    old.rename(new)
+    monkeypatch.setattr(DenseEncoder, "encode_passages", None)  # nothing is encoded anew
+    build_index(docs, tmp_path / "i", "dense", checkpoint=new, progress=False)
+    monkeypatch.undo()
+    found = open_folder(tmp_path / "i")  # without being told again
+    assert found.manifest.checkpoint == str(new) and found("board game", 1)[0].pid == "games.txt#1"
+    assert add_to_index(tmp_path / "i", [Passage("go", "Go is one, too.")], progress=False).passages == 2
+
+
+def test_an_index_that_nobody_holds_frees_its_memory_at_once(made: dict[str, Path]):
+    """A server that takes up a new state would else have both in memory for as long as the collector lets it."""
+    gc.disable()
+    try:
+        for path in made.values():
+            index = open_folder(path)
+            assert index("Who checkmates?", 1, where="title = 'Chess'") or path.name == "bm25"
+            gone = weakref.ref(index)
+            del index
+            assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_the_manifest_can_be_read_by_people_and_programs(made: dict[str, Path]):

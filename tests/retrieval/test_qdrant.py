@@ -3,12 +3,15 @@
 Its server is not needed: the client has an engine of its own that runs in this process.
 """
 
+import itertools
+import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from data.errors import InputError, RaisfError
 from data.files import read_json, write_json
@@ -55,11 +58,11 @@ def test_a_collection_finds_what_its_index_finds(index: Index, client: Any):
 
 
 def test_a_push_that_was_stopped_goes_on(index: Index, client: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(qdrant, "_BATCH", 4)
+    monkeypatch.setattr(qdrant, "_NUMBERS", 1)  # a passage a request
     upsert, sent = client.upsert, []
 
     def stop(*args: Any, **options: Any) -> Any:
-        if len(sent) == 2:
+        if len(sent) == 8:
             raise KeyboardInterrupt
         sent.append(args)
         return upsert(*args, **options)
@@ -72,8 +75,65 @@ def test_a_push_that_was_stopped_goes_on(index: Index, client: Any, monkeypatch:
         QdrantIndex(client, "mine")
     monkeypatch.setattr(client, "upsert", lambda *args, **options: sent.append(args) or upsert(*args, **options))
     assert push_index(index.path, client, "mine", progress=False) == 11
-    assert [len(points) for _, points in sent] == [4, 4, 3]  # nothing went twice
+    assert [point.id for _, (point,) in sent] == list(range(11))  # nothing went twice
     assert QdrantIndex(client, "mine")("Who wrote Hamlet?", 1)[0].title == "Hamlet"
+
+
+def test_a_push_that_qdrant_refuses_says_what_to_do_and_goes_on(
+    index: Index, client: Any, monkeypatch: pytest.MonkeyPatch
+):
+    assert index.path
+    monkeypatch.setattr(qdrant, "_NUMBERS", 1)
+    upsert, sent = client.upsert, []
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        if len(sent) == 3:
+            raise qdrant_client.http.exceptions.UnexpectedResponse(413, "Payload Too Large", b"too large", {})
+        sent.append(args)
+        return upsert(*args, **options)
+
+    monkeypatch.setattr(client, "upsert", refuse)
+    with pytest.raises(RaisfError, match=r"store .* 'mine' .*413 \(Payload Too Large\).*: push again, it goes on"):
+        push_index(index.path, client, "mine", progress=False)
+    monkeypatch.setattr(client, "upsert", upsert)
+    assert client.count("mine").count == 3
+    assert push_index(index.path, client, "mine", progress=False) == 11
+    for gone in ("count", "collection_exists"):
+        monkeypatch.setattr(client, gone, lambda *args, **options: 1 / 0)
+        with pytest.raises(RaisfError, match=r"'mine' .*: see that it runs, then try again"):
+            QdrantIndex(client, "mine")
+        with pytest.raises(RaisfError, match=r"'mine' .*: see that it runs, then try again"):
+            push_index(index.path, client, "mine", progress=False)
+
+
+def test_requests_stay_below_what_qdrant_takes(index: Index, client: Any, monkeypatch: pytest.MonkeyPatch):
+    assert index.path
+    vectors = torch.nn.functional.normalize(torch.randn(qdrant._NUMBERS // 128, 128), dim=1)
+    assert len(json.dumps(vectors.tolist())) < 32e6 / 2  # half of it is left for the texts
+    upsert, search = client.upsert, client.query_batch_points
+    pushed, asked = [], []
+
+    def push(name: str, points: list[Any], **options: Any) -> Any:
+        pushed.append([len(point.vector["tokens"]) * 128 for point in points])
+        return upsert(name, points, **options)
+
+    def ask(name: str, requests: list[Any]) -> Any:
+        asked.append([len(request.query) * 128 for request in requests])
+        return search(name, requests=requests)
+
+    monkeypatch.setattr(client, "upsert", push)
+    monkeypatch.setattr(client, "query_batch_points", ask)
+    queries = ["Who wrote Hamlet?", "Which animal has several hearts?", "chess", "word " * 10_000, "sea"]
+    push_index(index.path, client, "whole", progress=False)
+    whole = QdrantIndex(client, "whole").search_many(queries, 3)
+    assert len(pushed) == len(asked) == 1
+    monkeypatch.setattr(qdrant, "_NUMBERS", 60 * 128)
+    push_index(index.path, client, "parts", progress=False)
+    assert QdrantIndex(client, "parts").search_many(queries, 3) == whole
+    for requests in (pushed, asked):
+        first, *parts = requests
+        assert list(itertools.chain(*parts)) == first and 1 < len(parts) < len(first)
+        assert all(sum(part) <= 60 * 128 or len(part) == 1 for part in parts)
 
 
 def test_another_collection_is_never_searched_or_overwritten(

@@ -1,0 +1,77 @@
+"""Whoever searches beside others finds what they would find alone, and is not harmed by what others ask."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from data.errors import InputError
+from retrieval.base import Index
+from retrieval.batcher import Batcher
+from retrieval.index import build_index
+from retrieval.passage import Passage
+
+
+@pytest.fixture(scope="module")
+def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
+    with_pages = [Passage(p.pid, p.text, p.title, metadata={"page": 1}) for p in passages[:6]]
+    return build_index([*with_pages, *passages[6:]], tmp_path_factory.mktemp("batched") / "i", "bm25")
+
+
+def test_queries_that_arrive_together_are_searched_together(index: Index, monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[int, int]] = []
+    search_many = Index.search_many
+
+    def slow(self: Index, queries: list[str], k: int, where: str | None = None):
+        asked.append((len(queries), k))
+        time.sleep(0.1)
+        return search_many(self, queries, k, where)
+
+    monkeypatch.setattr(Index, "search_many", slow)
+    batcher = Batcher(index)
+    jobs = [(f"Hamlet sea chess {n}", 1 + n % 2, "page = 1" if n % 4 < 2 else None) for n in range(16)]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda job: batcher.search([job[0]], job[1], job[2])[1][0], jobs))
+    batcher.close(20)
+    monkeypatch.undo()
+    assert found == [index(query, k, where) for query, k, where in jobs]
+    assert len(asked) < 16 and sum(size for size, _ in asked) == 16 == batcher.queries
+    # How many passages an approximate search looks at depends on k: a neighbour's may not change what is found.
+    assert sum(size for size, k in asked if k == 1) == 8
+
+
+def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monkeypatch: pytest.MonkeyPatch):
+    begun, together, search_many = threading.Event(), threading.Event(), Index.search_many
+
+    def breaks(self: Index, queries: list[str], *args):
+        begun.set()
+        together.wait(20)
+        if "bad" in queries:
+            raise TypeError("a tokenizer cannot read this")
+        return search_many(self, queries, *args)
+
+    monkeypatch.setattr(Index, "search_many", breaks)
+    batcher = Batcher(index)
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(batcher.search, ["Hamlet"], 1, None)
+        begun.wait(20)
+        rest = [pool.submit(batcher.search, [query], 1, None) for query in ("chess", "bad", "octopus")]
+        while batcher._waiting.qsize() < 3:
+            time.sleep(0.01)
+        together.set()
+        with pytest.raises(TypeError, match="a tokenizer"):
+            rest[1].result()
+        titles = [answer.result()[1][0][0].title for answer in (first, rest[0], rest[2])]
+    batcher.close(20)
+    assert titles == ["Hamlet", "Chess", "Octopus"]
+
+
+@pytest.mark.parametrize(("k", "where"), [(1, "nonsense"), (0, None)])
+def test_after_an_error_it_searches_on(k: int, where: str | None, index: Index):
+    batcher = Batcher(index)
+    with pytest.raises(InputError):
+        batcher.search(["a"], k, where)
+    searched, found = batcher.search(["Hamlet"], 1, None)
+    assert searched is index and found[0][0].title == "Hamlet"
+    batcher.close(20)

@@ -1,0 +1,182 @@
+"""Whoever opens an index by its URL gets what its owner gets, all from one corpus, and clear errors."""
+
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError, RaisfError
+from retrieval import server as server_module
+from retrieval.base import Index
+from retrieval.index import add_to_index, build_index, open_folder, open_index
+from retrieval.passage import Passage, Retriever
+from retrieval.remote import RemoteIndex
+from retrieval.server import IndexServer
+
+
+@pytest.fixture(scope="module")
+def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
+    with_pages = [Passage(p.pid, p.text, p.title, source="a.pdf", metadata={"page": 1}) for p in passages[:6]]
+    return build_index([*with_pages, *passages[6:]], tmp_path_factory.mktemp("served") / "i", "bm25")
+
+
+@contextlib.contextmanager
+def serving(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
+    with IndexServer(index, reopen=reopen) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def server(index: Index) -> Iterator[IndexServer]:
+    with serving(index) as running:
+        yield running
+
+
+def wait_for(met: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_is_searched_otherwise_is_another_index_at_a_url_and_behind_a_filter(
+    server: IndexServer, index: Index, monkeypatch: pytest.MonkeyPatch
+):
+    remote, view = open_index(server.url), index.where("page = 1")
+    compressed = [dataclasses.replace(segment, search="plaid") for segment in index.manifest.segments]
+    monkeypatch.setattr(index, "manifest", dataclasses.replace(index.manifest, segments=compressed))
+    assert open_index(server.url).corpus_hash != remote.corpus_hash
+    assert index.where("page = 1").corpus_hash != view.corpus_hash
+
+
+def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
+    remote = open_index(server.url)
+    assert isinstance(remote, RemoteIndex) and isinstance(remote, Retriever)
+    assert remote.info["corpus_sha256"] == index.corpus_hash
+    queries = ["Hamlet tragedy", "sea", "zebra", ""]
+    assert remote.search_many(queries, 4) == index.search_many(queries, 4)
+    assert remote("sea", 5, where="page = 1") == index("sea", 5, where="page = 1") != []
+    assert remote.where("page = 1")("sea", 5) == index.where("page = 1")("sea", 5)
+    assert remote.search_many([], 4) == []
+    with pytest.raises(InputError, match="no passage has a field 'pgae'"):
+        remote.where("pgae = 1")
+    with pytest.raises(InputError, match="k is 0"):
+        remote("sea", 0)
+
+
+def test_long_and_odd_queries_go_over_the_wire(server: IndexServer, index: Index):
+    remote = RemoteIndex(server.url)
+    for query in ("Hamlet " * 10_000, "\U0001f600\u0000\u202e Hamlet", "שלום Hamlet"):
+        assert remote(query, 2) == index(query, 2)
+
+
+def test_many_queries_go_in_requests_that_the_server_takes(server: IndexServer, index: Index):
+    queries = [f"Hamlet sea chess {number}" for number in range(300)]
+    assert RemoteIndex(server.url).search_many(queries, 2) == index.search_many(queries, 2)
+
+
+def test_a_changed_index_is_taken_up_and_nobody_gets_answers_from_both(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server_module, "REFRESH", 0.05)
+    path = tmp_path / "i"
+    build_index(passages, path, "bm25")
+    with serving(open_folder(path), lambda: open_folder(path)) as server:
+        remote = RemoteIndex(server.url)
+        view = remote.where("title = 'Fado'")
+        assert remote("harpsichord", 1) == []
+        add_to_index(path, [Passage("new", "A harpsichord.")])
+        wait_for(lambda: server.info()["passages"] == len(passages) + 1)
+        for retriever in (remote, view):
+            with pytest.raises(RaisfError, match="has changed since it was opened: open it again"):
+                retriever("harpsichord", 1)
+        assert RemoteIndex(server.url)("harpsichord", 1)[0].pid == "new"
+
+
+def test_sixteen_clients_search_on_while_the_index_is_replaced(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server_module, "REFRESH", 0.01)
+    path, stop = tmp_path / "i", threading.Event()
+
+    def build(made: int) -> None:
+        build_index([Passage(p.pid, p.text, p.title, metadata={"made": made}) for p in passages], path, "bm25")
+
+    build(0)
+    with serving(open_folder(path), lambda: open_folder(path)) as server:
+
+        def search(client: int, url: str = server.url) -> list[tuple[str, int]]:
+            remote, found = RemoteIndex(url), []
+            while not stop.is_set() and len(found) < 1_000:
+                try:
+                    (best,) = remote("Who wrote Hamlet?", 1) if client % 2 else remote("Hamlet", 1, where="id = 'p4'")
+                except RaisfError as error:
+                    assert "has changed since it was opened" in str(error)
+                    remote = RemoteIndex(url)
+                    continue
+                found.append((best.title, int(best.metadata["made"])))
+            return found
+
+        with ThreadPoolExecutor(16) as pool:
+            searches = [pool.submit(search, client) for client in range(16)]
+            try:
+                for made in range(1, 4):
+                    build_index(
+                        [Passage(p.pid, p.text, p.title, metadata={"made": made}) for p in passages], path, "bm25"
+                    )
+                    time.sleep(0.1)
+            finally:
+                stop.set()
+            answers = [answer for each in searches for answer in each.result()]
+        assert {title for title, _ in answers} == {"Hamlet"} and {made for _, made in answers} <= set(range(4))
+        assert len({made for _, made in answers}) > 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.0 500 Oh\r\nContent-Length: 100\r\n\r\n{",
+        b'HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n{"topk": 1}',
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"",
+    ],
+)
+def test_another_service_and_a_broken_answer_are_told(answer: bytes, server: IndexServer):
+    remote = RemoteIndex(server.url)
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
+        other.settimeout(10)
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _address = other.accept()
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+
+        served = pool.submit(serve)
+        remote.url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(RaisfError, match="answer"):
+            remote("Hamlet", 1)
+        with pytest.raises(InputError, match="no index server answers"):
+            RemoteIndex(remote.url)
+        served.result()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:many", "http://127.0.0.1:99999", "127.0.0.1:80", "http://a b"])
+def test_an_address_that_is_none_is_told(url: str):
+    with pytest.raises(InputError, match="no index server answers"):
+        RemoteIndex(url)

@@ -1,0 +1,143 @@
+"""A crash, a reader or another writer in the middle of a change costs an index nothing."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from retrieval import base, writer
+from retrieval.dense import Dense, DenseModel, find_model
+from retrieval.index import Change, Engine, add_to_index, build_index, check_index, index_info, open_folder
+from retrieval.manifest import MANIFEST, CorpusHash, Segment, read_manifest, read_segment
+from retrieval.passage import Passage
+from retrieval.writer import changed_index
+
+ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
+
+
+@pytest.fixture(scope="module")
+def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("shared")
+    for engine in ENGINES:
+        build_index(passages, root / engine, engine, progress=False)
+    return {engine: root / engine for engine in ENGINES}
+
+
+def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made[engine], tmp_path / "index"))
+
+
+@pytest.mark.parametrize("engine", ["colbert", "bm25"])
+@pytest.mark.parametrize("moment", ["write_segment", "describe_files", "write_json"])
+def test_a_crash_in_the_middle_leaves_the_old_index(
+    engine: str, moment: str, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = copy(made, engine, tmp_path)
+
+    def crash(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, moment, crash)
+    with pytest.raises(KeyboardInterrupt):
+        add_to_index(path, [NEW], progress=False)
+    assert check_index(path) == [] and len(open_folder(path).passages) == 12
+    monkeypatch.undo()
+    add_to_index(path, [NEW], progress=False)  # over what the crash has left
+    assert check_index(path) == [] and open_folder(path)("harpsichord", 1)[0].pid == "new"
+    known = {*read_manifest(path).files, MANIFEST, ".lock"}
+    assert {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} <= known
+
+
+def test_two_writers_never_mix(made: dict[str, Path], passages: list[Passage], tmp_path: Path):
+    path = copy(made, "bm25", tmp_path)
+    with changed_index(path):
+        for change in (lambda: add_to_index(path, [NEW]), lambda: build_index(passages, path, "bm25")):
+            with pytest.raises(InputError, match="another process is changing"):
+                change()
+        assert len(open_folder(path)("chess", 5)) == 1
+    add_to_index(path, [NEW])
+
+
+def test_what_encodes_an_addition_is_settled_while_nobody_else_can_change_the_index(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The vectors of one model would else be added to an index that has become another model's, or has none."""
+    path = copy(made, "dense", tmp_path)
+
+    def find(name: str | Path) -> DenseModel:
+        with pytest.raises(InputError, match="another process is changing"):
+            build_index([NEW], path, "bm25")
+        return find_model(name)
+
+    monkeypatch.setattr(Dense, "find", staticmethod(find))
+    assert add_to_index(path, [NEW], progress=False) == Change(1, 0, 13)
+    assert index_info(path)["engine"] == "dense"
+
+
+@pytest.mark.parametrize("engine", ["bm25", "colbert"])
+@pytest.mark.parametrize("count", [12, 3])
+def test_an_index_that_is_replaced_while_it_is_opened_is_opened_whole(
+    engine: Engine, count: int, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = copy(made, engine, tmp_path)
+    others = [Passage(f"q{number}", f"Number {number} is a harpsichord.") for number in range(count)]
+
+    def meanwhile(folder: Path, segment: Segment) -> Iterator[Passage]:
+        monkeypatch.undo()
+        build_index(others, path, engine, progress=False)
+        return read_segment(folder, segment)  # the new index's, which has a segment of that name, too
+
+    monkeypatch.setattr(base, "read_segment", meanwhile)
+    index = open_folder(path)
+    assert [p.pid for p in index.passages] == [p.pid for p in others]
+    assert index.corpus_hash == read_manifest(path).corpus_sha256
+    assert index("harpsichord", 3) == open_folder(path)("harpsichord", 3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_may_be_replaced_while_it_is_searched(
+    engine: Engine, made: dict[str, Path], passages: list[Passage], tmp_path: Path
+):
+    path = copy(made, engine, tmp_path)
+    index = open_folder(path)
+    wanted = [p.pid for p in index("Who wrote Hamlet?", 3)]
+    stop, opened = threading.Event(), []
+
+    def reopen() -> None:
+        while not stop.is_set():
+            found, corpus = open_folder(path), CorpusHash()
+            for passage in found.passages:
+                corpus.add(passage)
+            assert found.corpus_hash == corpus.hexdigest()
+            opened.append(len(found.passages))
+
+    with ThreadPoolExecutor(2) as pool:
+        reader = pool.submit(reopen)
+        try:
+            for number in range(3):
+                add_to_index(path, [Passage(f"n{number}", "Something new.")], progress=False)
+                assert [p.pid for p in index("Who wrote Hamlet?", 3)] == wanted
+            build_index([NEW], path, engine, progress=False)
+            build_index(passages, path, engine, progress=False)  # in folders of the same names
+        finally:
+            stop.set()
+        reader.result()
+    shutil.rmtree(path)
+    assert [p.pid for p in index("Who wrote Hamlet?", 3)] == wanted
+    assert set(opened) <= {12, 13, 14, 15, 1}
+
+
+def test_an_index_is_waited_for_while_it_is_just_being_replaced(made: dict[str, Path], tmp_path: Path):
+    path = copy(made, "bm25", tmp_path)
+    aside = path.rename(path.with_name(f".{path.name}.x1.old"))  # what atomic_folder does between its two renames
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(open_folder, path)
+        time.sleep(0.2)
+        shutil.copytree(aside, path.with_name("new")).rename(path)
+        assert len(opened.result().passages) == 12
