@@ -25,7 +25,7 @@ def add_parsers(commands: Any) -> None:
         "colbert",
         "train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone",
         "  raisf colbert train --corpus docs/ --questions train.jsonl --test test.jsonl --out checkpoints/mine\n"
-        "  raisf colbert train --corpus docs/ --out checkpoints/mine         made-up queries: measure before you use it\n"
+        "  raisf colbert train --corpus docs/ --out checkpoints/mine     made-up queries: measure it before use\n"
         "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot      it brings its paragraphs\n"
         "  raisf index docs/ --checkpoint checkpoints/mine --out indexes/mine",
         resume="run the same command again to go on where it stopped",
@@ -141,4 +141,4 @@ def _triples(questions: Sequence[Any], index: Any, arguments: argparse.Namespace
             "gold_titles its titles"
         )
     count = arguments.known_items if arguments.known_items is not None else 0 if questions else KNOWN_ITEMS
-    return [*asked, *known_items(index, count, arguments.seed)]
+    return [*asked, *(known_items(index, count, arguments.seed) if count else ())]
