@@ -1,11 +1,19 @@
 """A small corpus of real English, and the checkpoint that every test shares."""
 
+import contextlib
 import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from retrieval.base import Index
+from retrieval.index import build_index
 from retrieval.passage import Passage
+from retrieval.server import IndexServer
 
 TEXTS = {
     "Mount Everest": "Mount Everest is the highest mountain above sea level. It lies between Nepal and Tibet.",
@@ -36,3 +44,46 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         root = root.parent
     os.environ["RAISF_CACHE"] = str(root / "raisf-cache")
     return root / "raisf-cache"
+
+
+@pytest.fixture(scope="module")
+def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
+    with_pages = [Passage(p.pid, p.text, p.title, source="a.pdf", metadata={"page": 1}) for p in passages[:6]]
+    return build_index([*with_pages, *passages[6:]], tmp_path_factory.mktemp("served") / "i", "bm25")
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., AbstractContextManager[IndexServer]]:
+    """Serves an index until a block ends."""
+
+    @contextlib.contextmanager
+    def serve(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
+        with IndexServer(index, reopen=reopen) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield server
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return serve
+
+
+@pytest.fixture(scope="module")
+def server(index: Index, serving: Callable[..., AbstractContextManager[IndexServer]]) -> Iterator[IndexServer]:
+    with serving(index) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[[Callable[[], object]], None]:
+    """Waits until something holds."""
+
+    def wait(met: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        while not met():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    return wait

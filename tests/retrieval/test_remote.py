@@ -1,12 +1,12 @@
 """Whoever opens an index by its URL gets what its owner gets, all from one corpus, and clear errors."""
 
-import contextlib
 import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -19,36 +19,8 @@ from retrieval.passage import Passage, Retriever
 from retrieval.remote import RemoteIndex
 from retrieval.server import IndexServer
 
-
-@pytest.fixture(scope="module")
-def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
-    with_pages = [Passage(p.pid, p.text, p.title, source="a.pdf", metadata={"page": 1}) for p in passages[:6]]
-    return build_index([*with_pages, *passages[6:]], tmp_path_factory.mktemp("served") / "i", "bm25")
-
-
-@contextlib.contextmanager
-def serving(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
-    with IndexServer(index, reopen=reopen) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture(scope="module")
-def server(index: Index) -> Iterator[IndexServer]:
-    with serving(index) as running:
-        yield running
-
-
-def wait_for(met: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+Serving = Callable[..., AbstractContextManager[IndexServer]]
+WaitFor = Callable[[Callable[[], object]], None]
 
 
 def test_what_is_searched_otherwise_is_another_index_at_a_url_and_behind_a_filter(
@@ -88,7 +60,7 @@ def test_many_queries_go_in_requests_that_the_server_takes(server: IndexServer, 
 
 
 def test_a_changed_index_is_taken_up_and_nobody_gets_answers_from_both(
-    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving, wait_for: WaitFor
 ):
     monkeypatch.setattr(server_module, "REFRESH", 0.05)
     path = tmp_path / "i"
@@ -106,7 +78,7 @@ def test_a_changed_index_is_taken_up_and_nobody_gets_answers_from_both(
 
 
 def test_sixteen_clients_search_on_while_the_index_is_replaced(
-    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving
 ):
     monkeypatch.setattr(server_module, "REFRESH", 0.01)
     path, stop = tmp_path / "i", threading.Event()

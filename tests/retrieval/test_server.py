@@ -8,8 +8,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import dspy
@@ -23,36 +24,8 @@ from retrieval.passage import Passage
 from retrieval.remote import RemoteIndex
 from retrieval.server import IndexServer
 
-
-@pytest.fixture(scope="module")
-def index(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Index:
-    with_pages = [Passage(p.pid, p.text, p.title, source="a.pdf", metadata={"page": 1}) for p in passages[:6]]
-    return build_index([*with_pages, *passages[6:]], tmp_path_factory.mktemp("served") / "i", "bm25")
-
-
-@contextlib.contextmanager
-def serving(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
-    with IndexServer(index, reopen=reopen) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture(scope="module")
-def server(index: Index) -> Iterator[IndexServer]:
-    with serving(index) as running:
-        yield running
-
-
-def wait_for(met: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+Serving = Callable[..., AbstractContextManager[IndexServer]]
+WaitFor = Callable[[Callable[[], object]], None]
 
 
 def post(server: IndexServer, body: bytes) -> tuple[int, dict]:
@@ -132,7 +105,7 @@ def test_a_length_that_is_none_is_answered(length: str, server: IndexServer):
         assert b" 413 " in connection.recv(1 << 16)
 
 
-def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.MonkeyPatch):
+def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
     monkeypatch.setattr(server_module, "SLOWEST", 0.3)
     with serving(index) as server:
         with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
@@ -165,7 +138,7 @@ def test_where_it_cannot_listen_is_told_with_host_and_port(
 
 
 def test_a_change_while_the_server_opens_the_index_is_not_missed(
-    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving, wait_for: WaitFor
 ):
     monkeypatch.setattr(server_module, "REFRESH", 0.05)
     path = tmp_path / "i"
@@ -177,7 +150,12 @@ def test_a_change_while_the_server_opens_the_index_is_not_missed(
 
 
 def test_an_index_that_arrives_file_by_file_is_taken_up_once_it_is_whole(
-    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    passages: list[Passage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    serving: Serving,
+    wait_for: WaitFor,
 ):
     monkeypatch.setattr(server_module, "REFRESH", 0.02)
     path, new, looks = tmp_path / "i", tmp_path / "new", []
@@ -202,7 +180,7 @@ def test_an_index_that_arrives_file_by_file_is_taken_up_once_it_is_whole(
     assert len(looks) == 3 and caplog.text.count("serving the old") <= 2  # once for each manifest, not for each look
 
 
-def test_closing_answers_what_is_under_way(index: Index, monkeypatch: pytest.MonkeyPatch):
+def test_closing_answers_what_is_under_way(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
     begun, search_many = threading.Event(), Index.search_many
 
     def slow(self: Index, *args):
@@ -223,7 +201,7 @@ def test_closing_answers_what_is_under_way(index: Index, monkeypatch: pytest.Mon
         open_index(server.url)
 
 
-def test_closing_waits_for_no_client_that_is_still_sending(index: Index):
+def test_closing_waits_for_no_client_that_is_still_sending(index: Index, serving: Serving, wait_for: WaitFor):
     with contextlib.ExitStack() as kept:
         with serving(index) as server:
             client = kept.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=20))
@@ -233,7 +211,7 @@ def test_closing_waits_for_no_client_that_is_still_sending(index: Index):
         assert time.monotonic() - start < 3 and not server._connections
 
 
-def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.MonkeyPatch):
+def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
     monkeypatch.setattr(server_module, "GRACE", 0.3)
     begun, ended = threading.Event(), threading.Event()
 
