@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-ROOMS := raisf optimize programs signatures evaluation retrieval lm data
+PACKAGES := src optimize programs signatures evaluation retrieval lm data utils
 BENCHES := $(filter-out __init__ recall,$(basename $(notdir $(wildcard bench/*.py))))
 # Test workers beside each other must not each start a thread a core.
 TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
@@ -31,7 +31,7 @@ test: $(STAMP) ## the tests, without the slow ones
 test-all: $(STAMP) ## all tests
 	$(TEST)
 
-lint: $(STAMP) ## ruff, pyright, and the layers between the rooms
+lint: $(STAMP) ## ruff, pyright, and the layers between the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
@@ -43,4 +43,4 @@ bench: $(STAMP) ## the measurements of bench/ (recall on real questions too, wit
 
 clean: ## remove what tests, tools and the demo have left (not .venv)
 	rm -rf demo-output .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	find $(ROOMS) tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
+	find $(PACKAGES) tests bench -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -23,13 +23,13 @@ from typing import Any
 from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 
 from bench.lora import judged, lora_config
-from lm.adapter import COMPLETION
-from lm.connect import connect
-from lm.engine import LoraEngine
-from lm.inference import load_model
-from lm.multi_lora import lora_hash
-from lm.text import Text
-from lm.training import Training
+from raisf.lm.adapter import COMPLETION
+from raisf.lm.connect import connect
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.engine import LoraEngine
+from raisf.lm.local.inference import load_model
+from raisf.lm.local.multi_lora import lora_hash
+from raisf.lm.local.tokenization import Text
 
 LABELS = ("relevant", "irrelevant")
 BASE = "__base__"  # peft's name for no adapter

@@ -19,11 +19,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from lm.scripted import ScriptedLM
-from programs.concurrency import set_concurrency
-from programs.ra_isf import RAISF
-from programs.trace import Node, Trace
-from retrieval.passage import Passage
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.concurrency import set_concurrency
+from raisf.programs.ra_isf import RAISF
+from raisf.programs.trace import Node, Trace
+from raisf.retrieval.passage import Passage
 
 # Name -> for each depth, the sub-questions of an unknown question there; the deepest ones are read from a passage.
 TREES: dict[str, list[list[str]]] = {

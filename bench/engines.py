@@ -30,13 +30,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.retrieval import known_items, made_up
-from data.files import write_json
-from data.questions import load_questions
-from retrieval.checkpoint import find_checkpoint
-from retrieval.colbert import ColBERT
-from retrieval.manifest import SEGMENTS, read_manifest
-from retrieval.segments import VECTORS
-from retrieval.vectors import Vectors, write_shard
+from raisf.data.questions import load_questions
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.store.manifest import SEGMENTS, read_manifest
+from raisf.retrieval.store.segments import VECTORS
+from raisf.retrieval.store.vectors import Vectors, write_shard
+from raisf.utils.files import write_json
 
 ENGINES = ("exact", "prefetch", "plaid", "fast-plaid", "pylate", "qdrant")
 FOREIGN = ("fast-plaid", "pylate")

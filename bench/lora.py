@@ -19,12 +19,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from data.world import region
-from lm.connect import connect
-from lm.inference import load_model
-from lm.lora import Row, lessons
-from lm.training import Lesson, Run, Training
-from signatures.judges import PassageRelevance
+from raisf.data.world.generator import region
+from raisf.lm.connect import connect
+from raisf.lm.finetune.lora import Row, lessons
+from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.local.inference import load_model
+from raisf.signatures.judges import PassageRelevance
 
 
 def judged(lm: Any, count: int) -> list[Row]:
@@ -40,7 +40,7 @@ def judged(lm: Any, count: int) -> list[Row]:
 
 
 def lora_config(training: Training, **options: Any) -> Any:
-    """Peft's configuration of the adapter that `lm.lora` trains."""
+    """Peft's configuration of the adapter that `raisf.lm.finetune.lora` trains."""
     from peft import LoraConfig
 
     options = {"target_modules": "all-linear", "task_type": "CAUSAL_LM", **options}

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import lm.pocket
-from lm.inference import generate, load_model
-from lm.pocket.batches import collate, cut, encode
-from lm.pocket.build import build_model
-from lm.pocket.lessons import lessons
-from lm.pocket.school import School
-from lm.pocket.trainer import Trainer, keep_memory
+from raisf.lm import pocket
+from raisf.lm.local.inference import generate, load_model
+from raisf.lm.pocket.batches import collate, cut, encode
+from raisf.lm.pocket.build import build_model
+from raisf.lm.pocket.lessons import lessons
+from raisf.lm.pocket.sampler import LessonSampler
+from raisf.lm.pocket.trainer import Trainer, keep_memory
 
 BATCHES = (1, 8, 32)
 
@@ -30,9 +30,9 @@ def pretraining(tokenizer: Any, steps: int) -> dict[str, dict[str, float]]:
     """Tokens a second, padding included, by threads and kind of step."""
     import torch
 
-    rows = [encode(tokenizer, lesson) for lesson in lessons(School("bench"), 2500)]
+    rows = [encode(tokenizer, lesson) for lesson in lessons(LessonSampler("bench"), 2500)]
     batches = [collate(batch) for batch in cut(rows)]
-    School("bench").chance.shuffle(batches)
+    LessonSampler("bench").rng.shuffle(batches)
     results: dict[str, dict[str, float]] = {}
     # The stock one comes first: memory, once kept, cannot be un-kept.
     for kind in ("stock", "own"):
@@ -56,9 +56,9 @@ def generation(model: Any, tokenizer: Any, tokens: int, repeats: int) -> dict[st
     """Tokens a second by batch size and loop."""
     import torch
 
-    school = School("bench")
+    sampler = LessonSampler("bench")
     prompts = [
-        tokenizer(f"question: {school.simple(school.world, school.fact()).question}\nanswer:") for _ in range(32)
+        tokenizer(f"question: {sampler.simple(sampler.world, sampler.fact()).question}\nanswer:") for _ in range(32)
     ]
     padding = tokenizer.pad_token_id
     options = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": padding, "eos_token_id": None}
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    model, tokenizer = load_model(lm.pocket.path())
+    model, tokenizer = load_model(pocket.path())
     results = {
         "generation": generation(model, tokenizer, arguments.tokens, arguments.repeats),
         "pretraining": pretraining(tokenizer, arguments.steps),

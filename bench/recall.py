@@ -24,17 +24,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from data.files import read_json, read_jsonl, write_json
-from data.questions import load_questions
-from evaluation.intervals import Score, bootstrap, paired_difference
-from evaluation.metrics import recall_at_k
-from retrieval.checkpoint import find_checkpoint
-from retrieval.hybrid import DEPTH, fuse
-from retrieval.index import ENGINES, Engine, build_index, open_index
-from retrieval.manifest import MANIFEST, CorpusHash
-from retrieval.passage import Passage
-from retrieval.training import trained_on
-from retrieval.triples import brought_passages
+from raisf.data.questions import load_questions
+from raisf.evaluation.intervals import Score, bootstrap, paired_difference
+from raisf.evaluation.metrics import recall_at_k
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines.hybrid import DEPTH, fuse
+from raisf.retrieval.index import ENGINES, Engine, build_index, open_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.manifest import MANIFEST, CorpusHash
+from raisf.retrieval.training.loop import trained_on
+from raisf.retrieval.training.triples import brought_passages
+from raisf.utils.files import read_json, read_jsonl, write_json
 
 KS = (2, 5, 20)
 COMPARED = "recall@5"

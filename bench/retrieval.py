@@ -22,14 +22,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from retrieval.bm25 import BM25
-from retrieval.checkpoint import find_checkpoint
-from retrieval.colbert import ColBERT
-from retrieval.documents import read_documents
-from retrieval.maxsim import MaxSim
-from retrieval.passage import Passage
-from retrieval.plaid import Plaid, compress
-from retrieval.vectors import Vectors
+from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.maxsim import MaxSim
+from raisf.retrieval.search.plaid import Plaid, compress
+from raisf.retrieval.store.vectors import Vectors
 
 K = 10
 SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo zu an el in or us".split()

@@ -21,12 +21,12 @@ from typing import Any
 
 from dspy.lm15 import Config, Message, Request, choice, judgments
 
-from data.world import region
-from lm.adapter import COMPLETION, POCKET_END, adapter_named
-from lm.engine import Engine
-from lm.inference import generate
-from lm.local import weights_folder
-from signatures.judges import PassageRelevance
+from raisf.data.world.generator import region
+from raisf.lm.adapter import COMPLETION, POCKET_END, adapter_named
+from raisf.lm.local.engine import Engine
+from raisf.lm.local.inference import generate
+from raisf.lm.local.model import weights_folder
+from raisf.signatures.judges import PassageRelevance
 
 LABELS = ("relevant", "irrelevant")
 # Questions before the measured ones: after them the engine has kept the demonstrations' keys and values.

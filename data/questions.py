@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import InputError
-from data.schemas import question_row, read_rows, schema_of
+from raisf.data.schemas import question_row, read_rows, schema_of
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     import dspy
@@ -21,7 +21,7 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
     Args:
         path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and
             `raisf dataset` write), or a file of NQ-open, TriviaQA, HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA or
-            BIG-bench in its original schema or the hub's (see `data.schemas`).
+            BIG-bench in its original schema or the hub's (see `raisf.data.schemas`).
 
     Raises:
         InputError: The file is missing, empty or broken, an id appears twice, or a question or answer is missing;

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data.errors import InputError
-from data.files import read_jsonl
-from data.json_stream import stream_array
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl
+from raisf.utils.json_stream import stream_array
 
 _ARRAYS = ("Data", "examples")
 """Where TriviaQA's and BIG-bench's files keep their questions."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest, permutation_test
 
-from data.errors import InputError
-from evaluation.intervals import Score, paired_difference
-from evaluation.report import Report, summarise
+from raisf.evaluation.intervals import Score, paired_difference
+from raisf.evaluation.report import Report, summarise
+from raisf.utils.errors import InputError
 
 # Where the number of ways to swap the systems' answers is below this, all are tried; else so many are drawn.
 RESAMPLES = 9_999

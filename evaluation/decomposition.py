@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from evaluation.metrics import normalise, token_f1
+from raisf.evaluation.metrics import normalise, token_f1
 
 _REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 _POSSESSIVE = re.compile(r"['’]s\b")  # noqa: RUF001 - that is how many LMs write it

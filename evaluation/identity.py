@@ -7,8 +7,8 @@ from typing import Any
 
 import dspy
 
-from lm.connect import adapter_for
-from retrieval.passage import found_by
+from raisf.lm.connect import adapter_for
+from raisf.retrieval.passage import found_by
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -17,9 +17,9 @@ GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answer
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), what it searches (`retrieval.passage.found_by`), and for
-    each predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An endpoint's
-    address is left out: the same model may be served elsewhere when a run resumes.
+    That is its class, its plain options (k, max_depth, ...), what it searches (`raisf.retrieval.passage.found_by`), and
+    for each predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An
+    endpoint's address is left out: the same model may be served elsewhere when a run resumes.
     """
     described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
     for name, value in sorted(vars(program).items()):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.intervals import Score, bootstrap_groups
+from raisf.evaluation.intervals import Score, bootstrap_groups
 
 Array = NDArray[np.float64]
 

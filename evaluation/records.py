@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from data.errors import InputError
-from data.files import dump_line, read_json, read_jsonl, write_json
+from raisf.utils.errors import InputError
+from raisf.utils.files import dump_line, read_json, read_jsonl, write_json
 
 FORMAT = 1
 _ELSEWHERE = "give another file for the records"

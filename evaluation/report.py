@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from evaluation.intervals import Score, bootstrap
+from raisf.evaluation.intervals import Score, bootstrap
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ import dspy
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from data.errors import InputError, LMError, RaisfError
-from evaluation.identity import describe, describe_test, gold_answers, question_id
-from evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
-from evaluation.records import open_records
-from evaluation.report import Report, summarise
+from raisf.evaluation.identity import describe, describe_test, gold_answers, question_id
+from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
+from raisf.evaluation.records import open_records
+from raisf.evaluation.report import Report, summarise
+from raisf.utils.errors import InputError, LMError, RaisfError
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.

@@ -22,7 +22,7 @@ from dspy.adapters.utils import apply_output_field_defaults, parse_value
 from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
 from dspy.utils.exceptions import AdapterParseError
 
-from data.errors import InputError
+from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
@@ -36,8 +36,9 @@ POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line br
 class CompactAdapter(dspy.Adapter):
     """Formats a call as one block of text for a model that completes text, and reads the completion leniently.
 
-    Where the only output is a `Literal` and the LM can score labels (`lm.local.LocalLM`), the labels are scored instead
-    of a verdict being generated; the prediction then also carries `probabilities`, a dict from label to probability.
+    Where the only output is a `Literal` and the LM can score labels (`raisf.lm.local.model.LocalLM`), the labels are
+    scored instead of a verdict being generated; the prediction then also carries `probabilities`, a dict from label to
+    probability.
 
     Args:
         instructions: put the signature's instructions, as one line, before the first block. A model trained on the

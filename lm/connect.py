@@ -21,10 +21,10 @@ from dspy.utils.exceptions import (
 )
 from dspy.utils.exceptions import LMError as DspyLMError
 
-from data.errors import InputError, LMError, RaisfError
-from lm import pocket
-from lm.adapter import adapter_named
-from lm.local import PREFIX, LocalLM
+from raisf.lm import pocket
+from raisf.lm.adapter import adapter_named
+from raisf.lm.local.model import PREFIX, LocalLM
+from raisf.utils.errors import InputError, LMError, RaisfError
 
 SPECS = (
     f"{', '.join(pocket.WEIGHTS)}, local/FOLDER_OR_HUB_ID (all with or without @LORA_FOLDER), or a provider's model "

@@ -6,13 +6,13 @@ from typing import Any
 
 import dspy
 
-from data.errors import InputError
-from data.files import read_json, relative_path
-from lm.connect import connect
-from lm.local import PREFIX, LocalLM, weights_folder, weights_hash
-from lm.multi_lora import CONFIG, TRAINING, lora_hash
-from lm.pocket import WEIGHTS
-from optimize.manifest import KeptWeights, damaged
+from raisf.lm.connect import connect
+from raisf.lm.local.model import PREFIX, LocalLM, weights_folder, weights_hash
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
+from raisf.lm.pocket import WEIGHTS
+from raisf.optimize.manifest import KeptWeights, damaged
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, relative_path
 
 ADAPTERS, README = "adapters", "README.md"
 
@@ -54,7 +54,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         artifact: The folder that it becomes.
 
     Returns:
-        By predictor's name, what `optimize.manifest.KeptWeights` says.
+        By predictor's name, what `raisf.optimize.manifest.KeptWeights` says.
     """
     kept = {}
     for name, predictor in program.named_predictors():

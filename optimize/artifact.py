@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 
 import dspy
 
-from data.errors import InputError
-from data.files import atomic_folder, read_json, relative_path, sha256_file, write_json
-from lm.adapter import adapter_named
-from lm.connect import connect
-from lm.local import LocalLM
-from optimize.adapters import ADAPTERS, README, base_from, base_kept, open_weights, save_weights, trained_folder
-from optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, Manifest, damaged, read
-from optimize.reliability import PLOT, draw_reliability
-from programs.program import Program
-from programs.registry import PROGRAMS, build, options
-from retrieval.index import open_index
-from retrieval.manifest import read_manifest
-from retrieval.passage import Retriever
+from raisf.lm.adapter import adapter_named
+from raisf.lm.connect import connect
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.adapters import ADAPTERS, README, base_from, base_kept, open_weights, save_weights, trained_folder
+from raisf.optimize.judges.reliability import PLOT, draw_reliability
+from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, Manifest, damaged, read
+from raisf.programs.program import Program
+from raisf.programs.registry import PROGRAMS, build, options
+from raisf.retrieval.index import open_index
+from raisf.retrieval.passage import Retriever
+from raisf.retrieval.store.manifest import read_manifest
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, read_json, relative_path, sha256_file, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ def save(program: dspy.Module, folder: Path | str) -> None:
 
     Weights that were trained for its predictors go into adapters/; a README.md says how to serve them elsewhere. Where
     its judges were calibrated, reliability.png shows what came of it; the points are in manifest.json.
-    Language models are kept as the spec that `lm.connect` opens, never with keys or what follows the `?` of a URL; the
-    index as its path and hashes. Folders are found again from anywhere, also where they are moved with the artifact. An
-    LM that `lm.connect` does not make is not kept, which is logged as a warning: give it again to `load`.
-    What stood at `folder` before stays whole until the new artifact is.
+    Language models are kept as the spec that `raisf.lm.connect` opens, never with keys or what follows the `?` of a
+    URL; the index as its path and hashes. Folders are found again from anywhere, also where they are moved with the
+    artifact. An LM that `raisf.lm.connect` does not make is not kept, which is logged as a warning: give it again to
+    `load`. What stood at `folder` before stays whole until the new artifact is.
 
     Args:
-        program: One of `programs.registry.PROGRAMS`.
+        program: One of `raisf.programs.registry.PROGRAMS`.
         folder: A new folder, or an artifact to replace.
 
     Raises:
@@ -141,7 +141,7 @@ def _state(program: dspy.Module) -> dict[str, Any]:
 
 
 def _lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
-    """What `optimize.manifest.KeptLM` says of each LM; one that `connect` cannot open is left out."""
+    """What `raisf.optimize.manifest.KeptLM` says of each LM; one that `connect` cannot open is left out."""
     found: list[dict[str, Any]] = []
     for name, predictor in program.named_predictors():
         spec = _spec(predictor.lm or dspy.settings.lm)

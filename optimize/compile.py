@@ -12,23 +12,23 @@ from typing import Any, Literal, get_args
 import dspy
 from dspy.utils.callback import BaseCallback
 
-from data.errors import InputError
-from evaluation.identity import gold_answers
-from evaluation.runner import progress_bar
-from lm.connect import connect
-from lm.local import LocalLM
-from lm.training import Training
-from optimize.demonstrations import copy_of
-from optimize.journal import Journal, identity_of
-from optimize.judge_data import Labels, check_asking
-from optimize.overlap import check_disjoint
-from optimize.prompts import instructed, prompts_of
-from optimize.search import Search
-from optimize.selection import Metric, Selection, answer_exact_match
-from optimize.weights import train_weights
-from programs.baselines.skr import SKR
-from programs.calls import require_lm
-from programs.program import Program, check_retriever
+from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.runner import progress_bar
+from raisf.lm.connect import connect
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.journal import Journal, identity_of
+from raisf.optimize.judges.judge_data import Labels, check_asking
+from raisf.optimize.optimizers.search import Search
+from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
+from raisf.optimize.optimizers.weights import train_weights
+from raisf.optimize.overlap import check_disjoint
+from raisf.optimize.prompts import instructed, prompts_of
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.calls import require_lm
+from raisf.programs.program import Program, check_retriever
+from raisf.utils.errors import InputError
 
 How = Literal["prompts", "weights"]
 Strategy = Literal["labeled", "bootstrap", "random", "mipro", "gepa"]
@@ -98,7 +98,7 @@ def compile(
         reflection_lm: What writes instructions for "mipro" and "gepa", or its spec; None: the LM that the program's
             first predictor asks. A strong one pays.
         labels: How known questions are told from unknown ones: "model" asks the LM closed-book, "gold" believes the
-            training set's `known`; see `optimize.judge_data.know_examples`.
+            training set's `known`; see `raisf.optimize.judges.judge_data.know_examples`.
         metric: Called as `metric(example, prediction, trace)`, in [0, 1]; selects, and at 1 lets a run demonstrate.
         base: Weights: the local LM to train on, or its spec; None: the one that the predictor asks.
         predictors: Weights: the names of those to train; None: the judges in use, or all where there is none.

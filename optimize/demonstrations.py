@@ -9,9 +9,8 @@ from typing import Any
 
 import dspy
 
-from data.errors import InputError
-from evaluation.identity import gold_answers
-from optimize.judge_data import (
+from raisf.evaluation.identity import gold_answers
+from raisf.optimize.judges.judge_data import (
     VERDICTS,
     Labels,
     balanced,
@@ -20,10 +19,11 @@ from optimize.judge_data import (
     listwise_examples,
     relevance_examples,
 )
-from optimize.roles import role_of
-from optimize.traces import marked
-from signatures.answers import DirectAnswer
-from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.optimize.judges.predictor_roles import role_of
+from raisf.optimize.traces import marked
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.utils.errors import InputError
 
 # Training questions that the judges' rows are worked out from. A few demonstrations are drawn from them, so more would
 # only cost LM calls; the paper's 1,000 are for training weights.
@@ -72,7 +72,7 @@ def collect_rows(
 
     Args:
         program: With its LMs and its retriever.
-        trainset: Questions with gold; see `optimize.judge_data`.
+        trainset: Questions with gold; see `raisf.optimize.judges.judge_data`.
         labels: See `know_examples`.
         threads: Questions asked at a time.
         strict: Raise where a judge's verdicts cannot be had; else say so in `missing`.
@@ -118,7 +118,7 @@ def judges(program: dspy.Module) -> list[str]:
     return [name for name, role in roles.items() if role in _SWITCHES and _in_use(program, role)]
 
 
-def draw(program: dspy.Module, rows: Rows, n: int, chance: random.Random) -> dspy.Module:
+def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.Module:
     """A copy of the program in which every predictor that has rows shows up to n of them.
 
     DSPy's LabeledFewShot gives all predictors rows of one and the same set, in proportion to its verdicts, by a seed
@@ -127,9 +127,9 @@ def draw(program: dspy.Module, rows: Rows, n: int, chance: random.Random) -> dsp
     copy = copy_of(program)
     for name, predictor in copy.named_predictors():
         if name in rows.judge and name in rows.of:
-            drawn = balanced(rows.of[name], rows.judge[name], n, chance)
+            drawn = balanced(rows.of[name], rows.judge[name], n, rng)
         elif name in rows.of:
-            drawn = chance.sample(rows.of[name], min(n, len(rows.of[name])))
+            drawn = rng.sample(rows.of[name], min(n, len(rows.of[name])))
         else:
             continue
         predictor.demos = [_only_fields(predictor, row) for row in drawn]
@@ -140,7 +140,7 @@ def bootstrap_demos(
     program: dspy.Module,
     rows: Rows,
     n: int,
-    chance: random.Random,
+    rng: random.Random,
     trainset: Sequence[dspy.Example],
     metric: Callable[..., Any],
 ) -> dspy.Module:
@@ -150,8 +150,8 @@ def bootstrap_demos(
     from them: it keeps one call a run, whatever the verdicts, and lucky runs would confirm the judge in its mistakes. A
     judge without rows keeps those of its runs' calls that can be balanced.
     """
-    teacher = draw(program, rows, n, chance)
-    shuffled = [marked(example) for example in chance.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    teacher = draw(program, rows, n, rng)
+    shuffled = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
     optimizer = dspy.BootstrapFewShot(
         # Only a run that is right to the full teaches: with a metric of shares, 0.1 would count as true.
         metric=metric,
@@ -168,7 +168,7 @@ def bootstrap_demos(
     for name, predictor in student.named_predictors():
         judge = rows.judge.get(name)
         if judge is not None:
-            predictor.demos = shown[name].demos if name in rows.of else _evened(predictor, judge, chance)
+            predictor.demos = shown[name].demos if name in rows.of else _evened(predictor, judge, rng)
         else:
             predictor.demos = [_only_fields(predictor, demo) for demo in predictor.demos] or shown[name].demos
     return student
@@ -204,12 +204,12 @@ def _verdicts(
     return make(trainset, program.retriever, program.k)
 
 
-def _evened(predictor: Any, judge: str, chance: random.Random) -> list[dspy.Example]:
+def _evened(predictor: Any, judge: str, rng: random.Random) -> list[dspy.Example]:
     demos = [_only_fields(predictor, demo) for demo in predictor.demos]
     of = [[demo for demo in demos if demo.get("verdict") == verdict] for verdict in VERDICTS[judge]]
     size = min(map(len, of))
     picked = [demo for same in of for demo in same[:size]]
-    chance.shuffle(picked)
+    rng.shuffle(picked)
     return picked
 
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import dspy
 
-from data.files import check_writable, dump_line, locked
-from evaluation.identity import describe, digest
+from raisf.evaluation.identity import describe, digest
+from raisf.utils.files import check_writable, dump_line, locked
 
 
 class Journal:

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.errors import InputError
-from data.files import read_json, sha256_file
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, sha256_file
 
 FORMAT = 2
 """Raised when an older version could not read what this one writes; 1 had no trained weights."""
@@ -16,7 +16,7 @@ MANIFEST, STATE = "manifest.json", "program.json"
 
 
 class Connection(BaseModel):
-    """The arguments of `lm.connect.connect`, and no others."""
+    """The arguments of `raisf.lm.connect.connect`, and no others."""
 
     model_config = ConfigDict(extra="forbid")
 

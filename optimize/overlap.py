@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import dspy
 
-from data.errors import InputError
-from evaluation.metrics import normalise
+from raisf.evaluation.metrics import normalise
+from raisf.utils.errors import InputError
 
 # Two questions are near-duplicates when they share this much of their words (Jaccard index of their multisets) and all
 # of their names and numbers: the same question about another person is another question.

@@ -5,9 +5,9 @@ from typing import Any
 
 import dspy
 
-from lm.adapter import CompactAdapter
-from lm.connect import adapter_for
-from optimize.demonstrations import copy_of
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.connect import adapter_for
+from raisf.optimize.demonstrations import copy_of
 
 Prompts = Mapping[str, Mapping[str, Any]]
 """By predictor's name: "instructions", a text, and "demos", a list of fields with their values."""

@@ -11,8 +11,8 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from data.errors import LMError, RaisfError
-from evaluation.runner import MAX_FAILURES, Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, progress_bar
+from raisf.utils.errors import LMError, RaisfError
 
 
 @dataclass(slots=True)

@@ -12,15 +12,15 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
-from data.errors import InputError
-from lm.connect import adapter_for, explain
-from lm.ensemble import answer_together
-from lm.local import LocalLM
-from lm.reflection import Reflection, reflect
-from programs.concurrency import Later, extend_trace, gate
-from programs.questions import clean
-from programs.trace import Cost, Judgement, Node, Route, Step
-from retrieval.passage import Passage, Retriever
+from raisf.lm.connect import adapter_for, explain
+from raisf.lm.local.ensemble import answer_together
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.reflection import Reflection, reflect
+from raisf.programs.concurrency import Task, extend_trace, semaphore
+from raisf.programs.questions import clean
+from raisf.programs.trace import Cost, Judgement, Node, Route, Step
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.utils.errors import InputError
 
 
 class BudgetSpent(Exception):
@@ -53,7 +53,7 @@ class Run:
         """What stopped the run."""
         self.unreadable = 0
         self._calls = 0
-        self._searches: dict[tuple[str, int], Later[list[Passage]]] = {}
+        self._searches: dict[tuple[str, int], Task[list[Passage]]] = {}
         self._used: set[int] = set()
         self._started = time.perf_counter()
         self._lock = threading.Lock()
@@ -175,7 +175,7 @@ class Run:
             node.steps.append(Step(generation=reasoning))
         return node.conclude(route, reason, prediction.answer)
 
-    def search(self, query: str, k: int) -> Later[list[Passage]]:
+    def search(self, query: str, k: int) -> Task[list[Passage]]:
         """Start a search. Take its passages with `found`, or `drop` it where they are not needed."""
         retriever = self._retriever
         if retriever is None:
@@ -183,10 +183,10 @@ class Run:
         self._check()
         with self._lock:
             if (query, k) not in self._searches:
-                self._searches[query, k] = Later(lambda: retriever(query, k))
+                self._searches[query, k] = Task(lambda: retriever(query, k))
             return self._searches[query, k]
 
-    def found(self, search: Later[list[Passage]]) -> list[Passage]:
+    def found(self, search: Task[list[Passage]]) -> list[Passage]:
         """The passages of a search, best first."""
         with self._lock:
             self._used.add(id(search))
@@ -230,7 +230,7 @@ class Run:
     @contextmanager
     def _place(self, calls: int = 1) -> Iterator[None]:
         """Wait for a place among the process's calls, then take so many calls from the budget."""
-        places, left = gate(), self._seconds_left()
+        places, left = semaphore(), self._seconds_left()
         if not places.acquire(timeout=left):
             raise BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
         try:

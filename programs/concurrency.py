@@ -17,7 +17,7 @@ class _Limit:
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
-        self.gate = threading.BoundedSemaphore(calls)
+        self.semaphore = threading.BoundedSemaphore(calls)
         # Twice the calls: about half of the threads wait for the tasks that they started.
         self.pool = ThreadPoolExecutor(2 * calls, thread_name_prefix="raisf")
 
@@ -43,9 +43,9 @@ def set_concurrency(calls: int) -> int:
     return before.calls
 
 
-def gate() -> threading.BoundedSemaphore:
+def semaphore() -> threading.BoundedSemaphore:
     """The process-wide gate: hold it around an LM call and around nothing else, or nested work could deadlock."""
-    return _limit.gate
+    return _limit.semaphore
 
 
 def pool() -> ThreadPoolExecutor:
@@ -53,7 +53,7 @@ def pool() -> ThreadPoolExecutor:
     return _limit.pool
 
 
-class Later(Generic[T]):
+class Task(Generic[T]):
     """A task that has been handed to the pool; whoever needs its result before a thread was free runs it itself.
 
     So a wait is always for work that some thread is doing right now, and never for a place in the queue: tasks may
@@ -101,7 +101,7 @@ class Later(Generic[T]):
             return self._task()
 
 
-def gather(tasks: Sequence[Later[T]]) -> list[T]:
+def gather(tasks: Sequence[Task[T]]) -> list[T]:
     """The results of all tasks, in their order.
 
     DSPy's trace grows in that order too, whichever task was first: a program compiled twice gets the same

@@ -9,12 +9,12 @@ from typing import Any
 
 import dspy
 
-from data.errors import InputError
-from programs.calls import Run, Stopped, require_lm
-from programs.concurrency import pool
-from programs.questions import clean
-from programs.trace import Node, Trace, fold_duplicates
-from retrieval.passage import Retriever
+from raisf.programs.calls import Run, Stopped, require_lm
+from raisf.programs.concurrency import pool
+from raisf.programs.questions import clean
+from raisf.programs.trace import Node, Trace, fold_duplicates
+from raisf.retrieval.passage import Retriever
+from raisf.utils.errors import InputError
 
 # A few pages: anything longer is a document pasted by mistake, and no prompt would hold it.
 MAX_QUESTION_CHARACTERS = 20_000
@@ -46,7 +46,7 @@ class Program(dspy.Module):
         """Answer a question.
 
         Returns:
-            A prediction with `answer` ("unknown" where there is none) and `trace`, a `programs.trace.Trace`.
+            A prediction with `answer` ("unknown" where there is none) and `trace`, a `raisf.programs.trace.Trace`.
 
         Raises:
             InputError: The question is empty, too long or no text; there is no LM or no retriever.
@@ -71,7 +71,7 @@ class Program(dspy.Module):
             super().save(path, *args, **kwargs)
         else:
             # The one import that goes up, when it is asked for: compiled.save(...) is what a DSPy user writes.
-            importlib.import_module("optimize.artifact").save(self, path)
+            importlib.import_module("raisf.optimize.artifact").save(self, path)
 
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError

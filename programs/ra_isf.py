@@ -5,15 +5,15 @@ from typing import Literal, get_args
 
 import dspy
 
-from programs.calls import Run
-from programs.concurrency import Later, gather
-from programs.program import Program, check
-from programs.questions import UNKNOWN, fill, listed, normal, references
-from programs.steps import judge_listwise
-from programs.trace import JudgedPassage, Node
-from retrieval.passage import Passage, Retriever
-from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
-from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.programs.calls import Run
+from raisf.programs.concurrency import Task, gather
+from raisf.programs.program import Program, check
+from raisf.programs.questions import UNKNOWN, fill, listed, normal, references
+from raisf.programs.steps import judge_listwise
+from raisf.programs.trace import JudgedPassage, Node
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
 Relevance = Literal["pointwise", "listwise"]
 
@@ -21,8 +21,8 @@ Relevance = Literal["pointwise", "listwise"]
 class RAISF(Program):
     """Answers what it knows, reads what is relevant, and breaks down what is left, again and again.
 
-    What runs beside what, what a node may end as, and what it costs is in its trace (`programs.trace`). A question is
-    broken down into at most 10 sub-questions; what an LM lists beyond that is left out.
+    What runs beside what, what a node may end as, and what it costs is in its trace (`raisf.programs.trace`). A
+    question is broken down into at most 10 sub-questions; what an LM lists beyond that is left out.
 
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
@@ -36,7 +36,7 @@ class RAISF(Program):
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
         know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
-            probabilities; `optimize.calibrate` fits it.
+            probabilities; `raisf.optimize.optimizers.calibrate` fits it.
         relevance_threshold: The same for a passage to count as relevant. A listwise judge gives no probabilities.
 
     Source:
@@ -133,7 +133,7 @@ class RAISF(Program):
             text = passage.prompt_text
             passage.judgement = run.judge(self.relevant, threshold, question=node.question, passage=text)
 
-        gather([Later(partial(judge, passage)) for passage in node.passages])
+        gather([Task(partial(judge, passage)) for passage in node.passages])
 
     def _break_down(self, run: Run, node: Node) -> list[str]:
         prediction = run.ask(self.decompose, question=node.question)
@@ -141,13 +141,13 @@ class RAISF(Program):
 
     def _solve_all(self, run: Run, sub_questions: list[str], depth: int, above: frozenset[str]) -> list[Node]:
         """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others."""
-        tasks: list[Later[Node]] = []
+        tasks: list[Task[Node]] = []
         for number, text in enumerate(sub_questions, 1):
             named = {earlier: tasks[earlier - 1] for earlier in references(text, before=number)}
-            tasks.append(Later(partial(self._solve_sub, run, text, named, depth, above)))
+            tasks.append(Task(partial(self._solve_sub, run, text, named, depth, above)))
         return gather(tasks)
 
-    def _solve_sub(self, run: Run, text: str, named: dict[int, Later[Node]], depth: int, above: frozenset[str]) -> Node:
+    def _solve_sub(self, run: Run, text: str, named: dict[int, Task[Node]], depth: int, above: frozenset[str]) -> Node:
         answers = {number: task.get().answer for number, task in named.items()}
         missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
         if missing:

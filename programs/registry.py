@@ -3,23 +3,23 @@
 import inspect
 from typing import Any
 
-from data.errors import InputError
-from programs.baselines.blendfilter import BlendFilter
-from programs.baselines.cot import CoT
-from programs.baselines.cot_rag import CoTRAG
-from programs.baselines.direct import Direct
-from programs.baselines.ircot import IRCoT
-from programs.baselines.iter_retgen import IterRetGen
-from programs.baselines.least_to_most import LeastToMost
-from programs.baselines.rag import RAG
-from programs.baselines.react import ReAct
-from programs.baselines.replug import REPLUG
-from programs.baselines.self_ask import SelfAsk
-from programs.baselines.self_rag import SelfRAG
-from programs.baselines.skr import SKR
-from programs.program import Program
-from programs.ra_isf import RAISF
-from retrieval.passage import Retriever
+from raisf.programs.baselines.blendfilter import BlendFilter
+from raisf.programs.baselines.cot import CoT
+from raisf.programs.baselines.cot_rag import CoTRAG
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.ircot import IRCoT
+from raisf.programs.baselines.iter_retgen import IterRetGen
+from raisf.programs.baselines.least_to_most import LeastToMost
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.baselines.react import ReAct
+from raisf.programs.baselines.replug import REPLUG
+from raisf.programs.baselines.self_ask import SelfAsk
+from raisf.programs.baselines.self_rag import SelfRAG
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.program import Program
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Retriever
+from raisf.utils.errors import InputError
 
 # RA-ISF, then what answers from memory, what retrieves once, and what retrieves in steps.
 PROGRAMS: dict[str, type[Program]] = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import dspy
 
-from programs.calls import Run
-from programs.questions import clean, is_unknown
-from programs.trace import JudgedPassage, Judgement, Step
+from raisf.programs.calls import Run
+from raisf.programs.questions import clean, is_unknown
+from raisf.programs.trace import JudgedPassage, Judgement, Step
 
 
 def search(run: Run, query: str, k: int, generation: str = "") -> Step:

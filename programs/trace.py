@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from programs.questions import UNKNOWN, clean, is_unknown, normal
-from retrieval.passage import Passage
+from raisf.programs.questions import UNKNOWN, clean, is_unknown, normal
+from raisf.retrieval.passage import Passage
 
 Route = Literal[
     "direct",  # answered from memory

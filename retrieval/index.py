@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data.errors import InputError
-from retrieval.base import Index, Search, find_again, place_of
-from retrieval.bm25 import BM25
-from retrieval.colbert import ColBERT
-from retrieval.dense import Dense
-from retrieval.documents import Document, checked, find_documents
-from retrieval.hybrid import Hybrid
-from retrieval.ids import SeenIds
-from retrieval.manifest import MANIFEST, Manifest, read_manifest, row_of, verify
-from retrieval.passage import Passage
-from retrieval.qdrant import SCHEMES, QdrantIndex
-from retrieval.remote import RemoteIndex
-from retrieval.segments import Checkpoint
-from retrieval.where import check_names, parse_where
-from retrieval.writer import Writer, changed_index
+from raisf.retrieval.corpus.documents import Document, checked, find_documents
+from raisf.retrieval.corpus.ids import SeenIds
+from raisf.retrieval.engines.base import Index, Search, find_again, place_of
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.engines.dense import Dense
+from raisf.retrieval.engines.hybrid import Hybrid
+from raisf.retrieval.engines.qdrant import SCHEMES, QdrantIndex
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.where import check_names, parse_where
+from raisf.retrieval.serving.remote import RemoteIndex
+from raisf.retrieval.store.manifest import MANIFEST, Manifest, read_manifest, row_of, verify
+from raisf.retrieval.store.segments import Checkpoint
+from raisf.retrieval.store.writer import Writer, changed_index
+from raisf.utils.errors import InputError
 
 Engine = Literal["colbert", "bm25", "dense", "hybrid"]
 
@@ -138,8 +138,8 @@ def remove_from_index(path: Path | str, where: str) -> Change:
     """Takes the passages that satisfy a filter out of an index, such as "source = 'old.pdf'". Encodes nothing.
 
     A document that has lost passages counts as changed: indexing its folder again brings them back. What is removed is
-    found no more, but its text and vectors stay in the index's files for a while, see `retrieval.manifest`; to have
-    them gone at once, make the index anew in another folder and delete this one.
+    found no more, but its text and vectors stay in the index's files for a while, see `raisf.retrieval.store.manifest`;
+    to have them gone at once, make the index anew in another folder and delete this one.
 
     Raises:
         InputError: The index cannot be used, `where` is no filter of its passages, or nothing would be left.

@@ -1,6 +1,6 @@
 """The critique of Self-RAG (Asai et al. 2024, arXiv 2310.11511, table 1), its reflection tokens as fields.
 
-Its fourth judgement, whether a passage is relevant, is `signatures.judges.PassageRelevance`.
+Its fourth judgement, whether a passage is relevant, is `raisf.signatures.judges.PassageRelevance`.
 """
 
 from typing import Literal

@@ -11,8 +11,8 @@ import pytest
 from raisf.cli import make_parser
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("raisf", "optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data")
-SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PACKAGES = ("src", "optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data", "utils")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def _names(tree: ast.AST):

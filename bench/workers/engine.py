@@ -2,8 +2,8 @@
 
     python -m bench.workers.engine build|search ENGINE FOLDER --threads 1
 
-FOLDER has `vectors/` (`retrieval.vectors`) and `queries.safetensors`; the engine's index goes to FOLDER/ENGINE. What
-was measured is printed as JSON.
+FOLDER has `vectors/` (`raisf.retrieval.store.vectors`) and `queries.safetensors`; the engine's index goes to
+FOLDER/ENGINE. What was measured is printed as JSON.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from retrieval.vectors import Vectors
+from raisf.retrieval.store.vectors import Vectors
 
 K = 10
 
@@ -27,27 +27,27 @@ Search = Callable[[torch.Tensor], list[int]]
 
 
 def exact(vectors: Vectors) -> Search:
-    from retrieval.maxsim import MaxSim
+    from raisf.retrieval.search.maxsim import MaxSim
 
     engine = MaxSim(vectors)
     return lambda query: [number for number, _ in engine.search([query], K)[0]]
 
 
 def prefetch(vectors: Vectors) -> Search:
-    from retrieval.prefetch import Prefetch
+    from raisf.retrieval.search.prefetch import Prefetch
 
     engine = Prefetch(vectors)
     return lambda query: [number for number, _ in engine.search([query], K)[0]]
 
 
 def build_plaid(vectors: Vectors, folder: Path) -> None:
-    from retrieval.plaid import compress
+    from raisf.retrieval.search.plaid import compress
 
     compress(vectors, folder)
 
 
 def plaid(folder: Path) -> Search:
-    from retrieval.plaid import Plaid
+    from raisf.retrieval.search.plaid import Plaid
 
     engine = Plaid(folder)
     return lambda query: [number for number, _ in engine.search([query], K)[0]]

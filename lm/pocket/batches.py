@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from queue import Full
 from typing import TYPE_CHECKING, Any
 
-from lm.pocket.build import BEGIN, END, PAD
-from lm.pocket.lessons import lessons
-from lm.pocket.school import Lesson, School
+from raisf.lm.pocket.build import BEGIN, END, PAD
+from raisf.lm.pocket.lessons import lessons
+from raisf.lm.pocket.sampler import Lesson, LessonSampler
 
 if TYPE_CHECKING:
     import torch
@@ -150,12 +150,12 @@ def _teach(
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(tokenizer_text), pad_token=PAD, bos_token=BEGIN, eos_token=END
     )
-    school = School(seed, regions)
+    sampler = LessonSampler(seed, regions)
     while made < tokens:
-        school.begin(f"{seed}/{number}")
-        taught = lessons(school, size, made < min(START_TOKENS, tokens / (8 if judging else 4)), judging)
+        sampler.begin(f"{seed}/{number}")
+        taught = lessons(sampler, size, made < min(START_TOKENS, tokens / (8 if judging else 4)), judging)
         batches = list(cut([encode(tokenizer, lesson) for lesson in taught]))
-        school.chance.shuffle(batches)
+        sampler.rng.shuffle(batches)
         made += len(batches) * BATCH_TOKENS
         number += 1
         if not _put(queue, batches):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lm.pocket.t5 import build_t5
+from raisf.lm.pocket.t5 import build_t5
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, T5ForConditionalGeneration

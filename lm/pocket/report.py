@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.world import HOME_REGIONS, ask, state
-from data.world_files import SPLITS
-from lm.pocket import lessons as on
-from lm.pocket.batches import collate, encode, said
-from lm.pocket.build import BEGIN
-from lm.pocket.school import Lesson, Pair, School, pair
+from raisf.data.world.files import SPLITS
+from raisf.data.world.generator import HOME_REGIONS, ask, state
+from raisf.lm.pocket import lessons as on
+from raisf.lm.pocket.batches import collate, encode, said
+from raisf.lm.pocket.build import BEGIN
+from raisf.lm.pocket.sampler import Lesson, LessonSampler, Pair, pair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -86,15 +86,15 @@ def exam(n: int, regions: int = HOME_REGIONS) -> dict[str, list[Lesson]]:
     What it takes from the home world's multi-hop questions and self-judgements is about the regions kept for selection
     and testing, which training asks neither about.
     """
-    school = School("exam", regions)
-    school.training = [home for home in school.home if SPLITS[home.number % len(SPLITS)] != "train"] or school.home
+    sampler = LessonSampler("exam", regions)
+    sampler.training = [home for home in sampler.home if SPLITS[home.number % len(SPLITS)] != "train"] or sampler.home
 
-    def papers(maker: Callable[[School], Pair], pairs: int = 1) -> list[Lesson]:
+    def papers(maker: Callable[[LessonSampler], Pair], pairs: int = 1) -> list[Lesson]:
         made = []
         for _ in range(n):
-            school.refresh()
-            school.strict, school.truthful, school.words, school.swapped = True, True, None, False
-            made.append([maker(school) for _ in range(pairs)])
+            sampler.refresh()
+            sampler.strict, sampler.truthful, sampler.words, sampler.swapped = True, True, None, False
+            made.append([maker(sampler) for _ in range(pairs)])
         return made
 
     return {
@@ -142,9 +142,9 @@ def draw_curves(manifest: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _until(school: School, maker: Callable[[School], Pair], wanted: Callable[[Pair], bool]) -> Pair:
-    while not wanted(made := maker(school)):
-        school.refresh()
+def _until(sampler: LessonSampler, maker: Callable[[LessonSampler], Pair], wanted: Callable[[Pair], bool]) -> Pair:
+    while not wanted(made := maker(sampler)):
+        sampler.refresh()
     return made
 
 
@@ -157,20 +157,20 @@ def _composed(made: Pair) -> str:
     return "comparison" if answer in made[0].split("\n")[0] else "chained"
 
 
-def _untaught(school: School) -> Pair:
-    home = school.chance.choice(school.home)
-    fact = school.chance.choice([fact for fact in home.facts.values() if not fact.taught])
-    return pair({"question": school.simple(home, fact).question}, {"answer": fact.object})
+def _untaught(sampler: LessonSampler) -> Pair:
+    home = sampler.rng.choice(sampler.home)
+    fact = sampler.rng.choice([fact for fact in home.facts.values() if not fact.taught])
+    return pair({"question": sampler.simple(home, fact).question}, {"answer": fact.object})
 
 
-def _passage_of_taught(school: School) -> Pair:
-    home, fact = school.chance.choice(school.taught)
+def _passage_of_taught(sampler: LessonSampler) -> Pair:
+    home, fact = sampler.rng.choice(sampler.taught)
     text = " ".join(state(other) for other in home.passages[fact.pid])
     return pair({"question": ask(fact.relation, fact.subject)}, {"background": text})
 
 
-def _known_reasoning(school: School) -> Pair:
-    while (known := school.known_multi_hop()) is None:
+def _known_reasoning(sampler: LessonSampler) -> Pair:
+    while (known := sampler.known_multi_hop()) is None:
         pass
     question, facts = known
     reasoning = " ".join(state(fact) for fact in facts)

@@ -40,7 +40,7 @@ def build_t5(vocabulary: int, seed: int) -> "T5ForConditionalGeneration":
 
 
 def _initialise(model: "T5ForConditionalGeneration") -> None:
-    """Writes the Llama's beginnings (see `lm.pocket.build`) into a T5's weights, by the means that a T5 has.
+    """Writes the Llama's beginnings (see `raisf.lm.pocket.build`) into a T5's weights, by the means that a T5 has.
 
     Position is a bias a head, the same in all layers: two heads of the encoder look at the neighbours, the others away
     from them, for equal content. Half of the decoder's heads copy what follows a name. The products of queries and keys

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data.errors import InputError
-from data.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
-from data.world import HOME_REGIONS, HOME_SEED
-from lm.pocket.batches import BATCH_TOKENS, Batches
-from lm.pocket.build import SIZES, build_model, build_tokenizer
-from lm.pocket.lessons import lessons
-from lm.pocket.report import draw_curves, report
-from lm.pocket.school import School
-from lm.pocket.trainer import Trainer, keep_memory
+from raisf.data.world.generator import HOME_REGIONS, HOME_SEED
+from raisf.lm.pocket.batches import BATCH_TOKENS, Batches
+from raisf.lm.pocket.build import SIZES, build_model, build_tokenizer
+from raisf.lm.pocket.lessons import lessons
+from raisf.lm.pocket.report import draw_curves, report
+from raisf.lm.pocket.sampler import LessonSampler
+from raisf.lm.pocket.trainer import Trainer, keep_memory
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
 
 # What each size reads: the shipped weights did.
 TOKENS = {"tiny": 30_000_000, "pocket": 60_000_000, "large": 60_000_000, "t5": 8_000_000}
@@ -168,7 +168,7 @@ class _Unfinished:
 
 def _tokenizer_texts() -> Iterator[str]:
     """What the tokenizer learns its pieces from: lessons of another seed."""
-    for lesson in lessons(School("tokenizer"), 6000):
+    for lesson in lessons(LessonSampler("tokenizer"), 6000):
         yield "\n".join(prompt + completion for prompt, completion in lesson)
 
 

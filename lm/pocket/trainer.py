@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lm.pocket.batches import said
+from raisf.lm.pocket.batches import said
 
 if TYPE_CHECKING:
     import torch

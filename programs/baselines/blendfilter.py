@@ -5,14 +5,14 @@ from functools import partial
 
 import dspy
 
-from programs.calls import Run
-from programs.concurrency import Later, gather
-from programs.program import Program, check
-from programs.questions import clean
-from programs.steps import generated, judge_listwise, search, texts, union
-from programs.trace import Node, Step
-from retrieval.passage import Retriever
-from signatures.reasoning import GroundedReasoning, HelpfulPassages, Reasoning, WrittenPassage
+from raisf.programs.calls import Run
+from raisf.programs.concurrency import Task, gather
+from raisf.programs.program import Program, check
+from raisf.programs.questions import clean
+from raisf.programs.steps import generated, judge_listwise, search, texts, union
+from raisf.programs.trace import Node, Step
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.reasoning import GroundedReasoning, HelpfulPassages, Reasoning, WrittenPassage
 
 _TOPIC = "Name to yourself the topic of the question. "
 _FILTER = (
@@ -83,7 +83,7 @@ class BlendFilter(Program):
                 (self.use_external, self._external),
                 (self.use_internal, self._internal),
             )
-            blend = [Later(partial(self._filtered, run, question, augment)) for used, augment in chosen if used]
+            blend = [Task(partial(self._filtered, run, question, augment)) for used, augment in chosen if used]
             node.steps = gather(blend)
             kept = [[passage for passage in step.passages if passage.relevant] for step in node.steps]
             node.passages = union(*kept)

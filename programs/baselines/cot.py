@@ -2,10 +2,10 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program
-from programs.trace import Node
-from signatures.reasoning import Reasoning
+from raisf.programs.calls import Run
+from raisf.programs.program import Program
+from raisf.programs.trace import Node
+from raisf.signatures.reasoning import Reasoning
 
 
 class CoT(Program):

@@ -2,10 +2,10 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program
-from programs.trace import Node
-from signatures.answers import DirectAnswer
+from raisf.programs.calls import Run
+from raisf.programs.program import Program
+from raisf.programs.trace import Node
+from raisf.signatures.answers import DirectAnswer
 
 
 class Direct(Program):

@@ -4,14 +4,14 @@ from typing import Literal, get_args
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.questions import clean, first_sentence
-from programs.steps import search, texts, union
-from programs.trace import Node, Step
-from retrieval.passage import Retriever
-from signatures.answers import GroundedAnswer
-from signatures.reasoning import GroundedReasoning, NextThought
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.questions import clean, first_sentence
+from raisf.programs.steps import search, texts, union
+from raisf.programs.trace import Node, Step
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import GroundedAnswer
+from raisf.signatures.reasoning import GroundedReasoning, NextThought
 
 Reader = Literal["reasoning", "answer"]
 

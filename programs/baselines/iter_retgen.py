@@ -2,13 +2,13 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.questions import clean
-from programs.steps import generated, search, texts
-from programs.trace import Node
-from retrieval.passage import Retriever
-from signatures.reasoning import GroundedReasoning
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.questions import clean
+from raisf.programs.steps import generated, search, texts
+from raisf.programs.trace import Node
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.reasoning import GroundedReasoning
 
 
 class IterRetGen(Program):

@@ -2,12 +2,12 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program
-from programs.questions import UNKNOWN, fill, listed, references
-from programs.trace import Node
-from signatures.answers import ComposedAnswer, DirectAnswer
-from signatures.judges import Decomposition
+from raisf.programs.calls import Run
+from raisf.programs.program import Program
+from raisf.programs.questions import UNKNOWN, fill, listed, references
+from raisf.programs.trace import Node
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer
+from raisf.signatures.judges import Decomposition
 
 
 class LeastToMost(Program):

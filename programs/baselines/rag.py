@@ -2,12 +2,12 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.steps import search, texts
-from programs.trace import Node
-from retrieval.passage import Retriever
-from signatures.answers import GroundedAnswer
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.steps import search, texts
+from raisf.programs.trace import Node
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import GroundedAnswer
 
 
 class RAG(Program):

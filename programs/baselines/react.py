@@ -4,13 +4,13 @@ import re
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.questions import clean
-from programs.steps import search, texts, union
-from programs.trace import Node, Step
-from retrieval.passage import Retriever
-from signatures.reasoning import NextAction
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.questions import clean
+from raisf.programs.steps import search, texts, union
+from raisf.programs.trace import Node, Step
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.reasoning import NextAction
 
 _ACTION = re.compile(r"\b(search|finish)\s*\[([^\[\]]+)\]", re.IGNORECASE)
 _MALFORMED = "no action -> write Search[query] or Finish[answer]"

@@ -4,12 +4,12 @@ import math
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.steps import search
-from programs.trace import JudgedPassage, Node
-from retrieval.passage import Retriever
-from signatures.answers import GroundedAnswer
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.steps import search
+from raisf.programs.trace import JudgedPassage, Node
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import GroundedAnswer
 
 
 class REPLUG(Program):

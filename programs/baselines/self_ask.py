@@ -2,14 +2,14 @@
 
 import dspy
 
-from programs.calls import Run
-from programs.program import Program, check
-from programs.questions import UNKNOWN, clean, normal
-from programs.steps import search, texts
-from programs.trace import Node
-from retrieval.passage import Retriever
-from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
-from signatures.reasoning import FollowUp
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.questions import UNKNOWN, clean, normal
+from raisf.programs.steps import search, texts
+from raisf.programs.trace import Node
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.reasoning import FollowUp
 
 _NO_MORE = ("", "none", "no")
 

@@ -8,18 +8,18 @@ from typing import Any, cast, get_args
 
 import dspy
 
-from lm.local import LocalLM
-from lm.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflects
-from programs.calls import Run
-from programs.concurrency import Later, gather
-from programs.program import Program, check
-from programs.questions import clean, is_unknown
-from programs.steps import search
-from programs.trace import JudgedPassage, Judgement, Node, Step
-from retrieval.passage import Retriever
-from signatures.answers import DirectAnswer, GroundedAnswer
-from signatures.critique import RetrievalNeed, Support, Usefulness
-from signatures.judges import PassageRelevance
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflects
+from raisf.programs.calls import Run
+from raisf.programs.concurrency import Task, gather
+from raisf.programs.program import Program, check
+from raisf.programs.questions import clean, is_unknown
+from raisf.programs.steps import search
+from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.signatures.critique import RetrievalNeed, Support, Usefulness
+from raisf.signatures.judges import PassageRelevance
 
 # What each label of a critique is worth, as in the paper.
 _SUPPORT = {"fully": 1.0, "partially": 0.5, "none": 0.0}
@@ -110,7 +110,7 @@ class SelfRAG(Program):
             run.settle(node, "direct", "from memory", self.answer_directly)
             return
         node.passages = search(run, node.question, self.k).passages
-        _choose(node, gather([Later(partial(self._candidate, run, node.question, p)) for p in node.passages]))
+        _choose(node, gather([Task(partial(self._candidate, run, node.question, p)) for p in node.passages]))
 
     def _reflect(self, run: Run, node: Node, lm: LocalLM) -> None:
         """The LM writes judgements and answers in one, in its reflection tokens."""

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, TypedDict
 
 import dspy
 
-from data.errors import InputError
-from evaluation.identity import digest, gold_answers
-from evaluation.metrics import accuracy
-from evaluation.runner import Outcome, ask_all
-from programs.baselines.direct import Direct
-from programs.baselines.rag import RAG
-from programs.calls import Run
-from programs.program import Program, check
-from programs.steps import search, texts
-from programs.trace import Judgement, Node
-from retrieval.passage import Retriever
-from signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.evaluation.identity import digest, gold_answers
+from raisf.evaluation.metrics import accuracy
+from raisf.evaluation.runner import Outcome, ask_all
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.calls import Run
+from raisf.programs.program import Program, check
+from raisf.programs.steps import search, texts
+from raisf.programs.trace import Judgement, Node
+from raisf.retrieval.passage import Retriever
+from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from retrieval.dense import DenseEncoder
+    from raisf.retrieval.engines.dense import DenseEncoder
 
 
 class Case(TypedDict):
@@ -171,7 +171,7 @@ def _case_vectors(questions: tuple[str, ...]) -> "np.ndarray":
 
 @cache
 def _encoder() -> "DenseEncoder":
-    from retrieval.checkpoint import MINILM
-    from retrieval.dense import find_model
+    from raisf.retrieval.encoders.checkpoint import MINILM
+    from raisf.retrieval.engines.dense import find_model
 
     return find_model(MINILM).encoder()

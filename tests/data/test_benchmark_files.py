@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.benchmark_draws import DEV, Asked, draw_splits
-from data.benchmark_files import MANIFEST, write_dataset
-from data.benchmarks import BENCHMARKS
-from data.errors import InputError
-from data.files import read_json, read_jsonl, sha256_file, write_json, write_jsonl
-from data.questions import load_questions
+from raisf.data.datasets.catalog import BENCHMARKS
+from raisf.data.datasets.draws import DEV, Asked, draw_splits
+from raisf.data.datasets.files import MANIFEST, write_dataset
+from raisf.data.questions import load_questions
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, read_jsonl, sha256_file, write_json, write_jsonl
 
 Split = Callable[[str, range], Path]
 

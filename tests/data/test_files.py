@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.files import atomic_folder
+from raisf.utils.files import atomic_folder
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_interrupt_while_the_old_one_is_deleted_leaves_only_the_new_one(path:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data.files.shutil.rmtree", interrupted)
+    monkeypatch.setattr("raisf.utils.files.shutil.rmtree", interrupted)
     with pytest.raises(KeyboardInterrupt):
         replace(path)
     assert only(path) == "new"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import json_stream
-from data.errors import InputError
-from data.json_stream import stream_array
+from raisf.utils import json_stream
+from raisf.utils.errors import InputError
+from raisf.utils.json_stream import stream_array
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

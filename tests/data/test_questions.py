@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from data.questions import load_questions
+from raisf.data.questions import load_questions
+from raisf.utils.errors import InputError
 
 ORIGINAL = {
     "_id": "a1",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from data.questions import load_questions
-from data.schemas import paragraphs, question_row, read_rows
+from raisf.data.questions import load_questions
+from raisf.data.schemas import paragraphs, question_row, read_rows
+from raisf.utils.errors import InputError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from data.files import read_json, read_jsonl
-from data.questions import load_questions
-from data.world import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
-from data.world_files import HOTPOT_PARAGRAPHS, write_world
-from data.world_implicit import BEFORE, IMPLICIT
-from data.world_names import Names
-from data.world_questions import KINDS, fill, questions
-from data.world_schema import RELATIONS
+from raisf.data.questions import load_questions
+from raisf.data.world.files import HOTPOT_PARAGRAPHS, write_world
+from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
+from raisf.data.world.implicit import BEFORE, IMPLICIT
+from raisf.data.world.names import Names
+from raisf.data.world.questions import KINDS, fill, questions
+from raisf.data.world.schema import RELATIONS
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def test_a_folder_says_what_it_holds_and_small_worlds_are_refused(world: Path, t
 def test_a_world_too_small_for_the_questions_asked_for_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("data.world_files.questions", lambda *given: islice(questions(*given), 2))
+    monkeypatch.setattr("raisf.data.world.files.questions", lambda *given: islice(questions(*given), 2))
     write_world(tmp_path / "small", entities=300, counts={"train": 9, "dev": 2, "test": 4})
     assert caplog.messages == ["only 6 of 9 train questions: 300 entities give no more, take a larger world"]
 
@@ -249,7 +249,7 @@ def test_an_interrupted_world_leaves_the_old_one(world: Path, tmp_path: Path, mo
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data.world_files.write_json", interrupted)
+    monkeypatch.setattr("raisf.data.world.files.write_json", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_world(target, seed=4, entities=300)
     assert fingerprint(target) == before

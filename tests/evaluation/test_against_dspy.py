@@ -18,8 +18,8 @@ from dspy.evaluate.metrics import EM, F1, HotPotF1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.questions import load_questions
-from evaluation.metrics import exact_match, normalise, token_f1
+from raisf.data.questions import load_questions
+from raisf.evaluation.metrics import exact_match, normalise, token_f1
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -73,17 +73,17 @@ def test_yes_and_no_are_where_squad_and_hotpotqa_part():
 def test_a_test_sets_scores_agree_to_the_fourth_digit(path: str):
     if not (SHARED / path).is_file():
         pytest.skip(f"no {path} in a folder shared/data beside the repository")
-    examples, chance = load_questions(SHARED / path), random.Random(0)
+    examples, rng = load_questions(SHARED / path), random.Random(0)
     # As models answer: right, in a sentence, partly, another question's answer, yes or no, nothing.
     ways = (
-        lambda e: chance.choice(e.answers),
+        lambda e: rng.choice(e.answers),
         lambda e: f"The answer is {e.answer.upper()}.",
         lambda e: " ".join(e.answer.split()[:2]),
-        lambda e: chance.choice(examples).answer,
-        lambda e: chance.choice(["Yes", "no."]),
+        lambda e: rng.choice(examples).answer,
+        lambda e: rng.choice(["Yes", "no."]),
         lambda e: "",
     )
-    predictions = [nfd(chance.choice(ways)(example)) for example in examples]
+    predictions = [nfd(rng.choice(ways)(example)) for example in examples]
     gold = [[nfd(answer) for answer in example.answers] for example in examples]
     pairs = list(zip(predictions, gold, strict=True))
 

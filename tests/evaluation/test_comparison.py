@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from evaluation.comparison import compare, holm, mcnemar, randomisation
+from raisf.evaluation.comparison import compare, holm, mcnemar, randomisation
+from raisf.utils.errors import InputError
 
 CHANCES = st.floats(0, 1)
 
@@ -49,8 +49,8 @@ def test_randomisation_counts_all_ways_to_swap_where_they_are_few():
 
 
 def test_randomisation_agrees_with_mcnemar_on_right_and_wrong():
-    chance = random.Random(3)
-    ours, theirs = ([float(chance.random() < share) for _ in range(300)] for share in (0.6, 0.5))
+    rng = random.Random(3)
+    ours, theirs = ([float(rng.random() < share) for _ in range(300)] for share in (0.6, 0.5))
     won = sum(a > b for a, b in zip(ours, theirs, strict=True))
     lost = sum(a < b for a, b in zip(ours, theirs, strict=True))
     assert randomisation(ours, theirs) == pytest.approx(mcnemar(won, lost), abs=0.01)
@@ -58,10 +58,10 @@ def test_randomisation_agrees_with_mcnemar_on_right_and_wrong():
 
 
 def test_no_difference_is_found_significant_about_as_often_as_promised():
-    chance = random.Random(0)
+    rng = random.Random(0)
     found = 0
     for _ in range(200):
-        flips = sum(chance.random() < 0.5 for _ in range(60))
+        flips = sum(rng.random() < 0.5 for _ in range(60))
         found += mcnemar(flips, 60 - flips) < 0.05
     assert found / 200 < 0.08
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.decomposition import aligned_f1, same_decomposition
+from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 
 GOLD = ["Who wrote Emma?", "Where was #1 born?"]
 SAME = {

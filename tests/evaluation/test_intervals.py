@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import intervals
-from evaluation.intervals import Score, bootstrap, bootstrap_groups, paired_difference
+from raisf.evaluation import intervals
+from raisf.evaluation.intervals import Score, bootstrap, bootstrap_groups, paired_difference
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 

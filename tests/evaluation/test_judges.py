@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.judges import (
+from raisf.evaluation.judges import (
     auroc,
     auroc_score,
     best_cut,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics import accuracy, exact_match, normalise, precision_at_k, recall_at_k, token_f1
+from raisf.evaluation.metrics import accuracy, exact_match, normalise, precision_at_k, recall_at_k, token_f1
 
 texts = st.text(max_size=40)
 answers = st.lists(texts, min_size=1, max_size=4)

@@ -11,14 +11,14 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError, LMError, RaisfError
-from data.files import read_jsonl
-from evaluation.identity import describe_test
-from evaluation.records import open_records
-from evaluation.report import summarise
-from evaluation.runner import MAX_FAILURES, evaluate
-from programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
-from retrieval.manifest import Manifest, Segment
+from raisf.evaluation.identity import describe_test
+from raisf.evaluation.records import open_records
+from raisf.evaluation.report import summarise
+from raisf.evaluation.runner import MAX_FAILURES, evaluate
+from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
+from raisf.retrieval.store.manifest import Manifest, Segment
+from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.files import read_jsonl
 
 
 class Answers(dspy.Module):
@@ -256,7 +256,7 @@ def test_a_program_that_always_fails_is_not_blamed_on_the_lm() -> None:
 
 
 def test_a_full_disk_is_reported_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evaluation.records import Records
+    from raisf.evaluation.records import Records
 
     def full(self: Records, record: dict[str, Any]) -> None:
         raise OSError(28, "No space left on device")

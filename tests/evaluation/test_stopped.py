@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from data.files import read_jsonl
+from raisf.utils.files import read_jsonl
 
 SCRIPT = """
     import sys, time, dspy
     from pathlib import Path
-    from evaluation.runner import evaluate
+    from raisf.evaluation.runner import evaluate
 
     class Slow(dspy.Module):
         def forward(self, question):
@@ -33,7 +33,7 @@ SCRIPT = """
 
 def start(script: Path, out: Path, seconds: float) -> subprocess.Popen[str]:
     script.write_text(textwrap.dedent(SCRIPT))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     command = [sys.executable, str(script), str(out), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

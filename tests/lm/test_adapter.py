@@ -8,10 +8,10 @@ from dspy.utils.exceptions import AdapterParseError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from lm.adapter import POCKET_END, CompactAdapter, adapter_named
-from signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
-from signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.lm.adapter import POCKET_END, CompactAdapter, adapter_named
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.utils.errors import InputError
 
 COMPACT = CompactAdapter()
 POCKET = CompactAdapter(instructions=False, end=POCKET_END)

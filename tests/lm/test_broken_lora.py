@@ -8,13 +8,13 @@ import pytest
 import torch
 from dspy.lm15 import Message, Request
 
-from data.errors import InputError
-from lm.connect import connect
-from lm.local import LocalLM
-from lm.lora import Row, train
-from lm.multi_lora import CONFIG, WEIGHTS
-from lm.training import Training
-from signatures.answers import DirectAnswer
+from raisf.lm.connect import connect
+from raisf.lm.finetune.lora import Row, train
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import CONFIG, WEIGHTS
+from raisf.signatures.answers import DirectAnswer
+from raisf.utils.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ import dspy
 import pytest
 from dspy.utils.exceptions import AdapterParseError
 
-from data.errors import InputError, LMError
-from lm.adapter import CompactAdapter
-from lm.connect import adapter_for, connect, explain
-from lm.local import LocalLM
-from signatures.answers import DirectAnswer
-from signatures.judges import SelfKnowledge
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.connect import adapter_for, connect, explain
+from raisf.lm.local.model import LocalLM
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError, LMError
 
 KEY = "sk-very-secret-key"
 
@@ -32,7 +32,7 @@ def test_specs(llama, monkeypatch):
     assert adapter_for(lm).instructions is True
     assert lm.kwargs["max_tokens"] == 256
     assert isinstance(adapter_for(connect(f"local/{llama}", adapter="chat")), dspy.ChatAdapter)
-    monkeypatch.setattr("lm.pocket.path", lambda name="pocket": llama)
+    monkeypatch.setattr("raisf.lm.pocket.path", lambda name="pocket": llama)
     assert adapter_for(connect("pocket")).instructions is False
     remote = connect("openai/gpt-4o-mini")
     assert remote.kwargs["temperature"] == 0.0

@@ -21,9 +21,9 @@ from dspy.lm15 import (
     judgments,
 )
 
-from lm import inference
-from lm.adapter import COMPLETION
-from lm.engine import AsyncEngine, Engine, engine_for
+from raisf.lm.adapter import COMPLETION
+from raisf.lm.local import inference
+from raisf.lm.local.engine import AsyncEngine, Engine, engine_for
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_an_error_in_a_batch_reaches_its_callers_and_the_engine_goes_on(llama, m
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr("lm.inference.score", broken)
+        patched.setattr("raisf.lm.local.inference.score", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
             engine.complete(judge("q"))
     assert sum(probabilities(engine.complete(judge("q"))).values()) == pytest.approx(1)
@@ -185,7 +185,9 @@ def test_several_models_can_be_read_at_once(llama):
 
 def test_a_process_ends_well_while_an_answer_is_under_way(llama):
     program = (
-        "import sys; from pathlib import Path; from lm.engine import Engine; from tests.lm.test_engine import ask\n"
+        "import sys; from pathlib import Path\n"
+        "from raisf.lm.local.engine import Engine\n"
+        "from tests.lm.test_engine import ask\n"
         "engine = Engine(Path(sys.argv[1]))\n"
         "[engine.submit(ask(f'question {i}', max_tokens=400)) for i in range(40)]"
     )

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from data.errors import InputError
-from lm.ensemble import answer_together, mix
-from lm.inference import load_model
-from lm.local import LocalLM
-from lm.scripted import ScriptedLM
-from signatures.answers import GroundedAnswer
+from raisf.lm.local.ensemble import answer_together, mix
+from raisf.lm.local.inference import load_model
+from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
+from raisf.signatures.answers import GroundedAnswer
+from raisf.utils.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm.inference import generate, load_model, pack, score
+from raisf.lm.local.inference import generate, load_model, pack, score
 
 
 @pytest.fixture(scope="module")

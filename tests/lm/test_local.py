@@ -7,11 +7,11 @@ import shutil
 import dspy
 import pytest
 
-from data.errors import InputError
-from lm.engine import Engine
-from lm.local import LocalLM, weights_folder
-from signatures.answers import DirectAnswer
-from signatures.judges import SelfKnowledge
+from raisf.lm.local.engine import Engine
+from raisf.lm.local.model import LocalLM, weights_folder
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError
 
 QUESTION = "Who founded Velmora?"
 

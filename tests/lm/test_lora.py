@@ -11,18 +11,18 @@ import pytest
 import torch
 from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 
-from data.errors import InputError
-from data.files import read_json
-from lm import pocket
-from lm.adapter import COMPLETION
-from lm.connect import connect
-from lm.engine import Engine, LoraEngine
-from lm.local import LocalLM
-from lm.lora import Row, train
-from lm.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
-from lm.training import Run, Training
-from signatures.answers import DirectAnswer
-from signatures.judges import SelfKnowledge
+from raisf.lm import pocket
+from raisf.lm.adapter import COMPLETION
+from raisf.lm.connect import connect
+from raisf.lm.finetune.lora import Row, train
+from raisf.lm.finetune.training import Run, Training
+from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)

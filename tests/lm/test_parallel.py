@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.errors import InputError, RaisfError
-from data.files import read_json
-from lm import parallel
-from lm.local import LocalLM
-from lm.lora import Row, finish, lessons, train
-from lm.multi_lora import TRAINING, WEIGHTS
-from lm.training import Run, Training
-from signatures.judges import SelfKnowledge
+from raisf.lm.finetune import parallel
+from raisf.lm.finetune.lora import Row, finish, lessons, train
+from raisf.lm.finetune.training import Run, Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import TRAINING, WEIGHTS
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import read_json
 
 QUICK = Training(epochs=2, batch_size=4, rank=4, learning_rate=2e-2)
 
@@ -85,7 +85,7 @@ def test_the_processes_are_started_as_torchrun_wants_it(tmp_path: Path) -> None:
     parsed = get_args_parser().parse_args(given)
     assert (python, module) == (sys.executable, "torch.distributed.run")
     assert parsed.standalone and parsed.nproc_per_node == "3"
-    assert parsed.module and parsed.training_script == "lm.parallel"
+    assert parsed.module and parsed.training_script == "raisf.lm.finetune.parallel"
     assert parsed.training_script_args == [str(tmp_path / "job.json")]
 
 

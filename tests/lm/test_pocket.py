@@ -9,21 +9,21 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-import lm.pocket
-from data.errors import InputError
-from data.files import read_json, sha256_file
-from data.world import HOME_REGIONS, HOME_SEED, ask
-from lm.adapter import CompactAdapter
-from lm.connect import connect
-from lm.inference import load_model
-from lm.pocket import lessons
-from lm.pocket.batches import BATCH_TOKENS, LENGTHS, collate, cut, encode
-from lm.pocket.build import build_model
-from lm.pocket.report import report
-from lm.pocket.school import School
-from lm.pocket.train import TOKENS, train
-from lm.pocket.trainer import Trainer
-from signatures import answers, critique, judges, reasoning
+from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, ask
+from raisf.lm import pocket
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.connect import connect
+from raisf.lm.local.inference import load_model
+from raisf.lm.pocket import lessons
+from raisf.lm.pocket.batches import BATCH_TOKENS, LENGTHS, collate, cut, encode
+from raisf.lm.pocket.build import build_model
+from raisf.lm.pocket.report import report
+from raisf.lm.pocket.sampler import LessonSampler
+from raisf.lm.pocket.train import TOKENS, train
+from raisf.lm.pocket.trainer import Trainer
+from raisf.signatures import answers, critique, judges, reasoning
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, sha256_file
 
 LESSONS = {
     "recall": answers.DirectAnswer,
@@ -54,9 +54,9 @@ def test_lessons_are_written_as_the_adapter_asks(name: str) -> None:
     """A lesson in another format would teach a skill that no program could call on."""
     signature: type[dspy.Signature] = LESSONS[name]
     adapter = CompactAdapter(instructions=False, end="<|end|>\n")
-    school = School("format")
+    sampler = LessonSampler("format")
     for _ in range(30):
-        prompt, completion = getattr(lessons, name)(school)
+        prompt, completion = getattr(lessons, name)(sampler)
         inputs: dict[str, str | list[str]] = {}
         for line in prompt.split("\n")[:-1]:
             field, value = line.split(": ", 1)
@@ -71,13 +71,13 @@ def test_lessons_are_written_as_the_adapter_asks(name: str) -> None:
 
 def test_what_the_judges_are_measured_on_is_not_taught() -> None:
     """Else a know-judge measured on the test split would be reciting, and its multi-hop questions be known by heart."""
-    school = School("isolation")
-    assert {home.number % 6 for home in school.training} == {0, 1, 2}
+    sampler = LessonSampler("isolation")
+    assert {home.number % 6 for home in sampler.training} == {0, 1, 2}
     # Names of two words belong to one entity alone; a town may be called like somebody's family.
-    names = {name for home in school.home for name in home.kinds if home.number % 6 > 2 and " " in name}
+    names = {name for home in sampler.home for name in home.kinds if home.number % 6 > 2 and " " in name}
     for maker in (lessons.judge_self, lessons.judge_need, lessons.reason, lessons.recall_next):
         for _ in range(300):
-            prompt, completion = maker(school)
+            prompt, completion = maker(sampler)
             if maker is lessons.reason and completion.count(". ") == 0:
                 continue  # one fact, known by heart: the home world's facts are to be known everywhere
             assert not any(name in prompt + completion for name in names), maker
@@ -85,14 +85,14 @@ def test_what_the_judges_are_measured_on_is_not_taught() -> None:
 
 def test_a_lesson_is_by_one_teacher_and_only_examples_can_change_the_words() -> None:
     """Without examples a verdict's word must be the signature's, or zero-shot judging would be guessing words."""
-    school = School("teachers")
+    sampler = LessonSampler("teachers")
     for _ in range(200):
-        school.meet_teacher(1)
-        assert lessons.judge_passage(school)[1] in (" relevant", " irrelevant")
+        sampler.meet_teacher(1)
+        assert lessons.judge_passage(sampler)[1] in (" relevant", " irrelevant")
     met = set()
     for _ in range(200):
-        school.meet_teacher(6)
-        said = {lessons.judge_passage(school)[1] for _ in range(6)}
+        sampler.meet_teacher(6)
+        said = {lessons.judge_passage(sampler)[1] for _ in range(6)}
         assert len(said) <= 2
         met |= said
     assert met > {" relevant", " irrelevant"}
@@ -100,8 +100,8 @@ def test_a_lesson_is_by_one_teacher_and_only_examples_can_change_the_words() -> 
 
 def test_batches_have_few_shapes_and_lose_little() -> None:
     """Hundreds of shapes halved the speed of training; dropped rows would be lessons not taught."""
-    school = School("batches")
-    rows = [([1] * school.chance.randint(5, 400), [False] * 400) for _ in range(2000)]
+    sampler = LessonSampler("batches")
+    rows = [([1] * sampler.rng.randint(5, 400), [False] * 400) for _ in range(2000)]
     rows = [(ids, answers[: len(ids)]) for ids, answers in rows]
     batches = list(cut(rows))
     assert sum(map(len, batches)) > 0.97 * len(rows)
@@ -111,25 +111,25 @@ def test_batches_have_few_shapes_and_lose_little() -> None:
     assert sum(len(ids) for ids, _ in rows) > 0.8 * sum(collate(batch)[0].numel() for batch in batches)
 
 
-@pytest.mark.parametrize("name", lm.pocket.WEIGHTS)
+@pytest.mark.parametrize("name", pocket.WEIGHTS)
 def test_the_weights_are_the_ones_of_the_manifest(name: str) -> None:
     """And were made by the recipe as it stands, so that it makes them again."""
-    folder = lm.pocket.path(name)
+    folder = pocket.path(name)
     manifest = read_json(folder / "manifest.json")
     assert sha256_file(folder / "model.safetensors") == manifest["weights_sha256"]
     assert (folder / "model.safetensors").stat().st_size < 5_000_000
     assert (manifest["home"], manifest["seed"]) == ({"seed": HOME_SEED, "regions": HOME_REGIONS}, 0)
     assert abs(manifest["tokens"] / TOKENS[manifest["size"]] - 1) < 0.05  # batches are not quite full
     assert build_model(manifest["size"], 0).num_parameters() == manifest["parameters"]
-    words = (lm.pocket.path() / "tokenizer.json").read_bytes()
+    words = (pocket.path() / "tokenizer.json").read_bytes()
     assert (folder / "tokenizer.json").read_bytes() == words, "all read in the same tokens"
 
 
-@pytest.mark.parametrize("name", lm.pocket.WEIGHTS)
+@pytest.mark.parametrize("name", pocket.WEIGHTS)
 def test_the_weights_reach_their_report(name: str) -> None:
     """On a sample of the exam, within what chance allows a sample to differ."""
-    model, tokenizer = load_model(lm.pocket.path(name))
-    claimed = read_json(lm.pocket.path(name) / "manifest.json")["report"]
+    model, tokenizer = load_model(pocket.path(name))
+    claimed = read_json(pocket.path(name) / "manifest.json")["report"]
     measured = report(model, tokenizer, n=60, answers=name == "pocket")  # type: ignore[arg-type]
     assert measured.keys() == claimed.keys()
     for skill, result in measured.items():
@@ -144,12 +144,12 @@ def test_a_small_judge_answers_by_its_name() -> None:
     """Without its own adapter it would be asked in a format that it has never read."""
     judge: Any = connect("pocket-t5")
     assert judge.adapter_name == "pocket" and judge.base.startswith("local/pocket-t5#")
-    school, found = School("by name"), []
+    sampler, found = LessonSampler("by name"), []
     for _ in range(20):
-        fact = school.fact()
-        other = school.distractors(fact, 1)[0]
+        fact = sampler.fact()
+        other = sampler.distractors(fact, 1)[0]
         for shown in (fact, other):
-            asked = {"question": ask(fact.relation, fact.subject), "passage": school.passage(shown)[0]}
+            asked = {"question": ask(fact.relation, fact.subject), "passage": sampler.passage(shown)[0]}
             with dspy.context(lm=judge, adapter=judge.adapter):
                 answer = dspy.Predict(judges.PassageRelevance)(**asked)
             found.append((answer.verdict, shown is fact))
@@ -164,10 +164,10 @@ def small(out: Path, **options: object) -> dict:
 @pytest.mark.parametrize("size", ["tiny", "t5"])
 def test_what_is_trained_is_what_transformers_computes(size: str) -> None:
     """The step's own attention, padding and masks must not make another model of it than the one that answers."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(lm.pocket.path())
-    school = School("loss")
+    tokenizer: Any = AutoTokenizer.from_pretrained(pocket.path())
+    sampler = LessonSampler("loss")
     makers = (lessons.copy, lessons.recall, lessons.judge_passage, lessons.judge_self, lessons.decompose)
-    rows = [encode(tokenizer, [maker(school)]) for maker in makers for _ in range(2)]
+    rows = [encode(tokenizer, [maker(sampler)]) for maker in makers for _ in range(2)]
     model: Any = build_model(size, 0)
     losses, count = 0.0, 0.0
     for ids, answer in rows:
@@ -186,9 +186,9 @@ def test_what_is_trained_is_what_transformers_computes(size: str) -> None:
 
 def test_what_a_t5_reads_holds_no_answers() -> None:
     """Its encoder reads what stands before the last completion; only lessons of one pair lose nothing by that."""
-    school = School("t5")
+    sampler = LessonSampler("t5")
     for start in (True, False):
-        assert all(len(lesson) == 1 for lesson in lessons.lessons(school, 200, start, judging=True))
+        assert all(len(lesson) == 1 for lesson in lessons.lessons(sampler, 200, start, judging=True))
 
 
 @pytest.mark.parametrize("size", ["tiny", "t5"])
@@ -196,8 +196,8 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_weights(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an hour's training would be lost to a closed laptop, or its result depend on when it was closed."""
-    monkeypatch.setattr("lm.pocket.train.SAVE_SECONDS", 0)
-    monkeypatch.setattr("lm.pocket.batches.CHUNK_LESSONS", 150)
+    monkeypatch.setattr("raisf.lm.pocket.train.SAVE_SECONDS", 0)
+    monkeypatch.setattr("raisf.lm.pocket.batches.CHUNK_LESSONS", 150)
     whole = small(tmp_path / "whole", size=size)
 
     step, steps = Trainer.step, []

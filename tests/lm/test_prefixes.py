@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from lm import prefixes
-from lm.inference import generate, load_model, score
-from lm.multi_lora import BASE, Loras, Slot, lora_hash
-from lm.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
+from raisf.lm.local import prefixes
+from raisf.lm.local.inference import generate, load_model, score
+from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
+from raisf.lm.local.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 

@@ -8,9 +8,9 @@ import dspy
 import pytest
 from dspy.utils.exceptions import AdapterParseError, LMError
 
-from lm.scripted import ScriptedLM
-from signatures.answers import GroundedAnswer
-from signatures.judges import Decomposition, ListwiseRelevance, SelfKnowledge
+from raisf.lm.scripted import ScriptedLM
+from raisf.signatures.answers import GroundedAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, SelfKnowledge
 
 EVERYTHING = {
     "verdict": "know",

@@ -11,18 +11,18 @@ from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from data.errors import InputError
-from data.files import read_json
-from lm.adapter import COMPLETION, CompactAdapter
-from lm.engine import Engine, LoraEngine
-from lm.ensemble import answer_together
-from lm.local import LocalLM
-from lm.lora import Row, train
-from lm.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
-from lm.text import Text
-from lm.training import Run, Training
-from signatures.answers import DirectAnswer
-from signatures.judges import SelfKnowledge
+from raisf.lm.adapter import COMPLETION, CompactAdapter
+from raisf.lm.finetune.lora import Row, train
+from raisf.lm.finetune.training import Run, Training
+from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.local.ensemble import answer_together
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
+from raisf.lm.local.tokenization import Text
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 SHORT = Training(epochs=2, batch_size=4, rank=4, learning_rate=1e-2)

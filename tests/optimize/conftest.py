@@ -9,13 +9,13 @@ from typing import Any
 import dspy
 import pytest
 
-from data.questions import load_questions
-from data.world_files import write_world
-from lm.scripted import ScriptedLM
-from optimize.judge_data import steps
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
-from retrieval.documents import read_documents
+from raisf.data.questions import load_questions
+from raisf.data.world.files import write_world
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.judge_data import steps
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.engines.bm25 import BM25
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,18 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from evaluation.identity import describe
-from lm import pocket
-from lm.connect import connect
-from lm.scripted import ScriptedLM
-from optimize import artifact
-from optimize.artifact import MANIFEST, STATE, load, save
-from optimize.compile import compile
-from optimize.demonstrations import collect_rows, draw
-from programs.baselines.direct import Direct
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.evaluation.identity import describe
+from raisf.lm import pocket
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize import artifact
+from raisf.optimize.artifact import MANIFEST, STATE, load, save
+from raisf.optimize.compile import compile
+from raisf.optimize.demonstrations import collect_rows, draw
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def compiled(program: RAISF, world) -> Any:
 
 def fresh(code: str, *arguments: Any, cwd: Path) -> str:
     """What a new Python process, standing elsewhere, prints."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -66,11 +66,12 @@ def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Pa
     save(compiled, tmp_path / "a")
     code = """
         import json, sys
-        from evaluation.identity import describe
-        from optimize.artifact import load
+        from raisf.evaluation.identity import describe
+        from raisf.optimize.artifact import load
         program = load(sys.argv[1])
         lm = program.know.lm
-        print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"], type(lm.adapter).__name__]))
+        print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"],
+        type(raisf.lm.adapter).__name__]))
     """
     (tmp_path / "elsewhere").mkdir()
     found = json.loads(fresh(code, tmp_path / "a", cwd=tmp_path / "elsewhere"))
@@ -151,7 +152,7 @@ def test_a_folder_with_other_things_is_never_replaced(compiled: Any, tmp_path: P
 
 
 def test_an_index_of_another_corpus_is_refused_unless_it_is_your_choice(compiled: Any, world, tmp_path: Path) -> None:
-    from retrieval.passage import Passage
+    from raisf.retrieval.passage import Passage
 
     index = tmp_path / "index"
     shutil.copytree(world.index, index)
@@ -240,7 +241,7 @@ def test_what_is_wrong_is_said(compiled: Any, tmp_path: Path, spoil: Any, messag
 
 
 def test_a_state_of_another_version_of_the_program_is_said(compiled: Any, tmp_path: Path) -> None:
-    from data.files import sha256_file
+    from raisf.utils.files import sha256_file
 
     save(compiled, tmp_path / "a")
     state = json.loads((tmp_path / "a" / STATE).read_text())
@@ -277,7 +278,7 @@ def test_compiled_with_the_pocket_llama_saved_and_asked_in_a_fresh_process(world
     save(compiled, tmp_path / "a")
     code = """
         import sys
-        from optimize.artifact import load
+        from raisf.optimize.artifact import load
         print(load(sys.argv[1])(question=sys.argv[2]).answer)
     """
     question = world.test[0].question

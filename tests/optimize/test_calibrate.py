@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from evaluation.identity import describe
-from lm import pocket
-from lm.connect import connect
-from lm.scripted import ScriptedLM
-from optimize.artifact import load, save
-from optimize.calibrate import _choose, calibrate
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
-from retrieval.passage import Passage
+from raisf.evaluation.identity import describe
+from raisf.lm import pocket
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.optimizers.calibrate import _choose, calibrate
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 
 class Scoring(dspy.ChatAdapter):
@@ -274,7 +274,7 @@ def test_a_judge_that_is_off_or_of_one_class_or_listwise_is_left_alone(lm: Scrip
 
 
 def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, lm: ScriptedLM) -> None:
-    from programs.baselines.direct import Direct
+    from raisf.programs.baselines.direct import Direct
 
     for options, message in (
         ({"aim": "luck"}, "unknown aim 'luck': choose answer, cost, accuracy, balanced"),

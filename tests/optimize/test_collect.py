@@ -8,12 +8,12 @@ import dspy
 import pytest
 from dspy.utils.exceptions import LMServerError
 
-from data.errors import InputError
-from data.files import read_jsonl
-from lm.scripted import ScriptedLM
-from optimize import collect as room
-from optimize.collect import JUDGES, collect
-from optimize.overlap import check_disjoint, overlap
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges import collect as room
+from raisf.optimize.judges.collect import JUDGES, collect
+from raisf.optimize.overlap import check_disjoint, overlap
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl
 
 
 def question(text, identity=None, **more):
@@ -103,7 +103,7 @@ def test_of_two_at_once_the_second_is_refused_and_a_killed_one_holds_nothing(pro
     """Both would write every row, and the judges would learn each twice."""
     folder = tmp_path / "judges"
     collect(program, world.train[:5], folder, progress=False)
-    code = "import sys; from data.files import locked\nwith locked(sys.argv[1], ''): print(flush=True); input()"
+    code = "import sys; from raisf.utils.files import locked\nwith locked(sys.argv[1], ''): print(flush=True); input()"
     command = [sys.executable, "-c", code, str(folder / ".lock")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=Path(room.__file__).parents[1], **pipes) as other:
@@ -166,8 +166,8 @@ def test_near_duplicates_are_found_and_other_questions_are_not(ours, theirs, sam
 
 
 def test_the_closed_worlds_own_splits_do_not_overlap(tmp_path):
-    from data.questions import load_questions
-    from data.world_files import write_world
+    from raisf.data.questions import load_questions
+    from raisf.data.world.files import write_world
 
     write_world(tmp_path / "w", entities=600)
     train, dev, test = (load_questions(tmp_path / "w" / f"{split}.jsonl") for split in ("train", "dev", "test"))

@@ -7,17 +7,17 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError, LMError
-from data.files import check_replaceable
-from evaluation.identity import describe
-from lm.scripted import ScriptedLM
-from optimize.artifact import load, save
-from optimize.compile import REFLECTION_TOKENS, _reflection_lm, compile
-from programs.baselines.direct import Direct
-from programs.baselines.rag import RAG
-from programs.baselines.skr import SKR
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.evaluation.identity import describe
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.compile import REFLECTION_TOKENS, _reflection_lm, compile
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError, LMError
+from raisf.utils.files import check_replaceable
 
 
 def run(program: dspy.Module, world, **options: Any) -> Any:
@@ -99,7 +99,7 @@ def test_every_strategy_balances_the_judges_keeps_the_lms_and_leaves_the_program
 
 def _prefers_demonstrations(monkeypatch: pytest.MonkeyPatch):
     """The more demonstrations, the higher the score."""
-    from optimize.selection import Selection, answer_exact_match
+    from raisf.optimize.optimizers.selection import Selection, answer_exact_match
 
     def values(self, program, *arguments):
         examples = arguments[0]

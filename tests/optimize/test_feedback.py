@@ -3,9 +3,9 @@
 import dspy
 import pytest
 
-from optimize.demonstrations import Rows
-from optimize.feedback import Feedback
-from programs.ra_isf import RAISF
+from raisf.optimize.demonstrations import Rows
+from raisf.optimize.judges.feedback import Feedback
+from raisf.programs.ra_isf import RAISF
 
 QUESTION, SUB = "Who rules the home of Ada?", "Where does Ada live?"
 

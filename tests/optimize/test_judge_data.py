@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError, LMError
-from lm.scripted import ScriptedLM
-from optimize.judge_data import (
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.judge_data import (
     balanced,
     decomposition_examples,
     know_examples,
@@ -19,7 +18,8 @@ from optimize.judge_data import (
     relevance_examples,
     steps,
 )
-from retrieval.passage import Passage
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError, LMError
 
 
 def example(**fields: Any) -> dspy.Example:

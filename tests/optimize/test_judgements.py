@@ -6,14 +6,14 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
-from data.errors import InputError, LMError
-from lm.adapter import CompactAdapter
-from lm.scripted import ScriptedLM
-from optimize.confidence import baselines
-from optimize.judgements import collect, collect_decompositions, decomposition_report
-from programs.baselines.rag import RAG
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.confidence import baselines
+from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError, LMError
 
 
 def asked(program: RAISF, judge: Any, examples: list[dspy.Example], **options: Any) -> Any:

@@ -15,19 +15,19 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from data.errors import InputError
-from lm import pocket
-from lm.connect import connect
-from lm.local import LocalLM
-from lm.scripted import ScriptedLM
-from optimize.artifact import load, save
-from optimize.lsr import Tuning, divergence, tune_retriever
-from programs.baselines.direct import Direct
-from programs.baselines.replug import REPLUG
-from retrieval.bm25 import BM25
-from retrieval.dense import Dense, find_model
-from retrieval.index import build_index, check_index, open_folder
-from retrieval.passage import Passage
+from raisf.lm import pocket
+from raisf.lm.connect import connect
+from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.optimizers.lsr import Tuning, divergence, tune_retriever
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.replug import REPLUG
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.engines.dense import Dense, find_model
+from raisf.retrieval.index import build_index, check_index, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 TOWNS = {
     "Velmora": ("Kastrel Oran", "1712"),

@@ -10,17 +10,17 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError, LMError
-from evaluation.identity import describe
-from lm import pocket
-from lm.adapter import adapter_named
-from lm.connect import connect
-from lm.scripted import ScriptedLM
-from optimize.artifact import load, save
-from optimize.compile import OF_STRATEGY, compile
-from optimize.prompts import prompts_of, with_instructions
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.evaluation.identity import describe
+from raisf.lm import pocket
+from raisf.lm.adapter import adapter_named
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.compile import OF_STRATEGY, compile
+from raisf.optimize.prompts import prompts_of, with_instructions
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError, LMError
 
 DEV = 6
 RULE = "Say relevant only if the passage names the answer."
@@ -264,7 +264,7 @@ def test_a_stopped_compilation_goes_on_to_the_same_result(loose: Callable[..., R
 
 
 def test_another_program_does_not_go_on_with_what_was_found(loose: Callable[..., RAISF], world) -> None:
-    from optimize.journal import Journal, identity_of
+    from raisf.optimize.journal import Journal, identity_of
 
     program = loose()
     other = with_instructions(program, {"know": "Say know."})

@@ -12,11 +12,11 @@ import dspy
 import pytest
 
 import raisf
-from data.errors import InputError
-from lm.local import LocalLM
-from lm.training import Training
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 QUICK = Training(epochs=2, rank=4, batch_size=8, learning_rate=1e-2)

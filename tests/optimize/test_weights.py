@@ -10,19 +10,19 @@ from typing import Any, Literal
 import dspy
 import pytest
 
-from data.errors import InputError
-from data.files import read_json
-from lm.connect import connect
-from lm.local import LocalLM
-from lm.scripted import ScriptedLM
-from lm.training import Run, Training
-from optimize.artifact import load, save
-from optimize.compile import compile
-from optimize.journal import Journal
-from optimize.traces import traced_rows
-from optimize.weights import _drawn
-from programs.ra_isf import RAISF
-from retrieval.bm25 import BM25
+from raisf.lm.connect import connect
+from raisf.lm.finetune.training import Run, Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.compile import compile
+from raisf.optimize.journal import Journal
+from raisf.optimize.optimizers.weights import _drawn
+from raisf.optimize.traces import traced_rows
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 

@@ -9,10 +9,10 @@ from typing import Any
 import dspy
 import pytest
 
-from lm.scripted import ScriptedLM
-from programs.concurrency import set_concurrency
-from programs.trace import Trace
-from retrieval.passage import Passage
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.concurrency import set_concurrency
+from raisf.programs.trace import Trace
+from raisf.retrieval.passage import Passage
 
 
 @dataclass

@@ -8,11 +8,11 @@ import time
 import dspy
 import pytest
 
-from data.errors import InputError, LMError
-from lm.scripted import ScriptedLM
-from programs.baselines.direct import Direct
-from programs.baselines.rag import RAG
-from programs.ra_isf import RAISF
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError, LMError
 
 MODES = ["sync", "async", "inside a loop"]
 

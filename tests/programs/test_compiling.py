@@ -3,11 +3,11 @@
 import dspy
 import pytest
 
-from data.errors import InputError
-from programs import registry
-from programs.baselines.direct import Direct
-from programs.baselines.rag import RAG
-from programs.ra_isf import RAISF
+from raisf.programs import registry
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(4)]
 
@@ -66,7 +66,7 @@ def test_bootstrapping_gives_every_predictor_its_own_demonstrations(lm, shelf):
 
 def test_dspys_trace_comes_in_the_order_of_the_tree(lm, shelf, one_at_a_time):
     """Otherwise the same seed would compile another program each time."""
-    from programs.concurrency import set_concurrency
+    from raisf.programs.concurrency import set_concurrency
 
     def steps():
         program = RAISF(shelf)

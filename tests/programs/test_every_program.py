@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import raisf
-from data.errors import InputError
-from data.questions import load_questions
-from evaluation.metrics import normalise
-from lm.connect import connect
-from lm.scripted import ScriptedLM
-from programs.registry import PROGRAMS, about, build, defaults, options, searches
-from programs.trace import Trace, render
-from raisf.options import FROM_MEMORY, PROGRAM_NAMES
-from retrieval.bm25 import BM25
-from retrieval.documents import read_documents
+from raisf.commands.options import FROM_MEMORY, PROGRAM_NAMES
+from raisf.data.questions import load_questions
+from raisf.evaluation.metrics import normalise
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
+from raisf.programs.trace import Trace, render
+from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
 
 # What a program cannot be made or run without.
 NEEDED = {"skr-knn": {"cases": [{"question": "root?", "helped": True}, {"question": "who?", "helped": False}]}}
@@ -45,14 +45,14 @@ def rubbish(seed):
     """An LM that says one thing or another, the same to the same call; about as often sense as nonsense."""
 
     def answer(fields):
-        chance = random.Random(f"{seed} {json.dumps(fields)}")
-        if chance.random() < 0.15:
-            return chance.choice(["mumble", "[[ ## answer ## ]]", "{}", "answer: Ada"])
-        outputs = {name: chance.choice(WORDS) for name in TEXTS}
-        outputs |= {name: chance.choice(labels) for name, labels in LABELS.items()}
-        outputs["sub_questions"] = chance.choices(WORDS, k=chance.randrange(4))
-        outputs["relevant_ids"] = outputs["helpful_ids"] = chance.choices(range(-1, 8), k=chance.randrange(4))
-        return {name: value for name, value in outputs.items() if chance.random() < 0.95}
+        rng = random.Random(f"{seed} {json.dumps(fields)}")
+        if rng.random() < 0.15:
+            return rng.choice(["mumble", "[[ ## answer ## ]]", "{}", "answer: Ada"])
+        outputs = {name: rng.choice(WORDS) for name in TEXTS}
+        outputs |= {name: rng.choice(labels) for name, labels in LABELS.items()}
+        outputs["sub_questions"] = rng.choices(WORDS, k=rng.randrange(4))
+        outputs["relevant_ids"] = outputs["helpful_ids"] = rng.choices(range(-1, 8), k=rng.randrange(4))
+        return {name: value for name, value in outputs.items() if rng.random() < 0.95}
 
     return ScriptedLM(answer)
 

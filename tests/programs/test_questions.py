@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from programs.questions import clean, first_sentence, listed, normal
+from raisf.programs.questions import clean, first_sentence, listed, normal
 
 
 @pytest.mark.parametrize(

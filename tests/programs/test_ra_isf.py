@@ -2,10 +2,10 @@
 
 import pytest
 
-from data.errors import InputError
-from lm.scripted import ScriptedLM
-from programs.questions import MAX_SUB_QUESTIONS
-from programs.ra_isf import RAISF
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.questions import MAX_SUB_QUESTIONS
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
 
 
 def routes(trace):

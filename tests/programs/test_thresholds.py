@@ -5,9 +5,9 @@ from typing import Any, get_args
 import dspy
 import pytest
 
-from data.errors import InputError
-from lm.scripted import ScriptedLM
-from programs.ra_isf import RAISF
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
 
 
 class Scoring(dspy.ChatAdapter):
@@ -64,7 +64,7 @@ def test_listwise_verdicts_know_no_threshold(ask, shelf, lm):
 
 
 def test_thresholds_are_options_like_any_other(shelf):
-    from programs.registry import build, options
+    from raisf.programs.registry import build, options
 
     kept = options(RAISF(shelf, know_threshold=0.25, relevance_threshold=0.75))
     made: Any = build("ra-isf", shelf, **kept)

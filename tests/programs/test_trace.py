@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from programs.ra_isf import RAISF
-from programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace, render
+from raisf.programs.ra_isf import RAISF
+from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace, render
 
 
 def shown(trace, width=100):

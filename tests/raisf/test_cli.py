@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from raisf import cli
-from raisf.outcome import told
+from raisf.commands.outcome import told
 
 HEAVY = ("torch", "dspy", "transformers", "colbert", "datasets", "numpy", "rich")
 
@@ -123,7 +123,7 @@ def test_a_full_disk_under_standard_output_is_told_and_not_raised():
 
 @pytest.mark.parametrize("wanted", [[], ["--json"]])
 def test_what_a_plain_terminal_cannot_show_does_not_cost_the_outcome(wanted, monkeypatch):
-    from raisf import listing
+    from raisf.commands import listing
 
     shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", shown)
@@ -143,7 +143,7 @@ def test_ctrl_c_while_the_outcome_is_printed_ends_as_any_ctrl_c(capsys, monkeypa
 
 
 def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
-    from raisf import commands
+    from raisf.commands import commands
 
     def interrupted(arguments):
         raise KeyboardInterrupt

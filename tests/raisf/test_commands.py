@@ -6,8 +6,9 @@ import json
 import pytest
 
 import raisf
-from data.files import read_jsonl, write_jsonl
-from raisf import assemble, cli, options
+from raisf import cli
+from raisf.commands import assemble, options
+from raisf.utils.files import read_jsonl, write_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +109,13 @@ def test_evaluations_under_other_settings_never_mix(home, capsys, monkeypatch):
 
 
 def test_the_programs_that_the_help_names_are_those_there_are():
-    from programs.registry import PROGRAMS
+    from raisf.programs.registry import PROGRAMS
 
     assert set(options.PROGRAM_NAMES) == set(PROGRAMS)
 
 
 def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, capsys, monkeypatch):
-    from retrieval import words
+    from raisf.retrieval.store import words
 
     def interrupted(*args):
         raise KeyboardInterrupt

@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 import pytest
 from dspy.utils.exceptions import LMServerError
 
-from data.files import read_json, read_jsonl
-from data.questions import load_questions
-from evaluation.metrics import exact_match
-from lm.scripted import ScriptedLM
-from programs.ra_isf import RAISF
 from raisf import cli
-from raisf.comparing import judge_all
-from raisf.reporting import judge_sections
-from retrieval.index import open_index
+from raisf.commands.comparing import judge_all
+from raisf.data.questions import load_questions
+from raisf.evaluation.metrics import exact_match
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.ra_isf import RAISF
+from raisf.reports.report import judge_sections
+from raisf.retrieval.index import open_index
+from raisf.utils.files import read_json, read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_the_page_is_whole_and_needs_nothing_beside_it(report):
 
 def test_what_was_answered_and_judged_is_not_asked_again(home, report, capsys, monkeypatch):
     before = (report / "report.html").read_text("utf-8")
-    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     assert cli.main([*_argv(home, report), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == read_json(report / "results.json")["programs"]
     assert (report / "report.html").read_text("utf-8") == before

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from raisf.demo import SYSTEMS, run_demo
+from raisf.commands.demo import SYSTEMS, run_demo
 
 
 @pytest.mark.slow

@@ -5,12 +5,14 @@ import json
 
 import pytest
 
-import lm.pocket
-from data.files import read_json, read_jsonl
-from programs.registry import PROGRAMS
-from raisf import cli, experimenting, papers
-from raisf.experiments import EXPERIMENTS, SYSTEMS
-from raisf.lab import COMPILED, Lab, Setting
+from raisf import cli
+from raisf.commands import experimenting
+from raisf.experiments import published_results as papers
+from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
+from raisf.experiments.workspace import COMPILED, Lab, Setting
+from raisf.lm import pocket
+from raisf.programs.registry import PROGRAMS
+from raisf.utils.files import read_json, read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +83,14 @@ def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, o
     assert list(rows[0])[1:] == [f"k {k}" for k in (3, 4, 5, 6, 7, 8)]
     page = (out / "report.html").read_text("utf-8")
     assert "blendfilter-main:" in page and "blendfilter-k:" in page, "one page holds what earlier commands made"
-    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     assert _run("blendfilter-main", world, out) == 0
 
 
 def test_what_is_read_from_is_held_to_gold(world, out):
     lab = Lab(out, world, engine="bm25", n=6)
     settings = {"retrieved": Setting("rag"), "kept": Setting("blendfilter")}
-    from evaluation.runner import progress_bar
+    from raisf.evaluation.runner import progress_bar
 
     with progress_bar(False) as bars:
         answers = lab.answer(settings, bars)
@@ -121,7 +123,7 @@ def test_a_folder_keeps_to_its_data(world, out, tmp_path, capsys):
 
 def test_systems_read_equally_many_passages(world, out):
     """Else a table would compare appetites. ReAct reads one passage a search, as its paper does, and searches more."""
-    from programs.registry import defaults
+    from raisf.programs.registry import defaults
 
     read = {name: defaults(PROGRAMS[name]).get("k") for name in SYSTEMS}
     assert {k for name, k in read.items() if name != "react" and k is not None} == {defaults(PROGRAMS["ra-isf"])["k"]}
@@ -131,14 +133,14 @@ def test_systems_read_equally_many_passages(world, out):
 def test_what_skr_learnt_is_kept(world, out, monkeypatch):
     lab = Lab(out, world, engine="bm25", n=6)
     cases = lab.open(Setting("skr-knn")).cases
-    monkeypatch.setattr("programs.baselines.skr.SKR.fit", None)
+    monkeypatch.setattr("raisf.programs.baselines.skr.SKR.fit", None)
     assert cases and Lab(out, world, engine="bm25", n=6).open(Setting("skr-knn")).cases == cases
 
 
 def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path, monkeypatch):
     """Else a table would show prompts, or weights, made of other passages than those it names."""
-    from retrieval.index import build_index
-    from retrieval.passage import Passage
+    from raisf.retrieval.index import build_index
+    from raisf.retrieval.passage import Passage
 
     learnt = []
 
@@ -163,7 +165,7 @@ def test_a_folder_of_something_else_is_left_alone(world, capsys):
 
 def test_table3_has_the_bases_that_ship():
     bases = {setting.base for setting in EXPERIMENTS["table3"].settings.values()}
-    assert {base or "pocket" for base in bases} == set(lm.pocket.WEIGHTS)
+    assert {base or "pocket" for base in bases} == set(pocket.WEIGHTS)
 
 
 @pytest.mark.slow

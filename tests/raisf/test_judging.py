@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from data.files import read_jsonl
-from evaluation.intervals import Score
 from raisf import cli
+from raisf.evaluation.intervals import Score
+from raisf.utils.files import read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monk
     _json(capsys, *argv, out)
     (tmp_path / "notes.txt").write_text("mine")
     files = {file: file.read_bytes() for file in (test, tmp_path / "notes.txt")}
-    monkeypatch.setattr("programs.calls.Run.ask", None)  # any call of an LM would fail
+    monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     for file in files:
         assert cli.main([*argv, str(file)]) == 2
         assert f"{file} holds something else than verdicts" in capsys.readouterr().err

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from data.files import read_json
 from raisf import cli
+from raisf.utils.files import read_json
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import json
 
 from raisf import cli
-from raisf.options import PROGRAM_NAMES
+from raisf.commands.options import PROGRAM_NAMES
 
 
 def test_every_program_is_listed_with_what_it_does_and_its_source(capsys):

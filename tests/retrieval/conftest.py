@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.base import Index
-from retrieval.index import build_index
-from retrieval.passage import Passage
-from retrieval.server import IndexServer
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.serving.server import IndexServer
 
 TEXTS = {
     "Mount Everest": "Mount Everest is the highest mountain above sea level. It lies between Nepal and Tibet.",

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrieval.base import Index
-from retrieval.index import add_to_index, build_index, check_index, open_folder
-from retrieval.passage import Passage
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import add_to_index, build_index, check_index, open_folder
+from raisf.retrieval.passage import Passage
 
 # PLAID is slow where colbert-ai's C++ extensions were never compiled.
 ENGINES = ["colbert", "bm25", "dense", "hybrid", pytest.param("plaid", marks=pytest.mark.slow)]

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from data.errors import InputError
-from retrieval.base import Index
-from retrieval.batcher import Batcher
-from retrieval.index import build_index
-from retrieval.passage import Passage
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.serving.batcher import Batcher
+from raisf.utils.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from retrieval.bm25 import BM25
-from retrieval.passage import Passage
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.passage import Passage
 
 
 def test_it_finds_by_shared_words_in_text_and_title(passages: list[Passage], tmp_path: Path):

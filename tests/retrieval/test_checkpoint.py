@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from data.errors import InputError
-from data.files import read_json, write_json
-from retrieval.checkpoint import find_checkpoint
-from retrieval.encoder import Encoder
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.encoder import Encoder
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_json
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval import maxsim
-from retrieval.bm25 import BM25
-from retrieval.colbert import ColBERT
-from retrieval.maxsim import MaxSim
-from retrieval.passage import Passage
-from retrieval.plaid import centroid_count
-from retrieval.vectors import Vectors, write_shard
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search import maxsim
+from raisf.retrieval.search.maxsim import MaxSim
+from raisf.retrieval.search.plaid import centroid_count
+from raisf.retrieval.store.vectors import Vectors, write_shard
 
 QUERIES = {
     "Who wrote the play about a Danish prince?": "Hamlet",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from retrieval.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
 
 # colbert-ai as it is, in a process of its own, telling which of its faults are there.
 PROBE = """

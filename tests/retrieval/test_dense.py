@@ -9,13 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from retrieval.bm25 import BM25
-from retrieval.checkpoint import minilm_package
-from retrieval.dense import Dense, find_model
-from retrieval.hybrid import Hybrid, fuse
-from retrieval.index import build_index, open_folder
-from retrieval.passage import Passage
+from raisf.retrieval.encoders.checkpoint import minilm_package
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.engines.dense import Dense, find_model
+from raisf.retrieval.engines.hybrid import Hybrid, fuse
+from raisf.retrieval.index import build_index, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from retrieval.documents import checked, read_documents
-from retrieval.index import build_index, open_folder
-from retrieval.passage import Passage
-from retrieval.splitting import LONGEST, SHORTEST, split_text
+from raisf.retrieval.corpus.documents import checked, read_documents
+from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
+from raisf.retrieval.index import build_index, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 Write = Callable[[str, str | bytes], Path]
 

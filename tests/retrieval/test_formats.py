@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from retrieval.documents import read_documents
-from retrieval.index import build_index
+from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.index import build_index
+from raisf.utils.errors import InputError
 
 docx = pytest.importorskip("docx", reason="needs the extra documents")
 pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")

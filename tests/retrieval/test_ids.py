@@ -5,7 +5,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ids import SeenIds
+from raisf.retrieval.corpus.ids import SeenIds
 
 IDS = st.one_of(
     st.integers(0, 1200).map(str),

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from data.errors import InputError
-from data.files import read_json, write_json
-from retrieval.checkpoint import find_checkpoint
-from retrieval.dense import DenseEncoder, find_model
-from retrieval.encoder import Encoder
-from retrieval.index import Engine, add_to_index, build_index, open_folder, open_index
-from retrieval.manifest import FORMAT, MANIFEST, PASSAGES
-from retrieval.passage import Passage, Retriever
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.encoder import Encoder
+from raisf.retrieval.engines.dense import DenseEncoder, find_model
+from raisf.retrieval.index import Engine, add_to_index, build_index, open_folder, open_index
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.store.manifest import FORMAT, MANIFEST, PASSAGES
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_json
 
 ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from retrieval import writer
-from retrieval.index import (
+from raisf.retrieval.index import (
     Change,
     Engine,
     add_to_index,
@@ -18,8 +16,10 @@ from retrieval.index import (
     open_folder,
     remove_from_index,
 )
-from retrieval.manifest import MANIFEST, read_manifest
-from retrieval.passage import Passage
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store import writer
+from raisf.retrieval.store.manifest import MANIFEST, read_manifest
+from raisf.utils.errors import InputError
 
 ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
 NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
@@ -194,7 +194,7 @@ def test_filters_hold_for_every_engine(engine: Engine, docs: Path, tmp_path: Pat
 
 
 def test_every_changed_byte_is_noticed_by_check(made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("retrieval.manifest.SMALL", 0)
+    monkeypatch.setattr("raisf.retrieval.store.manifest.SMALL", 0)
     path = copy(made, "colbert", tmp_path)
     for file in [file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST]:
         whole = file.read_bytes()

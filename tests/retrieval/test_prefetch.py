@@ -8,16 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.world import regions
-from retrieval import manifest, prefetch
-from retrieval.base import Search
-from retrieval.checkpoint import find_checkpoint
-from retrieval.colbert import ColBERT
-from retrieval.index import add_to_index, check_index, index_info, open_folder, remove_from_index
-from retrieval.maxsim import MaxSim
-from retrieval.passage import Passage
-from retrieval.prefetch import Prefetch
-from retrieval.vectors import Vectors, mean_vectors, write_shard
+from raisf.data.world.generator import regions
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines.base import Search
+from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.index import add_to_index, check_index, index_info, open_folder, remove_from_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search import prefetch
+from raisf.retrieval.search.maxsim import MaxSim
+from raisf.retrieval.search.prefetch import Prefetch
+from raisf.retrieval.store import manifest
+from raisf.retrieval.store.vectors import Vectors, mean_vectors, write_shard
 
 DUKES = [
     Passage(str(n), f"The duke of {chr(65 + n % 26)}ville had {n % 97} horses in {1000 + n}.", metadata={"n": n})

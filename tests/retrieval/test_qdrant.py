@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 
-from data.errors import InputError, RaisfError
-from data.files import read_json, write_json
 from raisf import cli
-from retrieval import qdrant
-from retrieval.checkpoint import find_checkpoint
-from retrieval.index import Index, build_index, open_index, remove_from_index
-from retrieval.passage import Passage, Retriever
-from retrieval.qdrant import QdrantIndex, push_index
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines import qdrant
+from raisf.retrieval.engines.qdrant import QdrantIndex, push_index
+from raisf.retrieval.index import Index, build_index, open_index, remove_from_index
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import read_json, write_json
 
 qdrant_client = pytest.importorskip("qdrant_client", reason="the extra `qdrant` is not installed")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError, RaisfError
-from retrieval import server as server_module
-from retrieval.base import Index
-from retrieval.index import add_to_index, build_index, open_folder, open_index
-from retrieval.passage import Passage, Retriever
-from retrieval.remote import RemoteIndex
-from retrieval.server import IndexServer
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.serving import server as server_module
+from raisf.retrieval.serving.remote import RemoteIndex
+from raisf.retrieval.serving.server import IndexServer
+from raisf.utils.errors import InputError, RaisfError
 
 Serving = Callable[..., AbstractContextManager[IndexServer]]
 WaitFor = Callable[[Callable[[], object]], None]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from retrieval import base, writer
-from retrieval.dense import Dense, DenseModel, find_model
-from retrieval.index import Change, Engine, add_to_index, build_index, check_index, index_info, open_folder
-from retrieval.manifest import MANIFEST, CorpusHash, Segment, read_manifest, read_segment
-from retrieval.passage import Passage
-from retrieval.writer import changed_index
+from raisf.retrieval.engines import base
+from raisf.retrieval.engines.dense import Dense, DenseModel, find_model
+from raisf.retrieval.index import Change, Engine, add_to_index, build_index, check_index, index_info, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store import writer
+from raisf.retrieval.store.manifest import MANIFEST, CorpusHash, Segment, read_manifest, read_segment
+from raisf.retrieval.store.writer import changed_index
+from raisf.utils.errors import InputError
 
 ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
 NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from data.files import read_json
-from retrieval import training
-from retrieval.checkpoint import find_checkpoint
-from retrieval.index import build_index
-from retrieval.passage import Passage
-from retrieval.student import Example, Student
-from retrieval.training import PROVENANCE, Recipe, train_checkpoint, trained_on
-from retrieval.triples import Triple
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.training import loop as training
+from raisf.retrieval.training.loop import PROVENANCE, Recipe, train_checkpoint, trained_on
+from raisf.retrieval.training.student import Example, Student
+from raisf.retrieval.training.triples import Triple
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 # A firm's own words for things, which no encoder has ever seen.
 JARGON = {"Danube": "Project Kestrel", "Hamlet": "the blue file", "Octopus": "unit nine", "Chess": "Aunt Dorothy"}

@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from retrieval import triples as module
-from retrieval.base import Index
-from retrieval.index import build_index
-from retrieval.passage import Passage
-from retrieval.triples import HARD, Triple, brought_passages, check_triples, known_items, question_triples
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.training import triples as module
+from raisf.retrieval.training.triples import (
+    HARD,
+    Triple,
+    brought_passages,
+    check_triples,
+    known_items,
+    question_triples,
+)
+from raisf.utils.errors import InputError
 
 LONG = Passage(
     "long",

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import InputError
-from retrieval.passage import Passage
-from retrieval.where import check_names, parse_where
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.where import check_names, parse_where
+from raisf.utils.errors import InputError
 
 PASSAGE = Passage(
     "p1", "text", "The Guide", source="a/guide's.pdf", metadata={"page": 3, "year": "1999", "draft": False, "x-y": 2.5}

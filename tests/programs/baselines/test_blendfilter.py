@@ -2,9 +2,9 @@
 
 import pytest
 
-from data.errors import InputError
-from lm.scripted import ScriptedLM
-from programs.baselines.blendfilter import BlendFilter
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.blendfilter import BlendFilter
+from raisf.utils.errors import InputError
 
 EXTERNAL, INTERNAL = "Ada, it says. Ada root", "Ada was born in Velm. root"
 FOUND = {"root": "a b", EXTERNAL: "b c", INTERNAL: "d e"}

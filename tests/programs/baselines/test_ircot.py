@@ -2,8 +2,8 @@
 
 import pytest
 
-from lm.scripted import ScriptedLM
-from programs.baselines.ircot import IRCoT
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.ircot import IRCoT
 
 
 def script(thoughts, answer="x"):

@@ -1,7 +1,7 @@
 """Least-to-Most: the order of the parts, what each prompt carries, and what is not asked."""
 
-from lm.scripted import ScriptedLM
-from programs.baselines.least_to_most import LeastToMost
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.least_to_most import LeastToMost
 
 
 def script(subs, answers):

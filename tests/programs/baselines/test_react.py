@@ -2,8 +2,8 @@
 
 import pytest
 
-from lm.scripted import ScriptedLM
-from programs.baselines.react import ReAct
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.react import ReAct
 
 
 def script(*actions):

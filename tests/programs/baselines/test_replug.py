@@ -5,12 +5,12 @@ import math
 import dspy
 import pytest
 
-from data.errors import InputError
-from lm.connect import connect
-from lm.scripted import ScriptedLM
-from programs.baselines.replug import REPLUG, shares
-from programs.trace import JudgedPassage
-from retrieval.passage import Passage
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.replug import REPLUG, shares
+from raisf.programs.trace import JudgedPassage
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 
 def passages(*scores):

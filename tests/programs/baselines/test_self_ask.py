@@ -2,8 +2,8 @@
 
 import pytest
 
-from lm.scripted import ScriptedLM
-from programs.baselines.self_ask import SelfAsk
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.self_ask import SelfAsk
 
 
 def script(follow_ups, answers):

@@ -5,8 +5,8 @@ import math
 import dspy
 import pytest
 
-from lm.scripted import ScriptedLM
-from programs.baselines.self_rag import SelfRAG
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.self_rag import SelfRAG
 
 
 def script(retrieve="yes", relevant=(), support=None, useful=None, unknown=()):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from lm.local import LocalLM
-from lm.reflection import GROUPS, RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, reflect, reflects
-from programs.baselines.self_rag import SelfRAG
-from retrieval.passage import Passage
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.reflection import GROUPS, RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, reflect, reflects
+from raisf.programs.baselines.self_rag import SelfRAG
+from raisf.retrieval.passage import Passage
 
 TOKENS = [*(name for group in GROUPS for name in group), "<paragraph>", "</paragraph>"]
 QUESTION = "Who founded Velmora?"

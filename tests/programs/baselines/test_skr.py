@@ -3,10 +3,10 @@
 import dspy
 import pytest
 
-from data.errors import InputError
-from evaluation.identity import describe
-from lm.scripted import ScriptedLM
-from programs.baselines.skr import SKR, vote
+from raisf.evaluation.identity import describe
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.skr import SKR, vote
+from raisf.utils.errors import InputError
 
 RIVERS = ["Which river flows through Velm?", "How long is the river Oss?", "Where does the river Tarn begin?"]
 WRITERS = ["Who wrote the novel Ember?", "Which novel did Ada write first?", "Who is the author of Dusk?"]
@@ -72,7 +72,7 @@ def test_the_vote_is_measured_against_the_base_rate(nearest, everyone, knows):
 
 
 def test_what_was_learnt_is_saved_loaded_and_part_of_what_it_is(ask, fitted, shelf, tmp_path):
-    from optimize.artifact import load, save
+    from raisf.optimize.artifact import load, save
 
     save(fitted, tmp_path / "skr")
     again = load(tmp_path / "skr", lm=script(), retriever=shelf)

@@ -1,0 +1,197 @@
+"""A public data set as a folder laid out like a closed world: questions to train, select and test on, their corpus."""
+
+import contextlib
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
+from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_source, hub_sources
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
+from raisf.data.questions import numbered_row
+from raisf.data.schemas import paragraphs, schema_of
+
+MANIFEST = "dataset.json"
+SPLITS = ("train", "dev", "test")
+
+
+def write_dataset(
+    name: str,
+    out: Path | str,
+    *,
+    files: Mapping[str, Path | str] | None = None,
+    splits: Sequence[str] = SPLITS,
+    hub: str | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    n: int | None = None,
+    seed: int = 0,
+    alike: Alike = same_words,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Writes a data set as a folder: train.jsonl, dev.jsonl, test.jsonl, corpus.jsonl, and dataset.json about them.
+
+    `test` is what papers report on, the split that the data set itself calls dev or validation; `dev` is drawn from its
+    training split, unless `files` has one. Which questions a split takes: see `benchmark_draws.draw_splits`. The corpus
+    holds the paragraphs that the written questions bring along, each once; without paragraphs there is none.
+
+    Memory holds the questions and a hash of each paragraph, never the paragraphs: sources are read twice.
+
+    Args:
+        name: One of `BENCHMARKS`.
+        out: The folder; replaced whole when the new one is complete.
+        files: Local files by split, in one of the schemas of `raisf.data.schemas`; None: the hub.
+        splits: From the hub, which to write. With `train` comes `dev`.
+        hub: Another repository, or a folder with a copy of one; see `benchmarks.hub_sources`.
+        config: A configuration of the repository.
+        revision: A revision of it.
+        n: Questions a split at most; None: all.
+        seed: Of the draws.
+        alike: Tells which training questions stand in dev or test, which are left out.
+        progress: Show bars on standard error.
+
+    Returns:
+        What dataset.json holds: each split's size, kinds and source, what was left out, the corpus, and the seed.
+
+    Raises:
+        InputError: An unknown name, a source that cannot be read, a row that is no question or another data set's (the
+            message says which), a split without questions, or a folder with other things in it.
+    """
+    if name not in BENCHMARKS:
+        raise InputError(f"unknown data set {name!r}: choose {', '.join(BENCHMARKS)}")
+    check_replaceable(out, MANIFEST)
+    benchmark = BENCHMARKS[name]
+    if files:
+        sources = {split: file_source(path) for split, path in files.items()}
+    else:
+        sources = hub_sources(benchmark, hub, config, revision)
+    wanted = {*(files or splits)}
+    wanted |= {"dev"} if "train" in wanted else set()
+    origin = {
+        split: "train" if split == "dev" and "dev" not in sources else split for split in SPLITS if split in wanted
+    }
+    if missing := set(origin.values()) - sources.keys():
+        raise InputError(f"{next(iter(sources.values())).place}: there is no {missing.pop()} split; leave it out")
+    read = {split: _read(benchmark, sources[split], progress) for split in dict.fromkeys(origin.values())}
+    draws = draw_splits({split: asked for split, (asked, _) in read.items()}, origin, n, seed, alike)
+    about: dict[str, Any] = {
+        "dataset": name,
+        "about": benchmark.about,
+        "source": benchmark.source,
+        "licence": benchmark.licence,
+        "n": n,
+        "seed": seed,
+    }
+    with atomic_folder(out, MANIFEST) as folder:
+        kinds, corpus = _write(folder, sources, draws, origin, progress)
+        about["splits"] = {
+            split: {
+                "questions": len(draw.questions),
+                "of": len(read[origin[split]][0]),
+                "repeated": read[origin[split]][1],
+                "left_out": draw.alike,
+                "kinds": dict(kinds[split].most_common()),
+                "from": sources[origin[split]].facts,
+            }
+            for split, draw in draws.items()
+        }
+        about["corpus"] = corpus
+        write_json(folder / MANIFEST, about)
+    return about
+
+
+class _Corpus:
+    """The file of paragraphs, each title and text once."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("w", encoding="utf-8")
+        self._seen: set[bytes] = set()
+        self._complete = self._questions = 0
+
+    def add(self, found: list[tuple[str, str]], gold_titles: list[str]) -> None:
+        """Adds a question's paragraphs."""
+        for title, text in found:
+            digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()[:16]
+            if digest not in self._seen:
+                self._seen.add(digest)
+                self._file.write(dump_line({"id": f"p{len(self._seen)}", "title": title, "text": text}))
+        self._questions += 1
+        self._complete += {title for title, _ in found}.issuperset(gold_titles)
+
+    def facts(self) -> dict[str, int]:
+        """How many paragraphs there are, of how many questions, and how many of those find all their gold in them."""
+        return {"passages": len(self._seen), "questions": self._questions, "with_all_gold": self._complete}
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+
+def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[Asked], int]:
+    """All questions of a source, every one checked, and how many rows only repeat one that came before."""
+    asked: list[Asked] = []
+    seen: dict[str, int] = {}
+    repeated = 0
+    for number, raw in enumerate(_shown(source, "reading", progress), start=1):
+        if (schema := schema_of(raw)) not in (*benchmark.schemas, "plain"):
+            raise InputError(
+                f"{source.place}, question {number}: a row of {schema}, not of {benchmark.name}; name the right one"
+            )
+        row = numbered_row(source.place, number, raw)
+        earlier = seen.setdefault(row["id"], len(asked))
+        if earlier == len(asked):
+            asked.append(Asked(number, row["question"]))
+        elif asked[earlier].question == row["question"]:
+            repeated += 1
+        else:
+            raise InputError(
+                f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and are "
+                "not the same; give each its own"
+            )
+    if not asked:
+        raise InputError(f"{source.place} holds no questions")
+    return asked, repeated
+
+
+def _write(
+    folder: Path,
+    sources: Mapping[str, Source],
+    draws: Mapping[str, Draw],
+    origin: Mapping[str, str],
+    progress: bool,
+) -> tuple[dict[str, Counter[str]], dict[str, int] | None]:
+    """Writes what was drawn and its paragraphs; gives the kinds of each split, and what the corpus is."""
+    kinds: dict[str, Counter[str]] = {split: Counter() for split in draws}
+    corpus: _Corpus | None = None
+    with contextlib.ExitStack() as stack:
+        files = {split: stack.enter_context((folder / f"{split}.jsonl").open("w", encoding="utf-8")) for split in draws}
+        for name in dict.fromkeys(origin[split] for split in draws):
+            source = sources[name]
+            place = {a.number: split for split, draw in draws.items() if origin[split] == name for a in draw.questions}
+            for number, raw in enumerate(_shown(source, "writing", progress), start=1):
+                if number not in place:
+                    continue
+                split, row = place[number], numbered_row(source.place, number, raw)
+                kinds[split][row["kind"]] += 1
+                try:
+                    files[split].write(dump_line(row))
+                    found = paragraphs(raw)
+                    if found:
+                        corpus = corpus or stack.enter_context(contextlib.closing(_Corpus(folder / "corpus.jsonl")))
+                        corpus.add(found, row["gold_titles"])
+                except ValueError as error:  # half a character, which no file can hold, is one too
+                    raise InputError(f"{source.place}, question {number}: {error}") from error
+    return kinds, corpus.facts() if corpus else None
+
+
+def _shown(source: Source, doing: str, progress: bool) -> Iterator[dict[str, Any]]:
+    """A source's rows, with a bar on standard error."""
+    from rich.console import Console
+    from rich.progress import track
+
+    description = f"{doing} {source.place}"
+    console = Console(stderr=True)
+    yield from track(source.rows(), description, source.count, console=console, disable=not progress)

@@ -1,0 +1,167 @@
+"""Finetuning a base Llama on rows of prompt and completion: a LoRA adapter beside it, or all of its weights.
+
+One flat loop, deterministic from a seed on one device. It needs no trainer around it: the rows are few, the base is
+shared with the engine that answers, and on a small model a framework's own steps would cost more than the model's.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import CONFIG, TRAINING
+from raisf.lm.local.tokenization import Text
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    import dspy
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A conversation to learn from; the last message is what the LM should say.
+
+    Attributes:
+        messages: In DSPy's finetuning form, as `adapter.format_finetune_data` gives them.
+        weight: In the loss; 1 is an average row's.
+    """
+
+    messages: list[dict[str, str]]
+    weight: float = 1.0
+
+
+def train(
+    lm: LocalLM,
+    rows: Sequence[Row],
+    valrows: Sequence[Row],
+    work: Path | str,
+    training: Training | None = None,
+    *,
+    name: str = "adapter",
+    adapter: "dspy.Adapter | None" = None,
+    progress: bool = True,
+) -> Path:
+    """Finetunes the LM's base: cross-entropy on the completions only.
+
+    After each epoch the validation rows are read and a checkpoint is written: the same call goes on there after a kill,
+    to the very same weights. What is finished is not trained again.
+
+    Args:
+        lm: Its base is what is trained on; it stays as it is.
+        rows: To learn from.
+        valrows: To measure on.
+        work: Where checkpoints and results go, each under the name and a hash of all that decides it.
+        training: How; the defaults if None.
+        name: What is trained.
+        adapter: What wrote the rows; the LM's own if None. Text that it continues is not put into a chat template.
+        progress: Show a bar on stderr.
+
+    Returns:
+        The folder: a LoRA adapter in peft's layout, or a whole model, with a report in `training.json`: the base and
+        its hash, settings, rows (and those left out, longer than the context), their hash, the curve (see `Run`), the
+        best epoch (0: the base was never beaten), whether training stopped early, tokens, seconds, tokens_per_second.
+
+    Raises:
+        InputError: No row fits into the context.
+    """
+    training = training or Training()
+    completion = isinstance(adapter or lm.adapter, CompactAdapter)
+    data = _digest([[[asdict(row) for row in part] for part in (rows, valrows)], completion])
+    identity = _digest([lm.base, asdict(training), data])
+    out = Path(work) / f"{name}-{identity[:8]}"
+    if (out / TRAINING).is_file() and read_json(out / TRAINING)["identity"] == identity:
+        return out
+    text, model = lm.base_engine.text, lm.base_engine.model
+    context = getattr(model.config, "max_position_embeddings", None) or 2**31
+    learn, measure = (lessons(text, part, completion, context, name) for part in (rows, valrows))
+    checkpoint = out.with_name(f".{out.name}.safetensors")
+    if training.processes > 1:
+        from raisf.lm.finetune.parallel import share_out
+
+        share_out(lm, learn, measure, training, checkpoint, identity, name, progress)
+    run = Run(lm, learn, measure, training)
+    finish(run, checkpoint, identity, name, progress and training.processes == 1)
+    report = {
+        "base": lm.base,
+        "identity": identity,
+        "data_sha256": data,
+        "settings": asdict(training),
+        "rows": {"train": len(learn), "validation": len(measure)},
+        "too_long": len(rows) + len(valrows) - len(learn) - len(measure),
+        "curve": run.curve,
+        "best_epoch": run.best_epoch,
+        "stopped_early": len(run.curve) - 1 < training.epochs,
+        "tokens": run.tokens,
+        "seconds": round(run.seconds, 2),
+        "tokens_per_second": round(run.tokens / run.seconds),
+    }
+    with atomic_folder(out, CONFIG if training.method == "lora" else "config.json") as folder:
+        run.publish(folder)
+        write_json(folder / TRAINING, report)
+    checkpoint.unlink()
+    return out
+
+
+def finish(run: Run, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
+    """Goes on from the checkpoint, where there is one of this identity, until the run is over."""
+    run.restore(checkpoint, identity)
+    with _Bar(name, run, progress) as show:
+        while not run.over:
+            run.epoch(show)
+            run.save(checkpoint, identity)
+            show()
+
+
+def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, name: str) -> list[Lesson]:
+    """The rows as tokens, those left out that are longer than the context.
+
+    Raises:
+        InputError: None is left.
+    """
+    all_rows = [Lesson(*text.lesson(row.messages, completion), row.weight) for row in rows]
+    fitting = [row for row in all_rows if len(row.tokens) <= context]
+    if not fitting:
+        raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
+    return fitting
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class _Bar:
+    """As a context, a function that shows how far a run is."""
+
+    def __init__(self, name: str, run: Run, shown: bool):
+        from rich.console import Console
+        from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+        self.run = run
+        self.progress = Progress(
+            *Progress.get_default_columns()[:-1],
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=Console(stderr=True),
+            disable=not shown,
+        )
+        total = run.training.epochs * run.batches
+        self.task = self.progress.add_task(f"training {name}", total=total, state="")
+
+    def __enter__(self) -> Callable[[], None]:
+        self.progress.start()
+        self.show()
+        return self.show
+
+    def show(self) -> None:
+        point = self.run.curve[-1] if self.run.curve else None
+        state = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
+        self.progress.update(self.task, completed=self.run.steps, state=state)
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()

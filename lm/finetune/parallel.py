@@ -1,0 +1,101 @@
+"""A training that several processes share, each with a GPU of its own: torchrun starts them, accelerate joins them.
+
+They read a job from a file, learn together, and leave the checkpoint of a finished run, which the process that asked
+for it then opens like one of its own. So a kill at any point costs an epoch, and nothing else needs to know of them.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from raisf.lm.finetune.lora import finish
+from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.local.model import LocalLM
+from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import read_json, write_json
+
+
+def share_out(
+    lm: LocalLM,
+    train: Sequence[Lesson],
+    validation: Sequence[Lesson],
+    training: Training,
+    checkpoint: Path,
+    identity: str,
+    name: str,
+    progress: bool,
+) -> None:
+    """Lets `training.processes` processes learn until the run is over; the checkpoint is then that of a finished run.
+
+    Each takes its share of every batch, and all take the same step: the result is that of one process, up to rounding.
+
+    Raises:
+        InputError: There are GPUs, but fewer than processes.
+        RaisfError: A process failed; what it said stands on standard error.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < training.processes:
+        raise InputError(
+            f"{training.processes} processes need a GPU each, and there are {gpus}: give --processes {gpus}"
+        )
+    job = checkpoint.with_suffix(".json")
+    job.parent.mkdir(parents=True, exist_ok=True)
+    parts = {"train": train, "validation": validation}
+    write_json(
+        job,
+        {
+            "base": lm.base,
+            "training": asdict(training),
+            "checkpoint": str(checkpoint.resolve()),
+            "identity": identity,
+            "name": name,
+            "progress": progress,
+            **{part: [asdict(lesson) for lesson in lessons] for part, lessons in parts.items()},
+        },
+    )
+    threads = max(1, torch.get_num_threads() // training.processes)
+    try:
+        done = subprocess.run(
+            command(training.processes, job),
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            stdout=subprocess.DEVNULL,
+        )
+    finally:
+        job.unlink(missing_ok=True)
+    if done.returncode:
+        raise RaisfError(
+            f"the training of {name} in {training.processes} processes failed (exit code {done.returncode}), see "
+            "above: mend that, or train in one process (--processes 1)"
+        )
+
+
+def command(processes: int, job: Path) -> list[str]:
+    """How the processes are started: on this machine, and on a port that is free."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)),
+        *("-m", "raisf.lm.finetune.parallel", str(job)),
+    ]
+
+
+def work(job: Path) -> None:
+    """What each of the processes does."""
+    import torch
+    from accelerate import Accelerator
+
+    given = read_json(job)
+    # Before the model: it goes to the GPU that this chooses.
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    train, validation = ([Lesson(**lesson) for lesson in given[part]] for part in ("train", "validation"))
+    run = Run(LocalLM(given["base"]), train, validation, Training(**given["training"]), accelerator)
+    shown = given["progress"] and accelerator.is_main_process
+    finish(run, Path(given["checkpoint"]), given["identity"], given["name"], shown)
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]))

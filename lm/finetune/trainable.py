@@ -1,0 +1,50 @@
+"""What is trained of a base, and how it is written: a LoRA adapter in peft's layout, or a whole model."""
+
+import copy
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any, Literal
+
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import CONFIG, WEIGHTS
+from raisf.utils.files import read_json, write_json
+
+Method = Literal["lora", "full"]
+
+
+def trainable(lm: LocalLM, method: Method, rank: int) -> Any:
+    """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32."""
+    base: Any = lm.base_engine.model
+    if method == "full":
+        return copy.deepcopy(base).float().requires_grad_(True)
+    from peft import LoraConfig, get_peft_model
+
+    shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
+    task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
+    config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
+        model = get_peft_model(copy.deepcopy(base, shared), config)
+    model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
+    return model
+
+
+def write(model: Any, lm: LocalLM, method: Method, folder: Path) -> None:
+    """Writes what `trainable` gave, with the weights that it has now, into a folder."""
+    if method == "lora":
+        from peft import get_peft_model_state_dict
+        from safetensors.torch import save_file
+
+        model.peft_config["default"].inference_mode = True
+        model.peft_config["default"].save_pretrained(folder)
+        config = read_json(folder / CONFIG)
+        config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change by chance
+        write_json(folder / CONFIG, config)
+        found = get_peft_model_state_dict(model, save_embedding_layers=False)
+        save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / WEIGHTS)
+        return
+    base = lm.base_engine
+    model.to(base.model.dtype).save_pretrained(folder)
+    for pattern in ("tokenizer*", "*.jinja", "spiece.model"):
+        for path in base.folder.glob(pattern):
+            shutil.copy(path, folder)

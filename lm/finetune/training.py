@@ -1,0 +1,287 @@
+"""A training under way: the loop, its measurements, and its checkpoints."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from raisf.lm.finetune.trainable import Method, trainable, write
+from raisf.lm.local.model import LocalLM
+from raisf.utils import schedule
+from raisf.utils.errors import InputError, check_least
+
+if TYPE_CHECKING:
+    import torch
+    from accelerate import Accelerator
+
+# The share of the steps in which the rate rises from 0; it then falls to 0 in a straight line.
+WARM_UP = 0.06
+# Rows of so many batches are sorted by length before they are cut: little padding, and still another mix each epoch.
+SORTED_BATCHES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How weights are trained.
+
+    Args:
+        method: "lora": an adapter on every linear layer of the frozen base. "full": all weights, a whole model.
+        learning_rate: 5e-4, the paper's (Liu et al. 2024, appendix A).
+        epochs: At most; the paper does not say. Early stopping mostly ends it before.
+        patience: Epochs without a better validation loss after which training stops. The best epoch's weights are kept.
+        batch_size: Rows a step.
+        rank: Of LoRA's matrices; their scale is alpha / rank with alpha twice the rank.
+        seed: Of the initial matrices and the order of the rows.
+        processes: That share each step's rows, a GPU each where there are GPUs (`raisf.lm.finetune.parallel`).
+    """
+
+    method: Method = "lora"
+    learning_rate: float = 5e-4
+    epochs: int = 10
+    patience: int = 2
+    batch_size: int = 16
+    rank: int = 16
+    seed: int = 0
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.method not in get_args(Method):
+            raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
+        check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
+        if not 0 < self.learning_rate < 1:
+            raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A row as tokens.
+
+    Attributes:
+        tokens: Prompt and completion; what an encoder reads and its decoder writes.
+        start: The first token of the completion.
+        weight: Of its loss; 1 is an average row's.
+    """
+
+    tokens: list[int]
+    start: int
+    weight: float
+
+
+def check_rank(lm: LocalLM, training: Training) -> None:
+    """Makes sure that the rank is one of a LoRA adapter of this LM's base, for who has other work to do before.
+
+    Raises:
+        InputError: It is above the width of the widest layer: the product of such matrices has no higher rank, and
+            has more weights than the layer.
+    """
+    import torch
+
+    layers = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]
+    width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
+    if training.method == "lora" and training.rank > width:
+        raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
+
+
+class Run:
+    """A training under way.
+
+    Args:
+        lm: Its base is trained on, and stays as it is.
+        train: To learn from.
+        validation: To measure on.
+        training: How.
+        accelerator: accelerate's, in one of several processes that share the training; None where this one is alone.
+
+    Attributes:
+        curve: A point an epoch, the first before any training: epoch, train_loss, loss (nats a completion's token),
+            exact (the share of validation rows whose greedy completion would be the row's own).
+        best_epoch: The epoch whose weights are published.
+        steps: Batches learnt from.
+        tokens: Tokens learnt from or read, prompts included.
+        seconds: Spent, over all processes that worked on it.
+
+    Raises:
+        InputError: See `check_rank`.
+    """
+
+    def __init__(
+        self,
+        lm: LocalLM,
+        train: list[Lesson],
+        validation: list[Lesson],
+        training: Training,
+        accelerator: "Accelerator | None" = None,
+    ):
+        import torch
+
+        check_rank(lm, training)
+        self.lm, self.train, self.validation, self.training = lm, train, validation, training
+        with torch.random.fork_rng():
+            torch.manual_seed(training.seed)
+            self.model = trainable(lm, training.method, training.rank)
+        self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.AdamW(
+            self.weights.values(), lr=training.learning_rate, weight_decay=0.0, foreach=True
+        )
+        self._accelerator = accelerator
+        self._rank, self._count = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+        # Brings the processes' gradients together.
+        self._shared = accelerator.prepare_model(self.model) if accelerator else self.model
+        self.batches = -(-len(train) // training.batch_size)  # an epoch's
+        self.steps, self.tokens, self.seconds = 0, 0, 0.0
+        self.curve: list[dict[str, Any]] = []
+        self.best: dict[str, torch.Tensor] = {}
+        self.best_epoch = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all epochs are done, or none of the last ones was better."""
+        epochs = len(self.curve) - 1
+        return epochs >= self.training.epochs or epochs - self.best_epoch >= self.training.patience
+
+    def epoch(self, stepped: Callable[[], None]) -> None:
+        """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures."""
+        import torch
+
+        started, losses = time.monotonic(), []
+        if self.curve:
+            self.model.train()
+            with torch.random.fork_rng():
+                # A T5 drops out: what it drops follows from the seed and the epoch, also after a kill.
+                torch.manual_seed(self.training.seed + len(self.curve))
+                for batch in self._shuffled(len(self.curve)):
+                    losses.append(self._step(batch))
+                    stepped()
+        self.model.eval()
+        loss, exact = self._measure()
+        shown = round(sum(losses) / len(losses), 4) if losses else None
+        self.curve.append({"epoch": len(self.curve), "train_loss": shown, "loss": loss, "exact": exact})
+        if loss <= min(point["loss"] for point in self.curve):
+            self.best_epoch = len(self.curve) - 1
+            self.best = {name: weights.detach().clone() for name, weights in self.weights.items()}
+        self.seconds += time.monotonic() - started
+
+    def _shuffled(self, epoch: int) -> Iterator[list[Lesson]]:
+        """An epoch's batches, each of rows of similar length."""
+        rng, size = random.Random(f"{self.training.seed}/{epoch}"), self.training.batch_size
+        rows = rng.sample(self.train, len(self.train))
+        batches = []
+        for start in range(0, len(rows), size * SORTED_BATCHES):
+            near = sorted(rows[start : start + size * SORTED_BATCHES], key=lambda row: len(row.tokens))
+            batches += [near[place : place + size] for place in range(0, len(near), size)]
+        rng.shuffle(batches)
+        return iter(batches)
+
+    def _step(self, batch: list[Lesson]) -> float:
+        import torch
+
+        # A process with no row of its own takes part with one that does not count: the others wait for its gradients.
+        own = batch[self._rank :: self._count] or [replace(batch[0], weight=0.0)]
+        losses, weights, _ = self._losses(self._shared, own)
+        whole = sum(row.weight * (len(row.tokens) - row.start) for row in batch)
+        loss = (losses * weights).sum() / whole
+        (loss * self._count).backward()  # the gradients' mean over the processes is taken
+        torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
+        total = self.training.epochs * self.batches
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.training.learning_rate * schedule.linear(self.steps, total, WARM_UP)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+        self.tokens += sum(len(row.tokens) for row in batch)
+        return self._together([loss.item()])[0]
+
+    def _measure(self) -> tuple[float, float]:
+        """Loss and the share of rows of which every token is the likeliest, over the validation rows."""
+        import torch
+
+        rows = sorted(self.validation, key=lambda row: len(row.tokens))
+        starts = range(0, len(rows), self.training.batch_size)
+        total = weight = right = 0.0
+        with torch.inference_mode():
+            for start in starts[self._rank :: self._count]:
+                losses, weights, exact = self._losses(self.model, rows[start : start + self.training.batch_size])
+                total += float((losses * weights).sum())
+                weight += float(weights.sum())
+                right += int(exact.sum())
+        total, weight, right = self._together([total, weight, right])
+        return round(total / weight, 4), round(right / len(rows), 4)
+
+    def _together(self, values: list[float]) -> list[float]:
+        """The sums of some values over all processes."""
+        import torch
+
+        if self._accelerator is None:
+            return values
+        mine: Any = torch.tensor(values, dtype=torch.float64, device=self._accelerator.device)
+        return self._accelerator.reduce(mine, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _losses(self, model: Any, batch: list[Lesson]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+        """By row and place of its completion: the loss in nats, its weight (0 outside); by row whether all is exact."""
+        import torch
+
+        base = self.lm.base_engine
+        logits, targets, weights = base.compute.completions(model, base.model, batch)
+        losses = torch.nn.functional.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), reduction="none"
+        ).view_as(weights)
+        exact = ((logits.argmax(-1) == targets) | (weights == 0)).all(-1)
+        return losses, weights, exact
+
+    # Checkpoints and the result
+
+    def save(self, path: Path, identity: str) -> None:
+        """Writes a checkpoint in the place of the one before, whole or not at all."""
+        from safetensors.torch import save_file
+
+        if self._rank:
+            return  # the first process writes for all
+        tensors = {f"best/{name}": tensor for name, tensor in self.best.items()}
+        for name, weights in self.weights.items():
+            tensors[f"weights/{name}"] = weights.detach()
+            for moment, tensor in self.optimizer.state.get(weights, {}).items():
+                tensors[f"{moment}/{name}"] = tensor
+        kept = {name: getattr(self, name) for name in ("steps", "tokens", "seconds", "curve", "best_epoch")}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".part")
+        contiguous = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, temporary, metadata={"run": json.dumps({"identity": identity, **kept})})
+        temporary.replace(path)
+
+    def restore(self, path: Path, identity: str) -> None:
+        """Goes on from a checkpoint, if there is one and it is of this very training."""
+        import torch
+        from safetensors import SafetensorError, safe_open
+
+        if not path.is_file():
+            return
+        try:
+            with safe_open(path, "pt", device=str(self.lm.base_engine.model.device)) as file:
+                kept = json.loads(file.metadata()["run"])
+                if kept.pop("identity") != identity:
+                    return
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            return  # torn by a power cut: the training begins anew
+        for name, value in kept.items():
+            setattr(self, name, value)
+        with torch.no_grad():
+            for name, weights in self.weights.items():
+                weights.copy_(tensors[f"weights/{name}"])
+                self.best[name] = tensors[f"best/{name}"]
+                moments = {moment: tensors.get(f"{moment}/{name}") for moment in ("step", "exp_avg", "exp_avg_sq")}
+                if moments["step"] is not None:
+                    moments["step"] = moments["step"].cpu()
+                    self.optimizer.state[weights] = moments
+
+    def publish(self, folder: Path) -> None:
+        """Writes the best weights."""
+        import torch
+
+        with torch.no_grad():
+            for name, weights in self.weights.items():
+                weights.copy_(self.best[name])
+        write(self.model, self.lm, self.training.method, folder)

@@ -1,0 +1,1 @@
+"""A model in this process: the engine that batches requests, what it computes, and its `dspy.LM`."""

@@ -1,0 +1,136 @@
+"""Several prompts, one answer: each next token is the likeliest by the weighted mean of what all prompts say.
+
+This needs the probabilities of every token at every step, so it works for models in the process and for no endpoint.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dspy
+
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.local.engine import Engine
+from raisf.lm.local.inference import end_tokens
+from raisf.lm.local.model import LocalLM
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What an ensemble wrote, and what it read for it: all prompts together."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def answer_together(
+    lm: Any,
+    signature: type[dspy.Signature],
+    demos: list[Any],
+    inputs: Sequence[dict[str, Any]],
+    weights: Sequence[float],
+) -> Mixed:
+    """One completion for several calls of a signature, greedily.
+
+    Args:
+        lm: A `LocalLM` that is spoken to in the compact format, without a LoRA adapter.
+        signature: What the calls take and give.
+        demos: Demonstrations, the same before each prompt.
+        inputs: The input fields of each call, at least one.
+        weights: How much each call counts, none below 0; they need not add up to 1.
+
+    Raises:
+        InputError: Another LM or format, or prompts longer than the model's context.
+    """
+    adapter = getattr(lm, "adapter", None)
+    if not isinstance(lm, LocalLM) or not isinstance(adapter, CompactAdapter) or lm.lora is not None:
+        raise InputError(
+            f"an ensemble mixes the token probabilities of several prompts, which {getattr(lm, 'model', lm)} does not "
+            "give: take an LM in the process (pocket, local/...), in the compact format and without a LoRA adapter"
+        )
+    engine = lm.base_engine
+    if engine.text.seq2seq:
+        raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
+    text, model = engine.text, twin(engine)
+    prompts = [text.encode(adapter.prompt(signature, call, demos), special=True) for call in inputs]
+    room = (getattr(model.config, "max_position_embeddings", None) or 2**31) - max(map(len, prompts))
+    if room < 1:
+        raise InputError("the prompt is longer than the model reads: give shorter passages or fewer demonstrations")
+    stop, ends = adapter.end.rstrip() or adapter.end, end_tokens(model, text.tokenizer)
+
+    def ended(tokens: list[int]) -> bool:
+        # A token is at least one byte, so the stop's last bytes lie in as many tokens.
+        return tokens[-1] in ends or stop in text.decode(tokens[-len(stop.encode()) :], False)
+
+    new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
+    written = text.decode([token for token in new if token not in ends], True)
+    return Mixed(written, sum(map(len, prompts)), len(new))
+
+
+def mix(
+    model: "PreTrainedModel",
+    prompts: Sequence[list[int]],
+    weights: Sequence[float],
+    limit: int,
+    ended: Callable[[list[int]], bool],
+) -> list[int]:
+    """Continue several prompts with the same tokens, each the likeliest by the weighted mean of their probabilities.
+
+    Args:
+        model: A causal language model.
+        prompts: Token ids, at least one a prompt.
+        weights: One a prompt.
+        limit: The most tokens to add, at least 1.
+        ended: Whether these new tokens are the end.
+
+    Returns:
+        The new tokens, the last one that ended it included.
+
+    Source:
+        Shi et al. 2023, arXiv 2301.12652, section 3.2.
+    """
+    import torch
+
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
+    padding = torch.tensor([[width - len(prompt)] for prompt in prompts], device=model.device)
+    places = torch.arange(width, device=model.device)
+    mask, positions = (places >= padding).long(), (places - padding).clamp(min=0)
+    shares = torch.tensor([weights], device=model.device)
+    new: list[int] = []
+    cache = None
+    while True:
+        with torch.inference_mode():
+            step = model(
+                input_ids=ids,
+                position_ids=positions,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache = step.past_key_values
+            new.append(int((shares @ step.logits[:, -1].float().softmax(-1)).argmax()))
+        if len(new) == limit or ended(new):
+            return new
+        ids = torch.full_like(ids[:, :1], new[-1])
+        positions = positions[:, -1:] + 1
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+
+
+@functools.lru_cache(maxsize=2)
+def twin(engine: Engine) -> "PreTrainedModel":
+    """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
+    shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
+    twin = copy.deepcopy(engine.model, {id(tensor): tensor for tensor in shared})
+    for module in twin.modules():
+        module._forward_hooks.clear()
+    return twin

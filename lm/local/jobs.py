@@ -1,0 +1,126 @@
+"""The requests of an engine on their way: what each asks of a model, and how they are put together into batches."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from dspy.lm15 import ContextLengthError, Request, Response, UnsupportedFeatureError
+
+from raisf.lm.local.inference import common_length
+from raisf.lm.local.multi_lora import BASE, Slot
+from raisf.lm.local.prefixes import Prefix
+from raisf.lm.local.tokenization import Text
+
+# Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
+MAX_ROWS = 32
+# Tokens that a batch may add to its first prompt: (scoring, generation). The mask of a scoring pass grows with the
+# square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300 tokens.
+MAX_TOKENS = {"cpu": (320, 4096), "cuda": (4096, 32768)}
+DEFAULT_MAX_TOKENS = 256
+
+
+@dataclass
+class Job:
+    """A request on its way: what to compute, and where the answer goes."""
+
+    request: Request
+    prompt: list[int]
+    lora: Slot = BASE
+    prefix: Prefix | None = None  # what it begins with, where that is kept
+    future: Future[Response] = field(default_factory=Future)
+    name: str = ""
+    labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
+    start: int = 0  # the first token that is not the same for prompt and labels
+    limit: int = 0  # tokens to generate at most
+
+
+def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
+    """What a request asks of a model.
+
+    Args:
+        request: Asks for a text, or for the probabilities of labels.
+        text: How the model writes tokens.
+        context: How many of them it reads.
+        lora: The adapter that answers.
+
+    Raises:
+        ContextLengthError: The prompt is longer than the context.
+        UnsupportedFeatureError: It asks for what a local LM does not do.
+    """
+    config = request.config
+    for name in ("top_k", "frequency_penalty", "presence_penalty", "logprobs"):
+        if getattr(config, name) is not None:
+            raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
+    if request.tools:
+        raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
+    prompt, special = text.of(request)
+    job = Job(request, text.encode(prompt, special), lora)
+    if config.response_format is not None:
+        job.name, labels = _labels(request)
+        read = {label: text.completed(prompt, f" {label}", special, job.prompt) for label in labels}
+        job.labels = {label: tokens for label, (tokens, _) in read.items()}
+        job.start = min(start for _, start in read.values())
+        longest = max(len(tokens) for tokens in job.labels.values())
+    else:
+        job.limit = min(config.max_tokens or DEFAULT_MAX_TOKENS, context - len(job.prompt))
+        longest = len(job.prompt) + 1
+    if longest > context:
+        raise ContextLengthError(
+            f"the prompt is {longest} tokens long and the model reads {context} at most: "
+            "give fewer or shorter passages, or fewer demonstrations"
+        )
+    return job
+
+
+def _labels(request: Request) -> tuple[str, list[str]]:
+    schema: Any = (request.config.response_format or {}).get("schema", {})
+    declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
+    if request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:
+        raise UnsupportedFeatureError(
+            "a local LM fills no JSON schema; it scores one choice of labels (probabilities='required')",
+            feature="config.response_format",
+        )
+    return declared[0]
+
+
+def batches(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
+    """Cut jobs into batches, each of one kind: all scored, or all generated; all after one prefix, or none.
+
+    Adapters mix where there is no prefix.
+    """
+    jobs = list(jobs)
+    branches, padded = MAX_TOKENS[device]
+    # Shared beginnings together; what different adapters make of the same beginning cannot be shared.
+    scored = sorted((job for job in jobs if job.labels), key=lambda job: (_prefix(job), job.lora, job.prompt))
+    generated = sorted((job for job in jobs if not job.labels), key=lambda job: (_prefix(job), len(job.prompt)))
+    yield from _cut(scored, _unshared, branches)
+    yield from _cut(generated, _width, padded)
+
+
+def _cut(jobs: list[Job], cost: Callable[[Job, Job], int], limit: int) -> Iterator[list[Job]]:
+    """Batches whose costs, each job's beside the one before it, stay within the limit."""
+    batch: list[Job] = []
+    spent = 0
+    for job in jobs:
+        spent += cost(batch[-1], job) if batch else 0
+        if batch and (len(batch) == MAX_ROWS or spent > limit or batch[-1].prefix is not job.prefix):
+            yield batch
+            batch, spent = [], 0
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+def _prefix(job: Job) -> tuple[Slot, list[int]]:
+    return (job.prefix.lora, job.prefix.tokens) if job.prefix else (BASE, [])
+
+
+def _unshared(previous: Job, job: Job) -> int:
+    if previous.lora != job.lora:
+        return len(job.prompt)
+    return len(job.prompt) - common_length(previous.prompt, job.prompt)
+
+
+def _width(_: Job, job: Job) -> int:
+    return len(job.prompt)

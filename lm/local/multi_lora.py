@@ -1,0 +1,181 @@
+"""Several LoRA adapters on one base model in memory, mixed within one batch.
+
+The matrices of all adapters lie stacked, layer by layer. A batch multiplies by the part of the stack that it needs, and
+a mask keeps of it, token by token, what is the token's own: two small products a layer, however many adapters there
+are. The base's weights and its forward pass stay untouched; a batch without adapters runs as if there were none.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, sha256_file
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+TRAINING = "training.json"  # how `raisf.lm.finetune.lora` made it, and on which base
+
+Slot = tuple[int, int]
+"""Where an adapter's ranks lie in the stack: from, to. An empty one stands for the base alone."""
+BASE: Slot = (0, 0)
+
+
+class Loras:
+    """The LoRA adapters of one base model.
+
+    Args:
+        model: The base; its linear layers are what adapters add to.
+    """
+
+    def __init__(self, model: "PreTrainedModel"):
+        self._layers = dict(model.named_modules())
+        self._slots: dict[str, Slot] = {}
+        self._ranks = 0
+        self._stacks: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # (ranks, inputs) and (ranks, outputs)
+
+    @property
+    def nbytes(self) -> int:
+        """What the adapters take in memory."""
+        return sum(part.nbytes for pair in self._stacks.values() for part in pair)
+
+    def place(self, folder: Path, sha: str) -> Slot:
+        """Where an adapter lies; it is read if it has not been.
+
+        Args:
+            folder: In peft's layout: adapter_config.json and adapter_model.safetensors.
+            sha: Its hash, as `lora_hash` gives it.
+
+        Raises:
+            InputError: It is no LoRA adapter of this base, or its hash is another by now.
+        """
+        if sha not in self._slots:
+            if (found := lora_hash(folder)) != sha:
+                raise InputError(f"the LoRA adapter {folder} has changed: expected {sha}, found {found}; open it anew")
+            self._slots[sha] = self._push(folder)
+        return self._slots[sha]
+
+    def _push(self, folder: Path) -> Slot:
+        import torch
+
+        pairs = self._read(folder)
+        ranks = max(down.shape[0] for down, _ in pairs.values())
+        stacks = {}
+        for name in {**self._stacks, **pairs}:
+            layer: Any = self._layers[name]
+            like = layer.weight
+            places: list[torch.Tensor] = []
+            for side, width in enumerate((layer.in_features, layer.out_features)):
+                before = self._stacks[name][side] if name in self._stacks else like.new_zeros(self._ranks, width)
+                new = like.new_zeros(ranks, width)
+                if name in pairs:
+                    new[: len(pairs[name][side])] = pairs[name][side]
+                places.append(torch.cat([before, new]))
+            stacks[name] = (places[0], places[1])
+        # In one step: the engine's thread may be reading. What lay there stays where it was.
+        self._stacks, slot = stacks, (self._ranks, self._ranks + ranks)
+        self._ranks += ranks
+        return slot
+
+    def _read(self, folder: Path) -> "dict[str, tuple[torch.Tensor, torch.Tensor]]":
+        """By the layer's name, A (rank, inputs) and the scaled B, transposed (rank, outputs)."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        config = read_json(folder / CONFIG)
+        try:
+            tensors = load_file(folder / WEIGHTS)
+        except SafetensorError as error:
+            raise InputError(f"the LoRA adapter {folder} is damaged ({error}): train or copy it again") from error
+        if config.get("peft_type") != "LORA" or config.get("alpha_pattern"):
+            raise InputError(f"{folder} holds a peft adapter that is no plain LoRA: merge it into its base")
+        pairs = {}
+        for key in [key for key in tensors if key.endswith(".lora_A.weight")]:
+            name = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+            down, up = tensors.pop(key), tensors.pop(key.replace(".lora_A.", ".lora_B."), None)
+            layer = self._layers.get(name)
+            shapes = (tuple(down.shape[1:]), tuple(up.shape[:1])) if up is not None else None
+            if shapes != ((getattr(layer, "in_features", 0),), (getattr(layer, "out_features", 0),)):
+                raise InputError(f"the LoRA adapter {folder} is of another base: its {name} does not fit")
+            assert up is not None
+            rank = len(down)
+            scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
+            pairs[name] = (down, up.T * scale)
+        if tensors or not pairs:
+            found = next(iter(tensors), "no weights")
+            raise InputError(f"{folder} holds more than LoRA matrices, or none ({found}): merge it into its base")
+        return pairs
+
+    def blend(self, slots: Sequence[Slot] | np.ndarray, each: str = "row") -> "Blend | None":
+        """What a batch needs of the adapters; None where all of it is the base's.
+
+        Args:
+            slots: One for each row of the batch (each="row"), or for each token of its only row (each="token").
+            each: See `slots`.
+        """
+        import torch
+
+        bounds = np.asarray(slots, int).reshape(-1, 2)
+        used = bounds[bounds[:, 1] > bounds[:, 0]]
+        if not len(used):
+            return None
+        first, last = int(used[:, 0].min()), int(used[:, 1].max())
+        weight = next(iter(self._stacks.values()))[0]
+        mask = None
+        if len(used) < len(bounds) or (bounds != bounds[0]).any():
+            ranks = np.arange(first, last)
+            own = torch.from_numpy((bounds[:, :1] <= ranks) & (ranks < bounds[:, 1:])).to(weight)
+            mask = own[:, None] if each == "row" else own[None]
+        stacks = {name: (down[first:last], up[first:last]) for name, (down, up) in self._stacks.items()}
+        return Blend([(self._layers[name], *pair) for name, pair in stacks.items()], mask)
+
+
+class Blend:
+    """As a context: inside it, the base computes with the adapters of one batch."""
+
+    def __init__(self, parts: "list[tuple[torch.nn.Module, torch.Tensor, torch.Tensor]]", mask: "torch.Tensor | None"):
+        self._parts = parts
+        self._mask = mask
+        self._hooks: list[Any] = []
+
+    def keep(self, rows: list[int]) -> None:
+        """Go on with these rows of the batch alone."""
+        if self._mask is not None:
+            self._mask = self._mask[rows]
+
+    def __enter__(self) -> None:
+        self._hooks = [layer.register_forward_hook(self._adds(down, up)) for layer, down, up in self._parts]
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _adds(self, down: "torch.Tensor", up: "torch.Tensor") -> Any:
+        mask = self._mask
+
+        def add(layer: Any, inputs: Any, output: "torch.Tensor") -> "torch.Tensor":
+            inner = inputs[0] @ down.T
+            if mask is not None:
+                inner *= mask
+            return output.flatten(0, 1).addmm(inner.flatten(0, 1), up).view_as(output)
+
+        return add
+
+
+def lora_hash(folder: Path) -> str:
+    """Twelve hex digits that change with the adapter's weights or configuration.
+
+    Raises:
+        InputError: There is no adapter.
+    """
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
+        raise InputError(f"no LoRA adapter at {folder}: expected {CONFIG} and {WEIGHTS}, as peft saves them")
+    both = "".join(sha256_file(folder / name) for name in (CONFIG, WEIGHTS))
+    return hashlib.sha256(both.encode()).hexdigest()[:12]

@@ -1,0 +1,118 @@
+"""Between the words of a request and the tokens of a model."""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from dspy.lm15 import InvalidRequestError, Request, TextPart
+
+from raisf.lm.adapter import COMPLETION
+from raisf.lm.local.inference import common_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Text:
+    """A tokenizer that many threads may use.
+
+    Args:
+        tokenizer: The model's.
+        seq2seq: Whether the model is an encoder-decoder: what it writes is then no continuation of what it reads.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", seq2seq: bool = False):
+        self.tokenizer = tokenizer
+        self.seq2seq = seq2seq
+        self._lock = threading.Lock()  # a fast tokenizer used by two threads at once raises "Already borrowed"
+
+    def of(self, request: Request) -> tuple[str, bool]:
+        """What the model is to read, and whether the tokenizer adds its special tokens to it.
+
+        Messages go through the model's chat template, if it has one; the compact adapter's text stays as it is.
+
+        Raises:
+            InvalidRequestError: the template refuses the messages.
+        """
+        messages = [{"role": message.role, "content": message.text or ""} for message in request.messages]
+        if request.system is not None:
+            parts = [TextPart(request.system)] if isinstance(request.system, str) else request.system
+            system = "".join(part.text for part in parts if isinstance(part, TextPart))
+            messages.insert(0, {"role": "system", "content": system})
+        if not getattr(self.tokenizer, "chat_template", None) or request.config.extensions == COMPLETION:
+            return "\n\n".join(message["content"] for message in messages), True
+        try:
+            return self._templated(messages, asks=True), False
+        except Exception as error:  # a template raises what it likes
+            raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error
+
+    def lesson(self, messages: list[dict[str, str]], completion: bool) -> tuple[list[int], int]:
+        """What the model is to learn from a conversation that ends with its own words, as it meets it when asked.
+
+        Args:
+            messages: DSPy's finetuning form, role and content each; the last one is the assistant's.
+            completion: the messages are bare text (the compact adapter's), whatever chat template the model has.
+
+        Returns:
+            The tokens, up to the first that ends the model's words, and the place of the first that is to be learnt.
+        """
+        *asked, answer = messages
+        if completion or not getattr(self.tokenizer, "chat_template", None):
+            text = "\n\n".join(message["content"] for message in asked)
+            whole, start = self.completed(text, answer["content"], True)
+        elif self.seq2seq:
+            whole, start = self.completed(self._templated(asked, asks=True), answer["content"], False)
+        else:
+            texts = self._templated(asked, asks=True), self._templated(messages, asks=False)
+            prompt, whole = (self.encode(text, False) for text in texts)
+            start = max(1, common_length(prompt, whole))
+        ends = [place for place in range(start, len(whole)) if whole[place] == self.tokenizer.eos_token_id]
+        return whole[: ends[0] + 1] if ends else whole, start
+
+    def completed(
+        self, prompt: str, completion: str, special: bool, before: list[int] | None = None
+    ) -> tuple[list[int], int]:
+        """A prompt and what the model might answer, as it meets them.
+
+        An encoder reads the prompt and its decoder writes the answer up to its own end-of-text, which stands for
+        whatever whitespace closes the answer: here the one lies behind the other.
+
+        Args:
+            prompt: What is before the model.
+            completion: The answer.
+            special: Whether the tokenizer adds its special tokens to the prompt.
+            before: The prompt's tokens, where they are known.
+
+        Returns:
+            The tokens of both, and the place of the first one that is not the same for any answer.
+        """
+        before = before or self.encode(prompt, special)
+        if not self.seq2seq:
+            # Encoded together: a tokenizer may join the answer's first letters with the prompt.
+            whole = self.encode(prompt + completion, special)
+            return whole, max(1, common_length(before, whole))
+        end: Any = self.tokenizer.eos_token_id
+        written = self.encode(completion.rstrip(), False)
+        return [*before, *written[: written.index(end) if end in written else None], end], len(before)
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """The tokens of a text, never none: something must stand before the first token to predict."""
+        # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
+        library = getattr(self.tokenizer, "backend_tokenizer", None)
+        tokens: Any
+        with self._lock:
+            if library is not None:
+                tokens = library.encode(text, add_special_tokens=special).ids
+            else:
+                tokens = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+        first: Any = self.tokenizer.bos_token_id or self.tokenizer.eos_token_id or 0
+        return tokens or [first]
+
+    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
+        """The text of tokens."""
+        with self._lock:
+            return str(self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+
+    def _templated(self, messages: list[dict[str, str]], asks: bool) -> str:
+        """A conversation in the model's chat template; `asks`: the model is to speak next."""
+        with self._lock:
+            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks))

@@ -1,0 +1,1 @@
+"""What a judge is trained on, and how good it is alone."""

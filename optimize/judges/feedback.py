@@ -1,0 +1,176 @@
+"""What was wrong with one step of a run, in words: for an LM that rewrites the instruction behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+
+from raisf.evaluation.decomposition import same_decomposition
+from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.metrics import exact_match
+from raisf.optimize.demonstrations import Rows
+from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.judges.predictor_roles import role_of
+from raisf.programs.program import Program
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """On one step.
+
+    Attributes:
+        text: What was right or wrong with it, and what gold says.
+        right: None where gold says nothing of the step; only the run's end tells.
+    """
+
+    text: str
+    right: bool | None
+
+
+class Feedback:
+    """Remarks on the steps of RA-ISF and its baselines, from the judges' own gold; on other programs, from the answer.
+
+    Args:
+        program: Whose steps these are.
+        examples: Questions with gold, those whose runs will be looked at.
+        rows: The judges' rows of the same questions.
+    """
+
+    def __init__(self, program: dspy.Module, examples: Sequence[dspy.Example], rows: Rows):
+        self._ours = isinstance(program, Program)
+        self._answers: dict[str, Sequence[str]] = {}
+        self._parts: dict[str, list[str]] = {}
+        self._simple: set[str] = set()
+        self._known: dict[str, str] = {}
+        self._relevant: dict[str, dict[str, str]] = {}
+        if not self._ours:
+            return
+        for example in examples:
+            if len(example.get("sub_questions") or []) > 1:
+                self._parts[example.question] = list(example.sub_questions)
+            elif example.get("hops") == 1:
+                self._simple.add(example.question)
+            for step in steps(example):
+                self._answers.setdefault(step.question, step.answers)
+        for name, predictor in program.named_predictors():
+            for row in rows.of.get(name, []):
+                if role_of(predictor) is SelfKnowledge:
+                    self._known[row.question] = row.verdict
+                elif role_of(predictor) is PassageRelevance:
+                    self._relevant.setdefault(row.question, {})[row.passage] = row.verdict
+                elif role_of(predictor) is ListwiseRelevance:
+                    for number, passage in enumerate(row.passages, 1):
+                        verdict = "relevant" if number in row.relevant_ids else "irrelevant"
+                        self._relevant.setdefault(row.question, {})[passage] = verdict
+
+    def on(
+        self, predictor: Any, inputs: dict[str, Any], outputs: Any, example: dspy.Example, prediction: dspy.Prediction
+    ) -> Remark:
+        """The remark on a step: what its predictor was given and gave, in a run on the example that ended so."""
+        found = self._own(role_of(predictor), inputs, outputs) if self._ours else None
+        return found or Remark(_whole(example, prediction), None)
+
+    def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
+        question = inputs.get("question", "")
+        gold = self._answers.get(question)
+        if role is SelfKnowledge:
+            return self._on_knowing(question, outputs.get("verdict"))
+        if role is PassageRelevance:
+            return self._on_passage(question, inputs["passage"], outputs.get("verdict"))
+        if role is ListwiseRelevance:
+            return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
+        if role is Decomposition:
+            return self._on_parts(question, outputs.get("sub_questions") or [])
+        if role in (DirectAnswer, GroundedAnswer, ComposedAnswer) and gold is not None:
+            return self._on_answer(role, inputs, str(outputs.get("answer") or ""), gold)
+        return None
+
+    def _on_knowing(self, question: str, said: Any) -> Remark | None:
+        gold = self._known.get(question)
+        if gold is None:
+            return None
+        if said == gold:
+            return Remark(f"Right: judged {said}.", True)
+        answers = _quoted(self._answers.get(question, ()))
+        if gold == "know":
+            return Remark(f"Wrong: judged {said}, but answering from memory gives the right answer, {answers}.", False)
+        return Remark(f"Wrong: judged {said}, but the answer from memory is not {answers}.", False)
+
+    def _on_passage(self, question: str, passage: str, said: Any) -> Remark | None:
+        gold = self._relevant.get(question, {}).get(passage)
+        if gold is None:
+            return None
+        if said == gold:
+            return Remark(f"Right: judged {said}.", True)
+        answers = _quoted(self._answers.get(question, ()))
+        if gold == "relevant":
+            return Remark(f"Wrong: judged {said}, but this is the gold passage and gives the answer, {answers}.", False)
+        others = self._gold_passages(question)
+        where = (
+            f"the gold passage, which was among those retrieved, is {_short(others[0])}"
+            if others
+            else "no passage retrieved for this question is"
+        )
+        return Remark(f"Wrong: judged {said}, but this passage does not suffice to answer ({answers}); {where}.", False)
+
+    def _on_list(self, question: str, passages: Sequence[str], listed: Sequence[int]) -> Remark | None:
+        verdicts = [self._relevant.get(question, {}).get(passage) for passage in passages]
+        if None in verdicts:
+            return None
+        gold = [number for number, verdict in enumerate(verdicts, 1) if verdict == "relevant"]
+        right = set(gold) == set(listed)
+        return Remark(f"{'Right' if right else 'Wrong'}: listed {list(listed)}; gold is {gold}.", right)
+
+    def _on_parts(self, question: str, listed: Sequence[str]) -> Remark | None:
+        if question in self._simple:
+            answers = _quoted(self._answers.get(question, ()))
+            return Remark(f"A simple question, {answers}: an earlier judge erred when it let it come here.", None)
+        gold = self._parts.get(question)
+        if gold is None:
+            return None
+        right = same_decomposition([str(part) for part in listed], gold) == 1.0
+        return Remark("Right." if right else f"Wrong: the gold sub-questions are {_quoted(gold, ', then ')}.", right)
+
+    def _on_answer(self, role: Any, inputs: dict[str, Any], answer: str, gold: Sequence[str]) -> Remark:
+        if exact_match(answer, gold) == 1.0:
+            return Remark("Right.", True)
+        wrong = f"Wrong: answered {answer!r}, right is {_quoted(gold)}."
+        if role is DirectAnswer:
+            return Remark(f"{wrong} A question whose answer is not known had better be judged unknown before.", False)
+        if role is ComposedAnswer:
+            facts = " ".join(map(str, inputs["facts"]))
+            held = any(str(one).casefold() in facts.casefold() for one in gold)
+            return Remark(f"{wrong} {'The facts hold it.' if held else 'The facts do not name it.'}", False)
+        judged = self._relevant.get(inputs["question"], {})
+        among = [passage for passage in inputs["passages"] if judged.get(passage) == "relevant"]
+        if among:
+            return Remark(f"{wrong} The gold passage was among those given: {_short(among[0])}.", False)
+        if all(passage in judged for passage in inputs["passages"]):
+            return Remark(f"{wrong} The gold passage was not among those given.", None)
+        return Remark(wrong, None)
+
+    def _gold_passages(self, question: str) -> list[str]:
+        return [text for text, verdict in self._relevant.get(question, {}).items() if verdict == "relevant"]
+
+
+def _whole(example: dspy.Example, prediction: dspy.Prediction) -> str:
+    """How the run ended; all that can be said of a step without gold."""
+    answer, gold = prediction.get("answer"), gold_answers(example)
+    if not gold:
+        return f"In the end the program gave {_short(dict(prediction))}; the example is {_short(dict(example))}."
+    said = f"In the end the program answered {str(answer)!r}"
+    if exact_match(str(answer), gold) == 1.0:
+        return f"{said}, which is right."
+    return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
+
+
+def _quoted(texts: Sequence[str], between: str = " or ") -> str:
+    return between.join(repr(str(text)) for text in texts)
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return repr(text if len(text) <= 200 else f"{text[:200]}…")

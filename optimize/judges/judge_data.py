@@ -1,0 +1,252 @@
+"""What the three judges should have said, worked out from training questions (Liu et al. 2024, appendix A).
+
+A training question stands for itself and, where it comes with a gold decomposition, for each of its sub-questions: the
+judges meet both kinds when the program runs.
+"""
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import dspy
+
+from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.metrics import exact_match, normalise
+from raisf.evaluation.runner import Outcome, ask_all
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.questions import fill
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.utils.errors import InputError
+
+Labels = Literal["model", "gold"]
+
+logger = logging.getLogger(__name__)
+
+VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
+_REMEDIES = {
+    "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, or take a larger trainset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A question as a judge meets it: a training question, or one of its sub-questions with earlier answers filled in.
+
+    Attributes:
+        question: Its text.
+        answers: Its gold answers.
+        gold: Ids (`by_id`) or titles of the passages that support it; empty where gold says nothing.
+        by_id: Which of the two.
+        decomposed: Its sub-questions are steps of their own, each with its passage.
+        known: Whether gold says that the LM knows it; None where gold says nothing.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    gold: frozenset[str]
+    by_id: bool
+    decomposed: bool = False
+    known: bool | None = None
+
+
+def steps(example: dspy.Example) -> list[Step]:
+    """The training question and its gold sub-questions, as the judges meet them."""
+    by_id = bool(example.get("gold_pids"))
+    gold: list[str] = list(example.get("gold_pids") or example.get("gold_titles") or [])
+    asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]
+    # Fewer passages than sub-questions: nobody says which belongs to which.
+    decomposed = bool(asked) and len(asked) == len(found) == len(gold)
+    known = example.get("known")
+    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known)]
+    if asked and len(asked) == len(found):
+        answers = dict(enumerate(found, start=1))
+        passages = [frozenset([one]) for one in gold] if decomposed else [frozenset[str]()] * len(asked)
+        for text, answer, passage in zip(asked, found, passages, strict=True):
+            # `known` says of all facts together that they are; where they are not, each may still be.
+            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None))
+    return steps
+
+
+def know_examples(
+    trainset: Sequence[dspy.Example],
+    *,
+    answerer: dspy.Predict | None = None,
+    labels: Labels = "model",
+    threads: int = 8,
+) -> list[dspy.Example]:
+    """Questions with the verdict `know` or `unknown`.
+
+    Args:
+        trainset: With answers, and for `labels="gold"` with `known`.
+        answerer: The program's predictor that answers from memory, with its LM and demonstrations; None: a plain one
+            with the LM of DSPy's settings.
+        labels: "model" asks the LM closed-book and calls known what it answers right (exact match), as the paper does.
+            "gold" takes `known` where the question has it (true of the LM that the data was made for, and of no other)
+            and asks for the rest.
+        threads: Questions asked at a time.
+
+    Returns:
+        Examples with `question` and `verdict`, each question once; those whose call failed are not among them.
+
+    Raises:
+        InputError: No questions, one without a gold answer, or unknown labels.
+        LMError: The LM failed on many questions in a row.
+    """
+    check_asking(labels, threads)
+    asked = {step.question: step for example in _checked(trainset) for step in steps(example)}
+    verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
+    program = Direct()
+    if answerer is not None:
+        program.answer_directly = answerer
+
+    errors = []
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.prediction is None:
+            errors.append(outcome.error)
+            return
+        question = outcome.example.question
+        verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
+
+    ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
+    if errors:
+        told = "%d of %d questions are left out of what the know judge learns from or is held to: the LM failed (%s)"
+        logger.warning(told, len(errors), len(asked), errors[0])
+    return [
+        dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")
+        for q in asked
+        if q in verdicts
+    ]
+
+
+def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+    """Pairs of question and retrieved passage with the verdict `relevant` or `irrelevant`.
+
+    A passage is relevant if it is gold and suffices to answer: the only gold passage of the question or sub-question. A
+    question of several gold passages has none that suffices, and goes on to be decomposed; where it comes without a
+    decomposition, the gold passage that holds the answer's words counts.
+
+    Args:
+        trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
+        retriever: The program's own, so that the judge learns on what it will see.
+        k: Passages a question.
+
+    Returns:
+        Examples with `question`, `passage` and `verdict`; questions without gold passages give none.
+
+    Raises:
+        InputError: No questions, or one without a gold answer.
+    """
+    return [
+        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=_verdict(step, passage)).with_inputs(
+            "question", "passage"
+        )
+        for step, passages in _searched(trainset, retriever, k)
+        for passage in passages
+    ]
+
+
+def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+    """Questions with their k retrieved passages and the numbers, from 1, of the relevant ones.
+
+    The same rule, arguments and errors as `relevance_examples`; `verdict` tells whether any passage is relevant, for
+    balancing.
+    """
+    rows = []
+    for step, passages in _searched(trainset, retriever, k):
+        ids = [number for number, passage in enumerate(passages, 1) if _verdict(step, passage) == "relevant"]
+        row = dspy.Example(
+            question=step.question,
+            passages=[passage.prompt_text for passage in passages],
+            relevant_ids=ids,
+            verdict="relevant" if ids else "irrelevant",
+        )
+        rows.append(row.with_inputs("question", "passages"))
+    return rows
+
+
+def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Questions of several hops with their gold `sub_questions`; those without give none.
+
+    Raises:
+        InputError: No questions, or one without a gold answer.
+    """
+    return [
+        dspy.Example(question=e.question, sub_questions=list(e.sub_questions)).with_inputs("question")
+        for e in _checked(trainset)
+        if len(e.get("sub_questions") or []) > 1
+    ]
+
+
+def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
+    """Draws up to n rows, half of each verdict, in mixed order.
+
+    A judge shown more of one verdict leans to it (Zhao et al. 2021, "Calibrate Before Use": majority label bias). An
+    odd n gives the last place to a verdict by chance; a verdict with too few rows shortens the other.
+
+    Args:
+        rows: With `verdict`.
+        judge: A key of `VERDICTS`, for the message.
+        n: How many, at least 2.
+        rng: The source of every choice.
+
+    Raises:
+        InputError: Rows of one verdict only, or none.
+    """
+    of = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS[judge]}
+    if not all(of.values()):
+        counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
+        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
+    size = min(n // 2, *map(len, of.values()))
+    drawn = {verdict: rng.sample(found, min(len(found), size + 1)) for verdict, found in of.items()}
+    picked = [row for found in drawn.values() for row in found[:size]]
+    spare = [row for found in drawn.values() for row in found[size:]]
+    if spare and len(picked) == n - 1:
+        picked.append(rng.choice(spare))
+    rng.shuffle(picked)
+    return picked
+
+
+def check_asking(labels: str, threads: int) -> None:
+    """Makes sure that labelling can begin, for who has other work to do before.
+
+    Raises:
+        InputError: Unknown labels, or no thread.
+    """
+    if labels not in get_args(Labels):
+        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}")
+
+
+def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
+    with_gold = {step.question: step for example in _checked(trainset) for step in steps(example) if step.gold}
+    found = retriever.search_many(list(with_gold), k)
+    return list(zip(with_gold.values(), found, strict=True))
+
+
+def _verdict(step: Step, passage: Passage) -> str:
+    return "relevant" if _is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
+
+
+def _is_gold(step: Step, passage: Passage) -> bool:
+    return (passage.pid if step.by_id else passage.title) in step.gold
+
+
+def _suffices(step: Step, passage: Passage) -> bool:
+    if len(step.gold) == 1 or step.decomposed:
+        return len(step.gold) == 1
+    words = f" {normalise(passage.text)} "
+    return any(f" {normalise(answer)} " in words for answer in step.answers)
+
+
+def _checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
+    if not trainset:
+        raise InputError("the training set is empty: give a file with a question and its answer a line")
+    for example in trainset:
+        if not gold_answers(example):
+            raise InputError(f"the training question {example.question!r} has no gold answer: add one or leave it out")
+    return trainset

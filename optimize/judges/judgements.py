@@ -1,0 +1,224 @@
+"""A judge asked alone about rows whose right verdict is known: to measure it, and to calibrate it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dspy
+
+from raisf.evaluation.decomposition import aligned_f1, same_decomposition
+from raisf.evaluation.intervals import bootstrap
+from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
+from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.optimize.judges.judge_data import (
+    VERDICTS,
+    Labels,
+    decomposition_examples,
+    know_examples,
+    listwise_examples,
+    relevance_examples,
+)
+from raisf.optimize.judges.predictor_roles import predictor_of
+from raisf.programs.calls import Run, require_lm
+from raisf.programs.questions import clean
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.utils.errors import InputError
+
+Judge = Literal["know", "relevance"]
+
+# The number of rows is in the report, and a judge of one class only cannot be told from a constant.
+NO_ROWS = {
+    "know": "no question could be labelled: the LM answered none of them",
+    "relevance": "no question names its gold passages: add gold_pids or gold_titles",
+    "decomposition": "no question has several gold sub_questions: add them, or take a file that has them",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One verdict beside gold.
+
+    Attributes:
+        question: What was judged, or whose passage.
+        passage: The passage, as the LM reads it; None for self-knowledge.
+        gold: Whether it is known (relevant) by gold.
+        said: Whether the judge said so, at the program's threshold; an unreadable verdict counts as no, as it does
+            where the program runs.
+        probability: Of yes, where the LM gives probabilities.
+        readable: False where the LM's output could not be read.
+    """
+
+    question: str
+    passage: str | None
+    gold: bool
+    said: bool
+    probability: float | None = None
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What a judge said on all rows, in their order; `errors` counts the rows whose LM call failed, left out here."""
+
+    rows: list[Judged]
+    errors: int = 0
+
+    @property
+    def scored(self) -> list[Judged]:
+        """The rows with a probability."""
+        return [row for row in self.rows if row.probability is not None]
+
+    def report(self) -> JudgeReport:
+        """The judge's measures; without AUROC and ECE where the LM gives no probabilities."""
+        groups = [row.question for row in self.rows]
+        gold = [row.gold for row in self.rows]
+        report = JudgeReport(verdict_scores(gold, [row.said for row in self.rows], groups))
+        if scored := self.scored:
+            groups, gold = [row.question for row in scored], [row.gold for row in scored]
+            probabilities = [row.probability or 0.0 for row in scored]
+            report.scores["auroc"] = auroc_score(gold, probabilities, groups)
+            report.scores["ece"] = ece_score(gold, probabilities, groups)
+            report.bins.extend(reliability(gold, probabilities))
+        return report
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposed:
+    """A question with its gold sub-questions and those that the judge listed; none where it could not be read."""
+
+    question: str
+    gold: list[str]
+    listed: list[str]
+    readable: bool = True
+
+
+def collect(
+    program: dspy.Module,
+    judge: Judge,
+    examples: Sequence[dspy.Example],
+    *,
+    labels: Labels = "model",
+    threads: int = 8,
+    progress: bool = True,
+) -> Judgements:
+    """Ask a program's judge about every row that `raisf.optimize.judges.judge_data` makes of the examples.
+
+    Args:
+        program: With its LMs, and for relevance its retriever; asked as it is compiled, at its own threshold.
+        judge: "know", or "relevance": of each passage alone, or of the list if that is how the program judges.
+        examples: Questions with gold; the judge also meets their gold sub-questions.
+        labels: See `know_examples`.
+        threads: Questions asked at a time.
+        progress: Show a bar on stderr.
+
+    Raises:
+        InputError: The program has no such judge, no LM or no retriever, or gold gives no rows.
+        LMError: The LM failed on ten rows in a row.
+    """
+    require_lm(program)
+    roles = (SelfKnowledge,) if judge == "know" else (PassageRelevance, ListwiseRelevance)
+    predictor = predictor_of(program, *roles)
+    with progress_bar(progress) as bar:
+        labelling = bar.add_task("labelling", total=None, score="")
+        rows = _rows(program, predictor, judge, examples, labels, threads)
+        bar.remove_task(labelling)
+    if not rows:
+        raise InputError(NO_ROWS[judge])
+    if "relevant_ids" in predictor.signature.output_fields:
+        said, errors = ask_each(plain(predictor), rows, ("question", "passages"), threads, progress)
+        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors)
+    threshold = getattr(program, f"{judge}_threshold", 0.5)
+    yes = VERDICTS[judge][0]
+
+    def ask(**inputs: Any) -> dspy.Prediction:
+        return dspy.Prediction(said=Run(None, None, None).judge(predictor, threshold, **inputs))
+
+    fields = ("question",) if judge == "know" else ("question", "passage")
+    said, errors = ask_each(ask, rows, fields, threads, progress)
+    judged = [
+        Judged(row.question, row.get("passage"), row.verdict == yes, one.verdict == yes, one.probability, one.readable)
+        for row, one in said
+    ]
+    return Judgements(judged, errors)
+
+
+def collect_decompositions(
+    program: dspy.Module, examples: Sequence[dspy.Example], *, threads: int = 8, progress: bool = True
+) -> tuple[list[Decomposed], int]:
+    """Let a program break down every question that has gold sub-questions.
+
+    Returns:
+        A row a question, in their order, and how many LM calls failed.
+
+    Raises:
+        InputError: The program does not decompose, has no LM, or no question has gold sub-questions.
+        LMError: The LM failed on ten questions in a row.
+    """
+    require_lm(program)
+    predictor = predictor_of(program, Decomposition)
+    rows = decomposition_examples(examples)
+    if not rows:
+        raise InputError(NO_ROWS["decomposition"])
+    said, errors = ask_each(plain(predictor), rows, ("question",), threads, progress)
+    found = []
+    for row, outputs in said:
+        listed = outputs.sub_questions or [] if outputs is not None else []
+        found.append(Decomposed(row.question, row.sub_questions, [clean(text) for text in listed], outputs is not None))
+    return found, errors
+
+
+def decomposition_report(rows: Sequence[Decomposed]) -> JudgeReport:
+    """Exact match of the list up to wording, share with the right number, and token F1 of aligned sub-questions."""
+    measures: dict[str, Callable[[Decomposed], float]] = {
+        "exact_match": lambda row: same_decomposition(row.listed, row.gold),
+        "right_number": lambda row: float(len(row.listed) == len(row.gold)),
+        "token_f1": lambda row: aligned_f1(row.listed, row.gold),
+    }
+    return JudgeReport({name: bootstrap([measure(row) for row in rows]) for name, measure in measures.items()})
+
+
+def _rows(
+    program: Any, predictor: Any, judge: Judge, examples: Sequence[dspy.Example], labels: Labels, threads: int
+) -> list[dspy.Example]:
+    if judge == "know":
+        return know_examples(examples, answerer=predictor_of(program, DirectAnswer), labels=labels, threads=threads)
+    if getattr(program, "retriever", None) is None:
+        raise InputError("the relevance judge is measured on retrieved passages: give --index (program.retriever)")
+    make = listwise_examples if "relevant_ids" in predictor.signature.output_fields else relevance_examples
+    return make(examples, program.retriever, program.k)
+
+
+def plain(predictor: Any) -> Callable[..., dspy.Prediction]:
+    """Asks the predictor in the program's way; the outputs, or None where they could not be read, are `said`."""
+    return lambda **inputs: dspy.Prediction(said=Run(None, None, None).ask(predictor, **inputs))
+
+
+def ask_each(
+    ask: Callable[..., dspy.Prediction],
+    rows: Sequence[dspy.Example],
+    fields: Sequence[str],
+    threads: int,
+    progress: bool,
+    what: str = "judging",
+) -> tuple[list[tuple[dspy.Example, Any]], int]:
+    """Each row whose call did not fail with what was `said`, in the rows' order, and how many failed."""
+    said: dict[int, Any] = {}
+    with progress_bar(progress) as bar:
+        task = bar.add_task(what, total=len(rows), score="")
+
+        def keep(outcome: Outcome) -> None:
+            if outcome.prediction is not None:
+                said[id(outcome.example)] = outcome.prediction.said
+            bar.update(task, advance=1)
+
+        ask_all(ask, rows, keep, threads=threads, inputs=fields)
+    return [(row, said[id(row)]) for row in rows if id(row) in said], len(rows) - len(said)
+
+
+def _of_list(row: dspy.Example, outputs: Any) -> list[Judged]:
+    listed = set(outputs.relevant_ids or []) if outputs is not None else set()
+    return [
+        Judged(row.question, text, number in row.relevant_ids, number in listed, readable=outputs is not None)
+        for number, text in enumerate(row.passages, 1)
+    ]

@@ -1,0 +1,63 @@
+"""How a calibration changed what the judges' probabilities mean, as a picture."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.figure import Figure
+
+PLOT = "reliability.png"
+# Okabe and Ito's, which the colour-blind can tell apart.
+COLOURS = {"before": "#d55e00", "after": "#0072b2"}
+POSITIVE = {"know": "known", "relevance": "relevant"}
+# Areas of a point, in square points: of the fullest bin, and of one with a single judgement.
+LARGEST, SMALLEST = 160, 12
+
+
+def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
+    """A panel a judge: the share positive by gold over its probability, before and after; the diagonal is ideal.
+
+    A point is a bin, its area how many judgements lie in it. After, probabilities are put on the scale on which the
+    threshold is one half.
+
+    Args:
+        calibration: What `raisf.optimize.optimizers.calibrate` reports.
+
+    Returns:
+        The figure; None where no judge was calibrated.
+
+    Source: DeGroot and Fienberg 1983; Guo et al. 2017, figure 1.
+    """
+    from matplotlib.figure import Figure
+
+    judges = {judge: found for judge, found in calibration["judges"].items() if "threshold" in found}
+    if not judges:
+        return None
+    figure = Figure(figsize=(4.6 * len(judges), 4.2), layout="constrained")
+    for panel, (judge, found) in zip(figure.subplots(1, len(judges), squeeze=False)[0], judges.items(), strict=True):
+        lines = []
+        for when, colour in COLOURS.items():
+            ece, at = found[when]["scores"]["ece"]["value"], found["threshold"][when]
+            lines.append((f"{when}: threshold {at:.2g}, ECE {100 * ece:.1f}", colour, found[when]["bins"]))
+        diagram(panel, judge, lines)
+        panel.set(aspect="equal", title=f"{judge} judge")
+        panel.legend(loc="lower right", fontsize=8, frameon=False)
+    return figure
+
+
+def diagram(panel: Any, judge: str, lines: "Iterable[tuple[str, str, list[dict[str, Any]]]]") -> None:
+    """Draws a judge's bins into a panel, a line for each label and colour."""
+    panel.plot((0, 1), (0, 1), color="#9aa3ab", linewidth=0.8, linestyle="--")
+    for label, colour, bins in lines:
+        held = [one for one in bins if one["n"]]
+        if not held:
+            continue
+        points = [(one["probability"], one["share"]) for one in held]
+        fullest = max(one["n"] for one in held)
+        areas = [max(SMALLEST, LARGEST * one["n"] / fullest) for one in held]
+        panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
+        panel.scatter(*zip(*points, strict=True), s=areas, color=colour, alpha=0.6, linewidths=0, clip_on=False)
+    panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    panel.set(xlabel=f"probability of {POSITIVE.get(judge, judge)}", ylabel="share by gold")
+    panel.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""The teleprompters: each compiles a program's prompts, weights or thresholds."""

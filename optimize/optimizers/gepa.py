@@ -1,0 +1,231 @@
+"""GEPA (Agrawal et al. 2025, arXiv 2507.19457): instructions rewritten by an LM that reads what went wrong.
+
+The search and the reflection prompt are the `gepa` package's and DSPy's. Between them stands an adapter of our own, not
+`dspy.GEPA`'s: that one reflects on any one of a predictor's calls in a run, mostly a right one where a node makes five
+judgements; it tells predictors apart by their signatures; and it counts a dead endpoint as wrong answers.
+"""
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dspy
+from dspy.teleprompt.gepa import InstructionProposer
+from dspy.utils.exceptions import AdapterParseError
+from pydantic import ValidationError
+
+from raisf.evaluation.identity import digest
+from raisf.evaluation.runner import Outcome
+from raisf.lm.connect import explain
+from raisf.optimize.journal import Journal
+from raisf.optimize.judges.feedback import Feedback
+from raisf.optimize.optimizers.selection import Metric, Selection
+from raisf.optimize.prompts import instructed, prompts_of, with_instructions, writing_adapter
+from raisf.optimize.traces import ask_whole, with_steps
+from raisf.utils.errors import LMError
+
+# Questions a reflection: the package's default; more make the prompt long, fewer show chance.
+MINIBATCH = 3
+# Proposals in a row that cannot be read, after which the reflection LM is plainly too weak for the task.
+MAX_UNREADABLE = 10
+
+
+def evolve(
+    program: dspy.Module,
+    trainset: Sequence[dspy.Example],
+    selection: Selection,
+    feedback: Feedback,
+    metric: Metric,
+    *,
+    reflection_lm: dspy.LM,
+    budget: int,
+    journal: Journal,
+    threads: int,
+    seed: int,
+) -> Iterator[tuple[str, dspy.Module]]:
+    """The programs that GEPA finds, each better than its parent on some training questions.
+
+    Args:
+        program: To begin with; its demonstrations stay. An LM of it must read instructions (`instructed`).
+        trainset: What is reflected upon.
+        selection: Scores candidates on its validation set.
+        feedback: On the steps of runs on the training set.
+        metric: Called as `metric(example, prediction, trace)`; 1 is perfect.
+        reflection_lm: Writes instructions.
+        budget: Questions that may be asked, of the training and the validation set together.
+        journal: Keeps runs and proposals.
+        threads: Questions asked at a time.
+        seed: Of the search.
+
+    Raises:
+        LMError: An LM failed on ten questions in a row, or no proposal can be read.
+    """
+    from gepa.api import optimize
+
+    adapter = _Adapter(program, selection, feedback, metric, reflection_lm, journal, threads, trainset, budget)
+    options: dict[str, Any] = {
+        "seed_candidate": {name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
+        "trainset": list(trainset),
+        "valset": list(selection.valset),
+        "adapter": adapter,
+        "module_selector": adapter.blamed,
+        "reflection_minibatch_size": min(MINIBATCH, len(trainset)),
+        "use_merge": True,
+        "max_metric_calls": budget,
+        "stop_callbacks": lambda state: adapter.error is not None,
+        "logger": _Silent(),
+        "track_best_outputs": False,
+        "seed": seed,
+    }
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints on its own
+        result = optimize(**options)
+    if adapter.error is not None:
+        raise adapter.error
+    for number, instructions in enumerate(result.candidates):
+        yield f"gepa {number}", with_instructions(program, instructions)
+
+
+class _Adapter:
+    """Runs candidates, says which predictor was wrong, and has it rewritten."""
+
+    def __init__(
+        self,
+        program: dspy.Module,
+        selection: Selection,
+        feedback: Feedback,
+        metric: Metric,
+        reflection_lm: dspy.LM,
+        journal: Journal,
+        threads: int,
+        trainset: Sequence[dspy.Example],
+        budget: int,
+    ):
+        self.error: Exception | None = None
+        self._program, self._selection, self._feedback, self._metric = program, selection, feedback, metric
+        self._lm, self._journal, self._threads = reflection_lm, journal, threads
+        self._places = {id(example): place for place, example in enumerate(trainset)}
+        self._blamed: Counter[str] = Counter()
+        self._proposals = self._unreadable = 0
+        bar = selection.bar
+        task = bar.add_task("gepa", total=budget, score="")
+        self._show = lambda score: bar.update(task, advance=1, score=score)
+
+    def evaluate(self, batch: list[dspy.Example], candidate: dict[str, str], capture_traces: bool = False) -> Any:
+        """The metric on some questions; of training questions also a record a step."""
+        from gepa.core.adapter import EvaluationBatch
+
+        program = with_instructions(self._program, candidate)
+        # The search wants traces of both sets, but reflects on those of the training set alone.
+        if not all(id(example) in self._places for example in batch):
+            values = self._selection.values(program, batch, self._show)
+            return EvaluationBatch([None] * len(batch), values, trajectories=[[] for _ in batch])
+        runs = self._runs(program, batch)
+        for _ in batch:
+            self._show("")
+        steps = [run["steps"] for run in runs]
+        return EvaluationBatch([None] * len(batch), [run["score"] for run in runs], trajectories=steps)
+
+    def blamed(self, state: Any, steps: list[list[dict[str, Any]]], *_: Any) -> list[str]:
+        """The predictor to rewrite: of those that were wrong, the one rewritten least, then the one wrong most."""
+        wrong = Counter(step["component"] for run in steps for step in run if step["wrong"])
+        if not wrong:
+            return []
+        name = min(wrong, key=lambda name: (self._blamed[name], -wrong[name], name))
+        self._blamed[name] += 1
+        return [name]
+
+    def make_reflective_dataset(
+        self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Of each run the first wrong call of the predictor, and beside it a right one: what to mend, what to keep."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in components_to_update:
+            for run in eval_batch.trajectories or []:
+                own = [step for step in run if step["component"] == name]
+                for wrong in (True, False):
+                    found.setdefault(name, []).extend([one["record"] for one in own if one["wrong"] is wrong][:1])
+        return found
+
+    def propose_new_texts(
+        self,
+        candidate: dict[str, str],
+        reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
+        components_to_update: list[str],
+    ) -> dict[str, str]:
+        """New instructions; none where the reflection LM's output cannot be read."""
+        if self.error is not None or not any(reflective_dataset.values()):
+            return {}
+        self._proposals += 1
+        asked = digest([candidate, reflective_dataset])
+        try:
+            made = self._journal.once(
+                f"proposal {self._proposals} {asked}",
+                lambda: self._propose(candidate, reflective_dataset, components_to_update),
+            )
+        except Exception as error:
+            self.error = error  # raised here, it would be swallowed, and the LM asked once more
+            return {}
+        self._unreadable = 0 if made else self._unreadable + 1
+        if self._unreadable >= MAX_UNREADABLE:
+            self.error = LMError(
+                f"{self._lm.model} wrote no instruction that can be read, {MAX_UNREADABLE} times in a row: give a "
+                "stronger LM to write them (--reflection-lm)"
+            )
+        return made
+
+    def _propose(self, candidate: dict[str, str], found: Any, names: list[str]) -> dict[str, str]:
+        proposer = InstructionProposer(adapter=writing_adapter(self._lm))
+        try:
+            with dspy.context(lm=self._lm):
+                return proposer(candidate, found, names)
+        except (AdapterParseError, ValidationError, ValueError):
+            return {}
+        except Exception as error:
+            raise explain(error, self._lm) from error
+
+    def _runs(self, program: dspy.Module, batch: list[dspy.Example]) -> list[dict[str, Any]]:
+        """Each question's score and the steps to it, by the predictors that made them."""
+        names = {id(predictor): name for name, predictor in program.named_predictors()}
+        made = digest(prompts_of(program))
+        keys = {id(example): f"run {made}/{self._places[id(example)]}" for example in batch}
+        runs: dict[int, dict[str, Any]] = {}
+
+        def keep(outcome: Outcome) -> None:
+            self._selection.patience.saw(outcome)
+            example = outcome.example.question
+            if outcome.prediction is None:
+                runs[id(example)] = {"score": 0.0, "steps": []}
+            else:
+                runs[id(example)] = self._journal.add(keys[id(example)], self._run(example, outcome.prediction, names))
+
+        waiting = [example for example in batch if self._journal.get(keys[id(example)]) is None]
+        ask_whole(with_steps(program), waiting, keep, threads=self._threads)
+        return [runs.get(id(example)) or self._journal.get(keys[id(example)]) for example in batch]
+
+    def _run(self, example: dspy.Example, run: dspy.Prediction, names: dict[int, str]) -> dict[str, Any]:
+        ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
+        score = 0.0 if run.prediction is None else float(self._metric(example, ended, None))
+        steps = []
+        for predictor, inputs, outputs in run.steps:
+            if id(predictor) in names:
+                remark = self._feedback.on(predictor, inputs, outputs, example, ended)
+                gave = {name: outputs.get(name) for name in predictor.signature.output_fields}
+                record = {"Inputs": _plain(inputs), "Generated Outputs": _plain(gave), "Feedback": remark.text}
+                wrong = score < 1 if remark.right is None else not remark.right
+                steps.append({"component": names[id(predictor)], "record": record, "wrong": wrong})
+        return {"score": score, "steps": steps}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+class _Silent:
+    def log(self, message: str) -> None:
+        """Says nothing: compiling has a bar of its own."""

@@ -1,0 +1,123 @@
+"""Candidates compared on the validation set: all of them on the same questions, each question of each asked once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dspy
+from rich.progress import Progress
+
+from raisf.evaluation.identity import digest, gold_answers
+from raisf.evaluation.intervals import Score, bootstrap, paired_difference
+from raisf.evaluation.metrics import exact_match
+from raisf.evaluation.runner import Outcome
+from raisf.optimize.journal import Journal
+from raisf.optimize.prompts import prompts_of
+from raisf.optimize.traces import Patience, ask_whole
+
+Metric = Callable[..., float]
+
+
+def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
+    """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
+    return exact_match(prediction.answer, gold_answers(example))
+
+
+class Selection:
+    """The candidates so far, and the best of them.
+
+    Args:
+        valset: What they are compared on.
+        metric: Called as `metric(example, prediction, trace)`, in [0, 1]; a failed question counts 0.
+        journal: Keeps the answers' values.
+        calls: How many LM calls there have been.
+        threads: Questions asked at a time.
+        bar: Where to show how far a candidate is.
+
+    Attributes:
+        valset: As given.
+        bar: Likewise.
+        patience: Counts the questions that failed.
+        tried: For each candidate its name, score, LM calls, and its difference to the first with its interval.
+        best: The one with the highest score, the earliest of equal ones; None before the first.
+        chosen: Its name.
+    """
+
+    def __init__(
+        self,
+        valset: Sequence[dspy.Example],
+        metric: Metric,
+        journal: Journal,
+        calls: Callable[[], int],
+        threads: int,
+        bar: Progress,
+    ):
+        self.valset, self.metric = valset, metric
+        self.tried: list[dict[str, Any]] = []
+        self.best: dspy.Module | None = None
+        self.chosen = ""
+        self._journal, self._calls, self._threads, self.bar = journal, calls, threads, bar
+        self._numbers = {id(example): number for number, example in enumerate(valset)}
+        self._scores: dict[str, Score] = {}
+        self._failed: set[str] = set()
+        self.patience = Patience()
+        self._first: list[float] = []
+        self._highest = -1.0
+
+    def score(self, name: str, program: dspy.Module) -> Score:
+        """The program's score on the whole validation set. One with the prompts of an earlier one is no candidate."""
+        key, before = _key(program), self._calls()
+        if key in self._scores:
+            return self._scores[key]
+        task = self.bar.add_task(name, total=len(self.valset), score="")
+        values = self.values(program, self.valset, lambda score: self.bar.update(task, advance=1, score=score))
+        score = self._scores[key] = bootstrap(values)
+        self._first = self._first or values
+        self.tried.append(
+            {
+                "name": name,
+                "score": score.as_dict(),
+                "difference": paired_difference(values, self._first).as_dict(),
+                "lm_calls": self._calls() - before,
+            }
+        )
+        if score.value > self._highest:
+            self.best, self.chosen, self._highest = program, name, score.value
+        return score
+
+    def values(
+        self, program: dspy.Module, examples: Sequence[dspy.Example], show: Callable[[str], None]
+    ) -> list[float]:
+        """The metric on some examples of the validation set, in their order; shows the mean so far after each."""
+        key = _key(program)
+        keys = {id(example): f"{key}/{self._numbers[id(example)]}" for example in examples}
+        found: dict[str, float] = {}
+        waiting = []
+
+        def add(key: str, value: float) -> None:
+            found[key] = value
+            show(f"{100 * sum(found.values()) / len(found):.1f}")
+
+        def keep(outcome: Outcome) -> None:
+            self.patience.saw(outcome)
+            example, key = outcome.example.question, keys[id(outcome.example.question)]
+            if outcome.prediction is None:
+                self._failed.add(key)  # not for the journal: who goes on may have better luck
+                add(key, 0.0)
+            else:
+                add(key, self._journal.add(key, float(self.metric(example, outcome.prediction, None))))
+
+        for example in examples:
+            known = self._known(keys[id(example)])
+            if known is None:
+                waiting.append(example)
+            else:
+                add(keys[id(example)], known)
+        ask_whole(program, waiting, keep, threads=self._threads)
+        return [found[keys[id(example)]] for example in examples]
+
+    def _known(self, key: str) -> float | None:
+        return 0.0 if key in self._failed else self._journal.get(key)
+
+
+def _key(program: dspy.Module) -> str:
+    return digest(prompts_of(program))

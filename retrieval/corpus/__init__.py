@@ -1,0 +1,1 @@
+"""Documents become passages: finding, reading and splitting files."""

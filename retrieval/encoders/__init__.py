@@ -1,0 +1,1 @@
+"""Checkpoints of encoders, and the ColBERT encoder."""

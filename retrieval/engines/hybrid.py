@@ -1,0 +1,41 @@
+"""Hybrid search: ColBERT's ranking and BM25's, fused. Finds by meaning, and by names that no encoder has ever seen."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.search.maxsim import Hits
+
+RANK_OFFSET = 60
+"""The constant of reciprocal rank fusion, as in its paper: how little the first ranks stand out from the next."""
+
+DEPTH = 100
+"""Passages of each ranking that are fused, where k is smaller."""
+
+
+class Hybrid(Index):
+    """Searches with ColBERT and with BM25. A passage's score is the sum of 1 / (60 + rank) over the two rankings.
+
+    Source: Cormack et al., Reciprocal rank fusion, SIGIR 2009, https://doi.org/10.1145/1571941.1572114.
+    """
+
+    kind = "hybrid"
+    find = staticmethod(find_checkpoint)
+    compresses = True
+    counts_words = True
+
+    def _hits(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
+        rankings = [searcher.search(queries, max(k, DEPTH), allowed) for searcher in self._searchers]
+        return [fuse(rows)[:k] for rows in zip(*rankings, strict=True)]
+
+
+def fuse(rankings: Sequence[Hits]) -> Hits:
+    """One ranking out of several; among equals the earlier passage first."""
+    scores: dict[int, float] = defaultdict(float)
+    for hits in rankings:
+        for rank, (number, _) in enumerate(hits, start=1):
+            scores[number] += 1 / (RANK_OFFSET + rank)
+    return sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))

@@ -1,0 +1,1 @@
+"""Searching vectors exactly or approximately, and filters on passages."""

@@ -1,0 +1,35 @@
+"""A part of an index, or of an index server, as a retriever of its own."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.passage import Passage, found_by
+
+
+class Filtered:
+    """A retriever that finds only the passages that satisfy a filter.
+
+    Attributes:
+        path: None, so that nobody opens the whole index in its place.
+        corpus_hash: Of all that the index finds by and the filter: whoever compares hashes sees only a Filtered.
+    """
+
+    def __init__(self, index: Any, condition: str):
+        self.path: Path | None = None
+        self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
+        self._index = index
+        self._condition = condition
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        """The at most `k` best passages, best first, each with its score."""
+        return self._index(query, k, self._condition)
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """The same for several queries, in their order."""
+        return self._index.search_many(queries, k, self._condition)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Filtered":
+        """Itself: copies of a program search the same index."""
+        return self

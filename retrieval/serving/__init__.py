@@ -1,0 +1,1 @@
+"""An index behind HTTP, and its client."""

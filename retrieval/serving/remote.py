@@ -1,0 +1,124 @@
+"""A retriever on another machine or in another process: the client of `raisf serve-index`."""
+
+import hashlib
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.filtered import Filtered
+from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
+from raisf.retrieval.store.manifest import check_k
+from raisf.utils.errors import InputError, RaisfError
+
+SECONDS = 60
+"""How long to wait for an answer: `MOST_QUERIES` over millions of passages take some seconds."""
+
+
+class RemoteIndex:
+    """Searches an index that `raisf serve-index` serves: `MOST_QUERIES` go in one request.
+
+    It stands for what was served when it was opened. Once the server has taken up another state of its folder, every
+    search is refused, so that nothing is made of answers from two corpora.
+
+    Attributes:
+        path: None: the folder is the server's.
+        url: The server's address.
+        corpus_hash: Of what it served when this was opened (`SERVED`), not of the passages alone: whoever compares
+            hashes sees only a RemoteIndex.
+
+    Args:
+        url: Such as http://127.0.0.1:8893.
+
+    Raises:
+        InputError: Nothing answers there, or no index server.
+    """
+
+    def __init__(self, url: str):
+        self.path: Path | None = None
+        self.url = url.rstrip("/")
+        try:
+            self.info: dict[str, Any] = _ask(f"{self.url}/info")
+            self._served = {name: self.info[name] for name in SERVED}
+        except (RaisfError, KeyError, TypeError) as error:
+            raise InputError(
+                f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
+            ) from error
+        self.corpus_hash = hashlib.sha256(" ".join(map(str, self._served.values())).encode()).hexdigest()
+
+    def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
+        """The at most `k` best passages, best first, each with its score; see `search_many`."""
+        return self.search_many([query], k, where)[0]
+
+    def search_many(self, queries: Sequence[str], k: int, where: str | None = None) -> list[list[Passage]]:
+        """The same for several queries, in their order.
+
+        Raises:
+            InputError: `k` is below 1 or more than the server gives, or `where` is no filter of the passages.
+            RaisfError: The server is gone, cannot answer, or serves another index by now.
+        """
+        check_k(k)
+        found: list[list[Passage]] = []
+        for start in range(0, len(queries), MOST_QUERIES):
+            found += self._search(queries[start : start + MOST_QUERIES], k, where)
+        return found
+
+    def where(self, condition: str) -> Filtered:
+        """The same index, reduced to the passages that satisfy a filter.
+
+        Raises:
+            InputError: It is no filter of the passages.
+        """
+        self("", 1, condition)
+        return Filtered(self, condition)
+
+    def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
+        answer = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
+        try:
+            served, found = answer["index"], [[_passage(row) for row in rows] for rows in answer["topk"]]
+        except (KeyError, TypeError) as error:
+            raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
+        if served != self._served:
+            raise RaisfError(
+                f"the index served at {self.url} has changed since it was opened: open it again (start the command "
+                "again), so that no result comes from two corpora"
+            )
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RemoteIndex":
+        """Itself: copies of a program search the same index."""
+        return self
+
+
+def _passage(row: dict[str, Any]) -> Passage:
+    return Passage(
+        row["pid"], row["passage"], row["title"], row["score"], row.get("source"), metadata=row.get("metadata") or {}
+    )
+
+
+def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """What a server answers, JSON to JSON.
+
+    Raises:
+        InputError: It refuses the request.
+        RaisfError: It does not answer, or not in JSON.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            return json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        try:
+            message = json.loads(error.read())["message"]
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            message = f"the index server {url} answers: {error}"
+        kind = InputError if error.code in (400, 413) else RaisfError
+        raise kind(message) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise RaisfError(f"the index server {url} does not answer ({reason!s:.200})") from error

@@ -1,0 +1,1 @@
+"""An index on disk: its manifest, segments and vectors, and how they change."""

@@ -1,0 +1,256 @@
+"""What an index folder says of itself: its segments, the documents they hold, and every file with size and checksum.
+
+    manifest.json            the one file that is ever replaced; what it does not name does not belong to the index
+    segments/1/              passages and their vectors, written once and never changed
+        passages.jsonl
+        vectors/ or plaid/   exact, or compressed
+    segments/2/              what was added later
+    words-2/                 BM25's counts over the whole corpus
+
+Passages that were removed, and old versions, are found no more but stay in their segment's files, listed as deleted.
+Segments that are not compressed are written anew without them when they are merged: those of one size when there are
+many, all as soon as more than a quarter of their passages are deleted. A compressed one never is: its files go when all
+of its passages have gone.
+"""
+
+import dataclasses
+import glob
+import hashlib
+import importlib.metadata
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ujson
+
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
+from raisf.utils.files import dump_line, read_jsonl, sha256_file
+
+FORMAT = 2
+"""Raised when an older version could not read what this one writes, or the other way round."""
+
+MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
+EXACT_UP_TO = 10_000
+"""Passages that "auto" still compares all, and that a compressed index takes in before it compresses them.
+
+Of 10,000 paragraphs with 92 vectors each, exact search takes 0.15 s of one core and 0.5 GB of memory."""
+
+LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
+
+_SWAP = 2.0
+"""Seconds to wait for a folder that is just being replaced, which takes two renames; between them it is not there."""
+
+SMALL = 1 << 20
+"""Bytes of a file whose checksum is verified whenever the index is opened: a millisecond. `verify` reads all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of an index that was written in one go.
+
+    Attributes:
+        name: Its folder in `segments/`.
+        passages: How many it holds, the deleted ones too.
+        search: What its vectors are: "exact" or "plaid"; "none" where the engine needs none.
+        deleted: Numbers of its passages that are no longer part of the index, ascending.
+    """
+
+    name: str
+    passages: int
+    search: str
+    deleted: list[int] = field(default_factory=list)
+
+    @property
+    def alive(self) -> int:
+        """How many of its passages are not deleted."""
+        return self.passages - len(self.deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an index: its size in bytes, and its SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index is and what it was made from.
+
+    Attributes:
+        kind: The engine: "colbert", "bm25", "dense" or "hybrid".
+        search: As it was asked for: "auto", "exact" or "plaid"; "none" where there are no vectors.
+        passages: How many can be found.
+        corpus_sha256: Of these passages, whatever their order and segments.
+        checkpoint: The encoder's checkpoint: "minilm", an absolute folder or a hub id; None for BM25.
+        checkpoint_sha256: Of the checkpoint's files.
+        segments: In the order of the passages' numbers.
+        words: The folder of BM25's counts; None where the engine has none.
+        documents: The fingerprint of each document that was read, by its name.
+        files: Each other file of the folder, by its path in it.
+        versions: The libraries it was made with; for the curious, not checked.
+        format: The version of this layout.
+        checkpoint_relative: The checkpoint's folder as seen from the index's, for when both are moved together; None
+            where it is no folder.
+    """
+
+    kind: str
+    search: str
+    passages: int
+    corpus_sha256: str
+    checkpoint: str | None
+    checkpoint_sha256: str | None
+    segments: list[Segment]
+    words: str | None
+    documents: dict[str, str]
+    files: dict[str, File]
+    versions: dict[str, str]
+    format: int = FORMAT
+    checkpoint_relative: str | None = None
+
+    @property
+    def shown_search(self) -> str:
+        """How its passages are searched at present: "exact", "prefetch", "plaid", "exact + plaid", ... or "none"."""
+        kinds = {segment.search for segment in self.segments}
+        return " + ".join(sorted({"prefetch" if kind == "exact" and self.prefetches else kind for kind in kinds}))
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether there are too many vectors to compare them all, so that only those of likely passages are."""
+        exact = (segment.alive for segment in self.segments if segment.search == "exact")
+        return self.search == "auto" and sum(exact) > EXACT_UP_TO
+
+
+def read_manifest(path: Path | str) -> Manifest:
+    """The manifest of the index in a folder, after a look at its files: sizes of all, checksums of the small ones.
+
+    Raises:
+        InputError: Nothing there, a folder that is not an index, another format version, or files missing or changed.
+    """
+    path = Path(path)
+    make = "make one with: raisf index DOCS --out " + str(path)
+    _await_swap(path)
+    if not path.exists():
+        raise InputError(f"no index at {path}; {make}")
+    if not path.is_dir():
+        raise InputError(f"{path} is a file, an index is a folder; {make}")
+    if not (path / MANIFEST).is_file():
+        raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or {make}")
+    try:
+        raw = (path / MANIFEST).read_bytes()
+        found: Any = ujson.loads(raw)
+    except FileNotFoundError:
+        return read_manifest(path)  # the folder is being replaced at this very moment
+    except ValueError as error:
+        raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
+    if not isinstance(found, dict) or "format" not in found or "kind" not in found:
+        raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
+    if found["format"] != FORMAT:
+        raise InputError(f"the index {path} has format {found['format']}, this version reads {FORMAT}; {make}")
+    try:
+        segments = [Segment(**segment) for segment in found.pop("segments")]
+        files = {_inside(name): File(**file) for name, file in found.pop("files").items()}
+        manifest = Manifest(segments=segments, files=files, **found)
+        for folder in [segment.name for segment in segments] + [manifest.words or "words"]:
+            _inside(folder)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
+    if problem := next(verify(path, manifest, largest=SMALL), None):
+        if not (path / MANIFEST).is_file() or (path / MANIFEST).read_bytes() != raw:
+            return read_manifest(path)  # another process has just changed the index, and with it the files
+        raise InputError(f"the index {path} is damaged: {problem}; {make}")
+    return manifest
+
+
+def verify(path: Path, manifest: Manifest, largest: float = float("inf")) -> Iterator[str]:
+    """What is wrong with the files of an index, one line a file; nothing if all are as they were written.
+
+    Args:
+        path: The index folder.
+        manifest: Its manifest.
+        largest: Files above so many bytes are only measured, not read.
+    """
+    for name, wanted in manifest.files.items():
+        file = path / name
+        try:
+            if (size := file.stat().st_size) != wanted.bytes:
+                yield f"{name} has {size} bytes, not {wanted.bytes}"
+            elif size <= largest and sha256_file(file) != wanted.sha256:
+                yield f"{name} has changed since the index was made"
+        except FileNotFoundError:
+            yield f"{name} is missing"
+
+
+def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
+    """Size and checksum of each file in some folders of the index at `path`."""
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {file.relative_to(path).as_posix(): File(file.stat().st_size, sha256_file(file)) for file in files}
+
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as JSON values."""
+    return dataclasses.asdict(manifest)
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that an index depends on."""
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def row_of(passage: Passage) -> str:
+    """A passage as a line of passages.jsonl."""
+    row = {
+        "id": passage.pid,
+        "title": passage.title,
+        "text": passage.text,
+        "source": passage.source,
+        "metadata": dict(passage.metadata),
+    }
+    return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
+
+
+def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
+    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
+    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
+        yield Passage(
+            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
+        )
+
+
+class CorpusHash:
+    """A hash of a set of passages: the sum of their rows' hashes, hence streamed and free of any order."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, passage: Passage) -> None:
+        """Counts one passage in."""
+        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
+
+    def hexdigest(self) -> str:
+        """The hash of all that were counted in."""
+        return hashlib.sha256(str(self._sum).encode()).hexdigest()
+
+
+def check_k(k: int) -> None:
+    """Raises an InputError where `k` is no number of passages to search for."""
+    if k < 1:
+        raise InputError(f"k is {k}; search for at least 1 passage")
+
+
+def _await_swap(path: Path) -> None:
+    """Waits while another process is between the two renames of `raisf.utils.files.atomic_folder`."""
+    end, old = time.monotonic() + _SWAP, f".{glob.escape(path.name)}.*.old"
+    while not (path / MANIFEST).is_file() and any(path.parent.glob(old)) and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def _inside(name: str) -> str:
+    """The name of a file of an index, which may come from a stranger, and must not lead out of the folder."""
+    if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} lies outside of the index")
+    return name

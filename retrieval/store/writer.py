@@ -1,0 +1,208 @@
+"""Changing index folders, a new one or one in use.
+
+A change writes new segments beside the old ones and then one new manifest, in one rename. So a crash leaves the old
+index, a reader that has opened it keeps it, and whoever opens it next sees the change.
+"""
+
+import contextlib
+import dataclasses
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.manifest import (
+    EXACT_UP_TO,
+    MANIFEST,
+    SEGMENTS,
+    CorpusHash,
+    File,
+    Manifest,
+    Segment,
+    as_json,
+    describe_files,
+    library_versions,
+    read_manifest,
+    read_segment,
+)
+from raisf.retrieval.store.segments import Checkpoint, compress_segment, live_passages, merge, write_segment
+from raisf.retrieval.store.words import write_words
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, locked, write_json
+
+MOST_SEGMENTS = 8
+"""Exact segments of one size, a power of eight, beside each other: more are merged, which copies vectors and encodes
+nothing. So a passage is copied once a power, and a large segment never because of a small one."""
+
+_LOCK = ".lock"
+_NUMBER = re.compile(r"\D")
+
+
+class Writer:
+    """Changes to an index; they count once `commit` has run.
+
+    Attributes:
+        folder: The index.
+        manifest: As it was when the changes began.
+        segments: As they are to be.
+        checkpoint: What `add` encodes with; None for an engine without vectors.
+
+    Args:
+        folder: The index.
+        manifest: Its manifest.
+        checkpoint: That of the manifest.
+        progress: Whether to show bars on standard error.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool):
+        self.folder = folder
+        self.manifest = manifest
+        self.segments = list(manifest.segments)
+        self.checkpoint = checkpoint
+        self._progress = progress
+        # The folders of one change are numbered on from those of the changes before.
+        self._written = max((int(_NUMBER.sub("", _folder_of(name))) for name in manifest.files), default=0)
+
+    def live(self) -> Iterator[Passage]:
+        """The passages that can be found, in the order of their numbers, streamed from the disk."""
+        for segment in self.segments:
+            yield from live_passages(self.folder, segment)
+
+    def add(self, passages: Iterable[Passage]) -> None:
+        """Writes a segment of passages, at least one, with ids that are new to the index."""
+        encoder = self.checkpoint.encoder() if self.checkpoint else None
+        self.segments.append(write_segment(self.folder, self._new_name(), passages, encoder, self._progress))
+
+    def delete(self, pids: Iterable[str]) -> None:
+        """Takes passages out that were there when the changes began, not those that `add` has put in their place."""
+        gone = frozenset(pids)
+        for place, segment in enumerate(self.manifest.segments):
+            passages = enumerate(read_segment(self.folder, segment))
+            found = {number for number, passage in passages if passage.pid in gone}
+            self.segments[place] = dataclasses.replace(segment, deleted=sorted(found.union(segment.deleted)))
+
+    def commit(self, documents: dict[str, str], **place: Any) -> Manifest:
+        """Makes the changes count.
+
+        Args:
+            documents: The fingerprint of each document that the index now holds.
+            **place: Where its checkpoint is now, see `raisf.retrieval.engines.base.place_of`; none: where it was.
+
+        Raises:
+            InputError: Nothing would be left.
+        """
+        corpus, count = CorpusHash(), 0
+        for passage in self.live():
+            corpus.add(passage)
+            count += 1
+        if not count:
+            raise InputError(f"nothing would be left of the index {self.folder}: delete the folder instead")
+        self._settle()
+        words = None
+        if self.manifest.words is not None:
+            words = f"words-{self._new_name()}"
+            write_words((passage.prompt_text for passage in self.live()), self.folder / words)
+        used = [f"{SEGMENTS}/{segment.name}" for segment in self.segments] + ([words] if words else [])
+        manifest = dataclasses.replace(
+            self.manifest,
+            **place,
+            passages=count,
+            corpus_sha256=corpus.hexdigest(),
+            segments=self.segments,
+            words=words,
+            documents=dict(sorted(documents.items())),
+            files=self._files(used),
+            versions=library_versions(),
+        )
+        write_json(self.folder / MANIFEST, as_json(manifest))
+        for folder in [*(self.folder / SEGMENTS).iterdir(), *self.folder.glob("words-*")]:
+            if folder.relative_to(self.folder).as_posix() not in used:
+                shutil.rmtree(folder, ignore_errors=True)
+        return manifest
+
+    def _settle(self) -> None:
+        """Merges and compresses segments where that is due."""
+        self.segments = [segment for segment in self.segments if segment.alive]
+        loose = [segment for segment in self.segments if segment.search != "plaid"]
+        if not loose:
+            return
+        dead = sum(len(segment.deleted) for segment in loose)
+        alive = sum(segment.alive for segment in loose)
+        compressing = self.manifest.search == "plaid" and (not self.manifest.segments or alive > EXACT_UP_TO)
+        # A segment that the old manifest names is never changed: what is compressed is a copy.
+        copying = compressing and (dead > 0 or len(loose) > 1 or loose[0] in self.manifest.segments)
+        sizes: dict[int, list[Segment]] = defaultdict(list)
+        for segment in loose:
+            sizes[(segment.alive.bit_length() - 1) // 3].append(segment)  # eight is three bits
+        crowd = next((segments for segments in sizes.values() if len(segments) > MOST_SEGMENTS), [])
+        if old := loose if copying or 3 * dead > alive else crowd:
+            merged = merge(self.folder, self._new_name(), old)
+            self.segments = [segment for segment in self.segments if segment not in old] + [merged]
+        if compressing:
+            self.segments.append(compress_segment(self.folder, self.segments.pop(), self._progress))
+
+    def _files(self, used: list[str]) -> dict[str, File]:
+        """What a folder holds never changes, so that only the new ones must be read."""
+        old = {name: file for name, file in self.manifest.files.items() if _folder_of(name) in used}
+        new = [self.folder / name for name in used if name not in {_folder_of(name) for name in old}]
+        mode = self.folder.stat().st_mode & 0o666
+        for folder in new:
+            for file in folder.rglob("*"):
+                if file.is_file():
+                    file.chmod(mode)  # safetensors makes files that nobody else may read
+        return old | describe_files(self.folder, new)
+
+    def _new_name(self) -> str:
+        """A number above all that are in use, or were when the changes began."""
+        self._written += 1
+        return str(self._written)
+
+
+@contextlib.contextmanager
+def new_index(out: Path | str, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool) -> Iterator[Writer]:
+    """A writer of a new index, which takes the place of `out` when the block, which must commit, ends well.
+
+    Until then an index that stands at `out` stays as it is, and any exception (Ctrl-C too) leaves it there.
+
+    Raises:
+        InputError: `out` is a folder with other things in it, or another process is changing it.
+    """
+    with _locked(Path(out)), atomic_folder(out, MANIFEST) as folder:
+        yield Writer(folder, manifest, checkpoint, progress)
+
+
+@contextlib.contextmanager
+def changed_index(
+    path: Path | str, find: Callable[[Manifest], Checkpoint | None] | None = None, progress: bool = True
+) -> Iterator[Writer]:
+    """A writer of changes to the index at `path`. Nothing has changed where the block ends without `commit`.
+
+    Args:
+        path: The index folder.
+        find: Finds the checkpoint to encode with, while nobody else can change the index; None: nothing is added.
+        progress: Whether to show bars on standard error.
+
+    Raises:
+        InputError: No index there, a damaged one, or another process is changing it.
+    """
+    path = Path(path)
+    read_manifest(path)
+    with _locked(path):
+        manifest = read_manifest(path)
+        yield Writer(path, manifest, find(manifest) if find else None, progress)
+
+
+def _locked(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Keeps other processes and threads from writing the index at `path`; nothing where there is none."""
+    if not (path / MANIFEST).is_file():
+        return contextlib.nullcontext()
+    return locked(path / _LOCK, f"another process is changing the index {path}: try again when it is done")
+
+
+def _folder_of(name: str) -> str:
+    """The folder that is written in one go in which a file of an index lies: a segment's, or that of the words."""
+    parts = Path(name).parts
+    return "/".join(parts[:2] if parts[0] == SEGMENTS else parts[:1])

@@ -1,0 +1,1 @@
+"""Training ColBERT checkpoints, and the query side of dense indexes."""

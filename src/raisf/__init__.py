@@ -1,0 +1,116 @@
+"""RA-ISF as a DSPy program: everything a newcomer needs, by one import.
+
+    import raisf
+    lm = raisf.connect("pocket")
+    program = raisf.RAISF(raisf.open_index("indexes/mine"), k=5, max_depth=3)
+    program.set_lm(lm)
+    program(question="...").answer
+
+A name is imported from its room when it is first used, so that `import raisf` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raisf.data.datasets.files import write_dataset
+    from raisf.data.questions import load_questions
+    from raisf.data.world.files import write_world
+    from raisf.evaluation.runner import evaluate
+    from raisf.lm.connect import connect
+    from raisf.lm.finetune.training import Training
+    from raisf.optimize.artifact import load, save
+    from raisf.optimize.compile import compile
+    from raisf.optimize.optimizers.calibrate import calibrate
+    from raisf.optimize.optimizers.lsr import Tuning, tune_retriever
+    from raisf.optimize.optimizers.selection import answer_exact_match
+    from raisf.programs.baselines.direct import Direct
+    from raisf.programs.baselines.rag import RAG
+    from raisf.programs.ra_isf import RAISF
+    from raisf.retrieval.engines.bm25 import BM25
+    from raisf.retrieval.engines.colbert import ColBERT
+    from raisf.retrieval.engines.dense import Dense
+    from raisf.retrieval.engines.hybrid import Hybrid
+    from raisf.retrieval.index import add_to_index, build_index, open_index, remove_from_index
+    from raisf.retrieval.passage import Passage
+    from raisf.retrieval.serving.remote import RemoteIndex
+    from raisf.utils.errors import InputError, LMError, RaisfError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BM25",
+    "RAG",
+    "RAISF",
+    "ColBERT",
+    "Dense",
+    "Direct",
+    "Hybrid",
+    "InputError",
+    "LMError",
+    "Passage",
+    "RaisfError",
+    "RemoteIndex",
+    "Training",
+    "Tuning",
+    "add_to_index",
+    "answer_exact_match",
+    "build_index",
+    "calibrate",
+    "compile",
+    "connect",
+    "evaluate",
+    "load",
+    "load_questions",
+    "open_index",
+    "remove_from_index",
+    "save",
+    "tune_retriever",
+    "write_dataset",
+    "write_world",
+]
+
+# The room and module where each name lives.
+_HOMES = {
+    "BM25": "raisf.retrieval.engines.bm25",
+    "RAG": "raisf.programs.baselines.rag",
+    "RAISF": "raisf.programs.ra_isf",
+    "ColBERT": "raisf.retrieval.engines.colbert",
+    "Dense": "raisf.retrieval.engines.dense",
+    "Direct": "raisf.programs.baselines.direct",
+    "Hybrid": "raisf.retrieval.engines.hybrid",
+    "InputError": "raisf.utils.errors",
+    "LMError": "raisf.utils.errors",
+    "Passage": "raisf.retrieval.passage",
+    "RaisfError": "raisf.utils.errors",
+    "RemoteIndex": "raisf.retrieval.serving.remote",
+    "add_to_index": "raisf.retrieval.index",
+    "answer_exact_match": "raisf.optimize.optimizers.selection",
+    "build_index": "raisf.retrieval.index",
+    "calibrate": "raisf.optimize.optimizers.calibrate",
+    "compile": "raisf.optimize.compile",
+    "Training": "raisf.lm.finetune.training",
+    "Tuning": "raisf.optimize.optimizers.lsr",
+    "connect": "raisf.lm.connect",
+    "evaluate": "raisf.evaluation.runner",
+    "load": "raisf.optimize.artifact",
+    "load_questions": "raisf.data.questions",
+    "open_index": "raisf.retrieval.index",
+    "remove_from_index": "raisf.retrieval.index",
+    "save": "raisf.optimize.artifact",
+    "write_dataset": "raisf.data.datasets.files",
+    "tune_retriever": "raisf.optimize.optimizers.lsr",
+    "write_world": "raisf.data.world.files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'raisf' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value  # so that __getattr__ is asked only once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

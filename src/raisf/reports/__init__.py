@@ -1,0 +1,1 @@
+"""Results shown in the terminal, as CSV and as a page."""

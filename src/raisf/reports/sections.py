@@ -1,0 +1,133 @@
+"""A result told once and shown three ways: in the terminal, as CSV, on a page."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.evaluation.intervals import Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+Cell = str | int | float | Score | None
+# The ends of intervals, beside the mean's own column in a CSV.
+ENDS = ("low", "high", "n")
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of a report: a table, and what is drawn of it.
+
+    Attributes:
+        title: Its heading; the CSV's name is made from it.
+        columns: The headings, (columns,).
+        rows: (rows, columns); scores are shares, shown as percent, other numbers are shown with two digits.
+        text: What a reader must know to read the table right.
+        main: The column whose scores the terminal shows with their intervals; CSV and page show all.
+        drawings: Figures of the same numbers, each the text of an SVG element.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[Cell]]
+    text: str = ""
+    main: int | None = 1
+    drawings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The title as a file's name."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    def draw(self, *figures: "Figure") -> None:
+        """Adds figures; equal ones give equal text."""
+        from matplotlib import rc_context
+
+        for figure in figures:
+            file = io.StringIO()
+            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}):
+                figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
+            self.drawings.append(file.getvalue())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table as JSON-able values."""
+        rows = [
+            {column: cell.as_dict() if isinstance(cell, Score) else cell for column, cell in self._named(row)}
+            for row in self.rows
+        ]
+        return {"title": self.title, "text": self.text, "columns": list(self.columns), "main": self.main, "rows": rows}
+
+    @classmethod
+    def of(cls, saved: dict[str, Any]) -> "Section":
+        """What `as_dict` gave; without its drawings."""
+        rows = [[_cell(row[column]) for column in saved["columns"]] for row in saved["rows"]]
+        return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"])
+
+    def write(self, folder: Path) -> None:
+        """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...
+
+        In the CSV a score takes four columns: value, low, high and n.
+        """
+        scored = {column for row in self.rows for column, cell in self._named(row) if isinstance(cell, Score)}
+        with (folder / f"{self.name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([part for column in self.columns for part in _headings(column, column in scored)])
+            for row in self.rows:
+                writer.writerow([part for column, cell in self._named(row) for part in _parts(cell, column in scored)])
+        for number, drawing in enumerate(self.drawings, 1):
+            (folder / f"{self.name}-{number}.svg").write_text(drawing, "utf-8")
+
+    def view(self) -> "RenderableType":
+        """The table for the terminal, narrow: of the scores only the main one with its interval."""
+        from rich.table import Table
+
+        table = Table(title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left")
+        for number, column in enumerate(self.columns):
+            # Where the terminal is too narrow, the names take several lines, and numbers stay whole.
+            table.add_column(
+                column, justify="right" if number else "left", no_wrap=number == self.main, overflow="fold"
+            )
+        for row in self.rows:
+            cells = (shown(cell, interval=number == self.main) for number, cell in enumerate(row))
+            table.add_row(*cells)
+        return table
+
+    def _named(self, row: Sequence[Cell]) -> list[tuple[str, Cell]]:
+        return list(zip(self.columns, row, strict=True))
+
+
+def shown(cell: Cell, interval: bool = True) -> str:
+    """A cell as a person reads it."""
+    if cell is None or (isinstance(cell, Score) and not cell.n):
+        return "-"
+    if isinstance(cell, Score):
+        return f"{100 * cell.value:.1f}" + f" [{100 * cell.low:.1f}, {100 * cell.high:.1f}]" * interval
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
+    return str(cell)
+
+
+def score_of(saved: dict[str, Any]) -> Score:
+    """What `Score.as_dict` gave."""
+    value, low, high = (math.nan if saved[end] is None else saved[end] for end in ("value", "low", "high"))
+    return Score(value, low, high, saved["n"])
+
+
+def _cell(saved: Any) -> Cell:
+    return score_of(saved) if isinstance(saved, dict) else saved
+
+
+def _headings(column: str, scored: bool) -> list[str]:
+    return [column, *(f"{column} {end}" for end in ENDS)] if scored else [column]
+
+
+def _parts(cell: Cell, scored: bool) -> list[Any]:
+    if isinstance(cell, Score):
+        return list(cell.as_dict().values())
+    return [cell, *([None] * len(ENDS) if scored else [])]

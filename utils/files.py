@@ -1,0 +1,205 @@
+"""Reading and writing the project's files: JSON and JSON Lines, atomically, with errors that name the line."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ujson
+
+from raisf.utils.errors import InputError
+
+
+def read_json(path: Path | str) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        InputError: The file is missing, is not UTF-8, or is not JSON.
+    """
+    text = _read_text(Path(path))
+    try:
+        return ujson.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}); make it again or give another file") from error
+
+
+def read_jsonl(path: Path | str) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file, streamed; blank lines are skipped.
+
+    Raises:
+        InputError: The file is missing or a line is broken; the message gives the line's number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file at {path}; check the path")
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if number == 1:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            if not raw.strip():
+                continue
+            try:
+                row = ujson.loads(raw.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
+                ) from error
+            except ValueError as error:
+                shown = raw[:60].decode("utf-8", "replace").strip()
+                raise InputError(
+                    f"{path}, line {number}: not JSON ({error}): {shown!r}; mend or drop the line"
+                ) from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}: expected an object {{...}}, found {type(row).__name__}")
+            yield row
+
+
+def dump_line(row: dict[str, Any]) -> str:
+    """A row as one JSON line, newline included; non-ASCII text stays readable."""
+    return ujson.dumps(row, ensure_ascii=False, escape_forward_slashes=False) + "\n"
+
+
+def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
+    """Writes rows as JSON Lines, atomically and streamed; returns how many."""
+    count = 0
+    with _replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(dump_line(row))
+            count += 1
+    return count
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Writes a JSON file atomically: readers see the old file or the whole new one."""
+    with _replacing(Path(path)) as temporary:
+        text = ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
+    """A new folder to fill that takes `path`'s place only when the block ends well.
+
+    On any exception until then, Ctrl-C included, what stood at `path` stays there as it was, or is put back, and the
+    half-made folder goes away. Only a process that is killed outright tidies nothing up: a half-made folder stays
+    beside `path` as `.NAME.*`; and were it killed between the two renames that replace one folder by another, `path` is
+    empty, and what stood there lies, whole, beside it as `.NAME.*.old`.
+
+    Args:
+        path: Where the folder is to stand.
+        marker: A file that every folder of this sort holds: only such a folder is replaced.
+
+    Raises:
+        InputError: See `check_replaceable`.
+    """
+    path = Path(path)
+    check_replaceable(path, marker)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    old = temporary.with_name(temporary.name + ".old")
+    try:
+        # mkdtemp makes it private to the user; what is published has the permissions any new folder would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)
+        yield temporary
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        elif not temporary.exists():  # the new folder has taken its place
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def check_replaceable(path: Path | str, marker: str) -> None:
+    """Makes sure that writing a folder would not cost the user another; long work asks before it begins.
+
+    Raises:
+        InputError: `path` is a file, a folder with things in it but no `marker` among them, or where nothing can be
+            written.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; give a folder")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise InputError(f"{path} holds other things (no {marker}), which would be replaced: give a new folder")
+    check_writable(path.parent)
+
+
+def check_writable(folder: Path | str, remedy: str = "give another folder") -> None:
+    """Makes sure that files can be made in a folder, or where it would be made; long work asks before it begins.
+
+    Raises:
+        InputError: They cannot; the message ends with the remedy.
+    """
+    try:
+        whole = Path(folder).absolute()
+        there = next(parent for parent in (whole, *whole.parents) if parent.exists())
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written ({error.strerror}): {remedy}") from error
+
+
+@contextlib.contextmanager
+def locked(path: Path | str, taken: str) -> Iterator[None]:
+    """Keeps other processes, and other threads, out until the block ends, or the process, however it ends.
+
+    Args:
+        path: The lock file; it stays there, empty.
+        taken: What to say where another holds the lock.
+
+    Raises:
+        InputError: Another holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=0, mode=0o644, is_singleton=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(taken) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def relative_path(path: Path | str, start: Path | str) -> str:
+    """Where `path` lies from the folder `start`: it still holds when both are moved together, or another user's."""
+    return Path(os.path.relpath(Path(path).resolve(), Path(start).resolve())).as_posix()
+
+
+def sha256_file(path: Path | str) -> str:
+    """The SHA-256 of a file's bytes, in hex."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_text(path: Path) -> str:
+    if not path.is_file():
+        raise InputError(f"no file at {path}; check the path")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
