@@ -71,7 +71,7 @@ def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Pa
         program = load(sys.argv[1])
         lm = program.know.lm
         print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"],
-        type(raisf.lm.adapter).__name__]))
+        type(lm.adapter).__name__]))
     """
     (tmp_path / "elsewhere").mkdir()
     found = json.loads(fresh(code, tmp_path / "a", cwd=tmp_path / "elsewhere"))
