@@ -46,7 +46,16 @@ def question_id(example: dspy.Example) -> str:
 
 def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
     """A test set's size and hash: of each question its id, its text and all of its gold, in any order."""
-    told = ([question_id(e), e.question, sorted(gold_answers(e)), *(e.get(field) for field in GOLD)] for e in examples)
+    told = (
+        [
+            question_id(e),
+            e.question,
+            sorted(gold_answers(e)),
+            *(e.get(field) for field in GOLD),
+            *e.get("sub_titles", []),
+        ]
+        for e in examples
+    )
     return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
 
 
