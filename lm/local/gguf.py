@@ -137,7 +137,8 @@ def _check_room(path: Path, parameters: int, out: Path) -> None:
     if needed > memory:
         raise InputError(
             f"{path.name} has {parameters / 1e9:.1f} billion parameters: converting it takes some "
-            f"{needed / 2**30:.0f} GB of memory, this machine has {memory / 2**30:.0f}: take a smaller model, or serve it and give --api-base"
+            f"{needed / 2**30:.0f} GB of memory, this machine has {memory / 2**30:.0f}: take a smaller model, or serve it "
+            "and give --api-base"
         )
     place = next(parent for parent in (out, *out.parents) if parent.exists())
     free, wanted = shutil.disk_usage(place).free, int(BYTES_OF_DISK * parameters)
