@@ -137,7 +137,7 @@ def _check_room(path: Path, parameters: int, out: Path) -> None:
     if needed > memory:
         raise InputError(
             f"{path.name} has {parameters / 1e9:.1f} billion parameters: converting it takes some "
-            f"{needed / 2**30:.0f} GB of memory, this machine has {memory / 2**30:.0f}: take a smaller model, or serve it "
+            f"{needed / 2**30:.0f} GB of memory, this machine has {memory / 2**30:.0f}: take a smaller one or serve it "
             "and give --api-base"
         )
     place = next(parent for parent in (out, *out.parents) if parent.exists())
