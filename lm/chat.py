@@ -162,7 +162,7 @@ def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:
         except Unreadable as error:
             raise Unreadable(f"`{name}`: {error}") from error
         labels = get_args(annotation) if get_origin(annotation) is Literal else ()
-        if labels and contradicts(after, fields[name], labels):
+        if (labels or annotation == list[int]) and contradicts(after, fields[name], labels):
             raise Unreadable(f"`{name}`: what follows the reply contradicts it")
     return fields
 

@@ -6,15 +6,16 @@ from typing import Any
 
 # Quotation marks and dashes as on a keyboard; what cannot be seen is dropped.
 _TYPED = str.maketrans(
-    "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014", '\'\'"""""--', "\u200b\u200c\u200d\u2060\ufeff"
+    "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u3001", '\'\'"""""--,', "\u200b\u200c\u200d\u2060\ufeff"
 )
 
-_DRESS = r"\s*_`\"'.,;:!()\[\]{}<>#\u2022"
+_DRESS = r"\s*_`\"'.,;:()\[\]{}<>#\u2022"
+MAX_LABEL_CHARACTERS = 8_000  # with its explanation
 # Possessive, so that a text of nothing else is gone through once.
 _OPENING = rf"\s*+(?:[-+]\s++)?[{_DRESS}]*+"
 _EMPTY_BRACKETS = re.compile(r"\[\s*\]|\(\s*\)|\{\s*\}")  # an unticked box
 # What stands between a label and an explanation of it.
-_BREAK = re.compile(r"[*_`\"')\]}>]*(?:[ \t]*\n|[.:;,]\s|\s+-+\s|\s*\()")
+_BREAK = re.compile(r"[*_`\"')\]}>]*(?:[ \t]*\n|[.:;,!]\s|\s+-+\s|\s*\()")
 # Words with which an explanation may take back, or leave open, what the label says.
 _DOUBT = frozenset(
     "not no never nothing none nor neither nobody nowhere cannot cant wont dont doesnt isnt without false wrong "
@@ -44,11 +45,17 @@ def label(text: str, labels: tuple[Any, ...], name: str = "") -> Any:
     for one in labels:
         if text.strip() == str(one):
             return one
-    folded = normal(text).casefold()
-    body = named(folded, name)
+    folded = normal(text[:MAX_LABEL_CHARACTERS]).casefold()
+    # An open bracket or quotation mark: there was to be more.
+    whole = (
+        len(text) <= MAX_LABEL_CHARACTERS
+        and all(folded.count(a) == folded.count(b) for a, b in ("[]", "{}"))
+        and folded.count('"') % 2 == 0
+    )
+    body = named(folded, name) if whole else ""
     others = {str(one).casefold(): one for one in labels}
     for said in sorted(others, key=len, reverse=True):
-        found = re.match(rf"{_OPENING}(?={re.escape(said)}(?!\w)){re.escape(said)}", body)
+        found = re.match(rf"{_OPENING}{re.escape(said)}(?![^\W_])", body)
         if found is None:
             continue
         opening, rest = found[0][: -len(said)], body[found.end() :]
@@ -59,15 +66,15 @@ def label(text: str, labels: tuple[Any, ...], name: str = "") -> Any:
     raise Unreadable(f"expected {choices(labels)}, found {shown(text)}")
 
 
-def contradicts(text: str, said: Any, labels: tuple[Any, ...]) -> bool:
-    """Whether what a reply goes on with names another label, or takes back the one it gave."""
+def contradicts(text: str, said: Any, labels: tuple[Any, ...] = ()) -> bool:
+    """Whether what a reply goes on with takes back what it said, or names another label."""
     folded = normal(text).casefold()
     return bool(folded.strip()) and not _explains(folded, str(said).casefold(), {str(one).casefold() for one in labels})
 
 
 def _leaves(rest: str, said: str, labels: Any) -> bool:
     """Whether what follows a label leaves it as it is: nothing but dress, or an explanation."""
-    if re.fullmatch(rf"[{_DRESS}]*", rest):
+    if re.fullmatch(rf"[{_DRESS}!]*", rest):
         return ".." not in rest and not _EMPTY_BRACKETS.search(rest)
     found = _BREAK.match(rest)
     return found is not None and _explains(rest[found.end() :], said, labels)

@@ -12,7 +12,7 @@ MOST_NUMBERS = 1_000
 NONE = re.compile(r"[\s\"'`*(]*(?:none|\[\s*\]|\[\s*none\s*\]|(?:an\s+)?empty(?:\s+list)?)[\s\"'`*).!]*", re.IGNORECASE)
 _LISTING = r"[\[(#]*\d+[\])]*(?:\s*(?:to|through|and|,|-)\s*[\[(#]*\d+[\])]*)*"
 _NO_PASSAGE = re.compile(
-    rf"[\s\"'`*(]*(?:none|nothing|no(?: relevant| helpful)? passages?)"
+    rf"[\s\"'`*(]*(?:there (?:is|are) )?(?:none|nothing|no(?: relevant| helpful)? passages?)"
     rf"(?: of (?:the |these |those )?(?:given |provided |above )?(?:passages?|them)?(?: {_LISTING})?)?"
     r"(?: (?:above|here|given|provided))?"
     r"(?: (?:is|are|was|were|seems?|appears?)(?: to be)?(?: relevant| helpful| useful| sufficient| and)+"
@@ -82,7 +82,8 @@ def texts(text: str) -> list[str] | None:
         parts = lines
         if not all(marked) and (any(marked) or not all(_plain(line).endswith(_ASKS) for line in lines)):
             return None
-    return [_plain(_MARK.sub("", part, 1)) for part in parts]
+    items = [_plain(_MARK.sub("", part, 1)) for part in parts]
+    return items if all(re.search(r"\w", item) for item in items) else None
 
 
 def _listed(tokens: list[str]) -> list[int] | None:

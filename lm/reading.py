@@ -21,6 +21,7 @@ from raisf.lm.lists import MAX_NUMBERS_CHARACTERS, NONE, numbers, texts
 MAX_CHARACTERS = 64_000
 _THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_OBJECT = re.compile(r"\s*\{")
 # What chat templates end a turn with, where a server lets it through.
 _END = re.compile(r"(?:<\|[\w ]{1,30}\|>|</s>|<end_of_turn>)\s*$")
 
@@ -34,8 +35,9 @@ def visible(completion: object) -> str:
     if not isinstance(completion, str):
         raise Unreadable("the reply holds no text")
     start = 0
-    for end in _THOUGHT.finditer(completion):
-        start = end.end()
+    if not _OBJECT.match(completion):  # there, a value may hold thinking of its own
+        for end in _THOUGHT.finditer(completion):
+            start = end.end()
     text = completion[start:]
     if len(text) > MAX_CHARACTERS:
         raise Unreadable(f"the reply has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}")
@@ -58,7 +60,7 @@ def read(text: str, annotation: Any, name: str = "") -> Any:
     Raises:
         Unreadable: It says no such value, or not only that one.
     """
-    text = _unfenced(text)
+    text = _unfenced(visible(text))
     try:
         if annotation is str:
             return _text(text, name)
