@@ -23,6 +23,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
+from raisf.lm.chat import ChatAdapter, strict
 from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
 
@@ -129,8 +130,8 @@ def _check_provider(lm: dspy.LM) -> None:
 
 
 def adapter_for(lm: dspy.BaseLM) -> dspy.Adapter:
-    """The adapter that the LM carries, else DSPy's configured one, else the chat adapter."""
-    return getattr(lm, "adapter", None) or dspy.settings.adapter or dspy.ChatAdapter()
+    """The adapter that the LM carries, else DSPy's configured one, else the chat adapter; strict where it is DSPy's."""
+    return strict(getattr(lm, "adapter", None) or dspy.settings.adapter or ChatAdapter())
 
 
 def explain(error: Exception, lm: dspy.BaseLM) -> Exception:

@@ -12,11 +12,13 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
+from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
 from raisf.lm.local.ensemble import answer_together
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.reflection import Reflection, reflect
 from raisf.programs.concurrency import Task, extend_trace, semaphore
+from raisf.programs.outputs import sensible
 from raisf.programs.questions import clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
@@ -51,7 +53,10 @@ class Run:
         self.max_seconds = max_seconds
         self.error: BaseException | None = None
         """What stopped the run."""
+        self.read = 0
+        """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
+        """Outputs that could not."""
         self._calls = 0
         self._searches: dict[tuple[str, int], Task[list[Passage]]] = {}
         self._used: set[int] = set()
@@ -125,10 +130,11 @@ class Run:
             mixed = answer_together(lm, signature, predictor.demos, prompts, weights)
         _count(lm, mixed.prompt_tokens, mixed.completion_tokens)
         try:
-            prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text))
+            prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text)) if mixed.finished else None
         except AdapterParseError:
-            with self._lock:
-                self.unreadable += 1
+            prediction = None
+        self._read(prediction is not None)
+        if prediction is None:
             return None
         extend_trace([(predictor, prompts[0], prediction)])
         return prediction
@@ -144,6 +150,9 @@ class Run:
         with self._place(len(prompts)):
             found = reflect(lm, prompts, limit)
         _count(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
+        for one in found:
+            # One that was to write a single token has said what it was asked.
+            self._read(one.finished or limit == 1)
         return found
 
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
@@ -157,7 +166,7 @@ class Run:
         """
         prediction = self.ask(predictor, **inputs)
         if prediction is None:
-            return Judgement(verdict=None, readable=False)
+            return Judgement.unread()
         signature = cast(type[dspy.Signature], predictor.signature)
         affirmative, negative = get_args(signature.output_fields["verdict"].annotation)
         probability = (prediction.get("probabilities") or {}).get(affirmative)
@@ -169,7 +178,7 @@ class Run:
         """Ask for the node's answer and end the node with it."""
         prediction = self.ask(predictor, question=node.question, **inputs)
         if prediction is None:
-            return node.end(route, f"{reason}, but the LM's answer could not be read")
+            return node.unread(route, f"{reason}, but the LM's answer could not be read")
         node.evidence = clean(prediction.get("evidence")) or None
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
@@ -212,7 +221,10 @@ class Run:
             steps: list[Any] = []
             try:
                 with self._place(), dspy.context(adapter=adapter, trace=steps):
-                    return predictor(**inputs), steps
+                    prediction = predictor(**inputs)
+                if sensible(prediction, inputs):
+                    self._read(True)
+                    return prediction, steps
             except AdapterParseError:
                 continue
             except (BudgetSpent, Stopped):
@@ -223,9 +235,14 @@ class Run:
                 if explained is error:
                     raise
                 raise explained from error
-        with self._lock:
-            self.unreadable += 1
+        self._read(False)
         return None, []
+
+    def _read(self, readable: bool) -> None:
+        """Count an output of the LM."""
+        with self._lock:
+            self.read += readable
+            self.unreadable += not readable
 
     @contextmanager
     def _place(self, calls: int = 1) -> Iterator[None]:
@@ -286,4 +303,4 @@ def _formats(lm: dspy.BaseLM) -> list[dspy.Adapter]:
         return [adapter]
     chat = copy.copy(adapter)
     chat.use_json_adapter_fallback = False  # type: ignore[attr-defined]
-    return [chat, dspy.JSONAdapter()]
+    return [chat, JSONAdapter()]

@@ -92,7 +92,8 @@ class Program(dspy.Module):
                 raise
             if run.error is not None:
                 raise run.error
-        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), unreadable=run.unreadable)
+        counts = {"read": run.read, "unreadable": run.unreadable}
+        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)
         return dspy.Prediction(answer=trace.root.answer, trace=trace)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":

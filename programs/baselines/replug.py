@@ -50,7 +50,7 @@ class REPLUG(Program):
             prediction = run.ask_together(self.answer_from, prompts, shares(node.passages) or [1.0])
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
-                return node.end("passages", f"{reason}, but the LM's answer could not be read")
+                return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.evidence = prediction.evidence or None
             node.conclude("passages", reason, prediction.answer)
         return node
