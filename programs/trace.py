@@ -163,12 +163,15 @@ class Trace(BaseModel):
         system: The program's name, such as "ra-isf".
         root: The question that was asked.
         cost: For the whole tree.
+        failed: How many calls failed at the endpoint while others were answered; the program went on as after an
+            unreadable output.
         unreadable: How many LM outputs could not be read, judgements and answers together.
     """
 
     system: str
     root: Node
     cost: Cost
+    failed: int = 0
     unreadable: int = 0
 
 
@@ -271,6 +274,8 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.seconds:.2f} s",
     ]
     line = Text(" · ".join(parts), style="dim")
+    if trace.failed:
+        line.append(f" · {trace.failed} failed calls", style="red")
     if trace.unreadable:
         line.append(f" · {trace.unreadable} unreadable", style="red")
     return line
