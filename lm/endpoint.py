@@ -45,7 +45,8 @@ class EndpointLM(dspy.LM):
     @property
     def endpoint(self) -> "Endpoint":
         """Where and how it is asked."""
-        return self._engine_spec
+        assert isinstance(self.engine, Endpoint)
+        return self.engine
 
     @property
     def api_base(self) -> str | None:
@@ -143,12 +144,12 @@ class Endpoint:
         finally:
             future.cancel()
 
-    def submit(self, request: Request, emit: Callable[[Any], None] | None = None) -> "Future[Response]":
+    def submit(self, request: Request, emit: Callable[[Any], None] | None = None) -> "Future[Any]":
         """Hand a request to the loop.
 
         Args:
             request: What to answer.
-            emit: Takes the events of the answer, if it is to be streamed; the response is without meaning then.
+            emit: Takes the events of the answer, if it is to be streamed; there is no response then.
         """
         moment = transport.deadline()
         attempt = self._complete if emit is None else self._streaming(emit)
@@ -158,8 +159,8 @@ class Endpoint:
     async def _complete(self, request: Request) -> Response:
         return await self._client(request).complete(request)
 
-    def _streaming(self, emit: Callable[[Any], None]) -> Callable[[Request], Awaitable[Response]]:
-        async def attempt(request: Request) -> Response:
+    def _streaming(self, emit: Callable[[Any], None]) -> Callable[[Request], Awaitable[None]]:
+        async def attempt(request: Request) -> None:
             shown = False
             try:
                 async with contextlib.aclosing(self._client(request).stream(request)) as events:
@@ -170,7 +171,6 @@ class Endpoint:
                 if shown:
                     raise transport.Final(error) from error
                 raise
-            return Response(None, request.model, dspy.lm15.Message.assistant("streamed"), "stop")
 
         return attempt
 

@@ -51,25 +51,27 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 async def persist(
-    attempt: Callable[[], Awaitable[Response]], retries: int, timeout: float, moment: float | None
-) -> Response:
+    attempt: Callable[[], Awaitable[Response | None]], retries: int, timeout: float, moment: float | None
+) -> Response | None:
     """The response of the first try that gives one.
 
     Args:
-        attempt: One try. It may raise `Final` to say that no other may follow.
+        attempt: One try. It may raise `Final` to say that no other may follow, and give None where it has handed its
+            answer on already.
         retries: Tries after the first.
         timeout: Seconds of each try, from its start to the last byte. An endpoint that asks for more patience than
             this (Retry-After) is tried again after the usual wait, and not after hours.
         moment: When to give up in any case; None: never.
 
     Returns:
-        A response; an empty one if the last try gave nothing else.
+        What the try gave; an empty response if the last try gave nothing else.
 
     Raises:
         LM15Error: The last try's.
     """
-    for number in range(retries + 1):
-        error = response = None
+    number = -1
+    while True:
+        number, error, response = number + 1, None, None
         try:
             response = await _bounded(attempt, timeout, moment)
             if _says_something(response):
@@ -83,13 +85,11 @@ async def persist(
             error.__cause__ = failure
         wait = _wait(error, number, timeout)
         late = moment is not None and time.monotonic() + wait >= moment
-        if number == retries or late or not (error is None or transient(error)):
-            break
+        if number >= retries or late or not (error is None or transient(error)):
+            if error is not None:
+                raise error
+            return response
         await asyncio.sleep(wait)
-    if error is not None:
-        raise error
-    assert response is not None
-    return response
 
 
 class Final(Exception):
@@ -111,7 +111,9 @@ def transient(error: Exception) -> bool:
     return type(error) is ProviderError and (error.status or 200) < 300
 
 
-async def _bounded(attempt: Callable[[], Awaitable[Response]], timeout: float, moment: float | None) -> Response:
+async def _bounded(
+    attempt: Callable[[], Awaitable[Response | None]], timeout: float, moment: float | None
+) -> Response | None:
     left = timeout if moment is None else min(timeout, moment - time.monotonic())
     try:
         async with asyncio.timeout(max(0.0, left)):
@@ -120,10 +122,11 @@ async def _bounded(attempt: Callable[[], Awaitable[Response]], timeout: float, m
         raise LateError(f"no whole answer in {left:.3g} s") from None
 
 
-def _says_something(response: Response) -> bool:
+def _says_something(response: Response | None) -> bool:
     """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit)."""
     return (
-        bool(response.text)
+        response is None
+        or bool(response.text)
         or response.finish_reason != "stop"
         or any(part.type != "text" for part in response.message.parts)
     )
