@@ -43,7 +43,7 @@ def connect(
     adapter: str | None = None,
     temperature: float = 0.0,
     max_tokens: int | None = None,
-    num_retries: int = 2,
+    num_retries: int = 3,
     timeout: float = 120.0,
 ) -> dspy.LM:
     """Open a language model.

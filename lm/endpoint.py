@@ -109,10 +109,13 @@ class Endpoint:
         self.place = api_base or next(filter(None, variables), None)
         """What the cache's keys hold of it; None for the provider's own address."""
         clients: dict[str, Any] = {"timeout": timeout}
-        if api_base is not None:
+        if prefix == "OPENAI" and self.place is not None:
+            # DSPy leaves an address in the environment to LiteLLM, which takes some faults of a server for refusals.
+            clients |= {"api_base": self.place, "engine": "lm15"}
+        elif api_base is not None:
             clients["api_base"] = api_base
-            if not os.environ.get(f"{prefix}_API_KEY"):
-                clients["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
+        if "api_base" in clients and not os.environ.get(f"{prefix}_API_KEY"):
+            clients["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
         # What DSPy would make of it: it knows which client speaks to which provider, and what each can do.
         self.plain = dspy.LM(model, cache=False, num_retries=0, **clients)
         self._native: AsyncLM15Engine | None = None

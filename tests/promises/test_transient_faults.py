@@ -60,7 +60,7 @@ def test_an_endpoint_that_never_answers_is_an_error_by_name_after_bounded_tries(
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         with pytest.raises(LMError, match=f"openai/x at {endpoint.url} "):
             program(question="Who?")
-        assert len(endpoint.seen) == 3
+        assert len(endpoint.seen) == 4
 
 
 def test_a_refusal_is_not_asked_for_again(faulty: Any) -> None:
