@@ -179,12 +179,15 @@ class Trace(BaseModel):
         cost: For the whole tree.
         read: How many LM outputs could be read, judgements and answers together.
         unreadable: How many could not.
+        failed: How many calls failed at the endpoint while others were answered; the program went on as after an
+            unreadable output.
     """
 
     system: str
     root: Node
     cost: Cost
     read: int = 0
+    failed: int = 0
     unreadable: int = 0
 
 
@@ -287,6 +290,8 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.seconds:.2f} s",
     ]
     line = Text(" · ".join(parts), style="dim")
+    if trace.failed:
+        line.append(f" · {trace.failed} failed calls", style="red")
     if trace.unreadable:
         line.append(f" · {trace.unreadable} unreadable", style="red")
     return line

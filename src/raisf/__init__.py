@@ -109,6 +109,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'raisf' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value  # so that __getattr__ is asked only once
+    if _HOMES[name].startswith("raisf.programs."):
+        program = importlib.import_module("raisf.programs.program").Program
+        # compiled.save(folder) is what a DSPy user writes; what writes folders is above the programs.
+        program.write_folder = program.write_folder or (lambda made, folder: __getattr__("save")(made, folder))
     return value
 
 

@@ -68,9 +68,9 @@ def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Pa
         import json, sys
         from raisf.evaluation.identity import describe
         from raisf.optimize.artifact import load
-        program = load(sys.argv[1])
+        program = load(sys.argv[1], api_base="http://127.0.0.1:9/v1")
         lm = program.know.lm
-        print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"],
+        print(json.dumps([describe(program), program.compile_report, lm.api_base,
         type(lm.adapter).__name__]))
     """
     (tmp_path / "elsewhere").mkdir()
