@@ -15,7 +15,7 @@ from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.store.manifest import (
-    Manifest,
+    IndexManifest,
     check_k,
     library_versions,
     read_manifest,
@@ -26,7 +26,7 @@ from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
 from raisf.utils.files import relative_path
 
-Search = Literal["auto", "exact", "plaid"]
+SearchMode = Literal["auto", "exact", "plaid"]
 
 
 class Searcher(Protocol):
@@ -55,7 +55,7 @@ class Index:
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
 
-    def __init__(self, path: Path, manifest: Manifest, encoder: Encoder | None):
+    def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
         self.path: Path | None = path
         self.corpus_hash = manifest.corpus_sha256
         self.manifest = manifest
@@ -86,7 +86,7 @@ class Index:
         passages: Iterable[Passage],
         out: Path | str,
         checkpoint: str | Path = "minilm",
-        search: Search = "auto",
+        search: SearchMode = "auto",
         progress: bool = True,
         documents: dict[str, str] | None = None,
     ) -> Self:
@@ -117,7 +117,7 @@ class Index:
 
             colbert_shims.compile_extensions()  # fail before the long work, not after
         found = cls.find(checkpoint) if cls.find else None
-        manifest = Manifest(
+        manifest = IndexManifest(
             kind=cls.kind,
             search=search if cls.compresses else "exact" if found else "none",
             passages=0,
@@ -222,7 +222,7 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
 
 
 def find_again(
-    kind: type[Index], path: Path, manifest: Manifest, checkpoint: str | Path | None = None
+    kind: type[Index], path: Path, manifest: IndexManifest, checkpoint: str | Path | None = None
 ) -> Checkpoint | None:
     """The checkpoint that an index was made with; None where its engine has none.
 

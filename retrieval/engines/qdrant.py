@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import SEGMENTS, check_k, read_manifest, read_segment
-from raisf.retrieval.store.segments import VECTORS, progress_bar
+from raisf.retrieval.store.segments import VECTORS, index_progress
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.errors import InputError, RaisfError
 
@@ -84,7 +84,7 @@ class QdrantIndex:
         Raises:
             InputError: Nothing answers there, or see above.
         """
-        client, collection = connect(url)
+        client, collection = connect_qdrant(url)
         return cls(client, collection, checkpoint, url)
 
     def __call__(self, query: str, k: int) -> list[Passage]:
@@ -131,7 +131,7 @@ class QdrantIndex:
         return self
 
 
-def connect(url: str) -> tuple[Any, str]:
+def connect_qdrant(url: str) -> tuple[Any, str]:
     """A client for a server, and the collection that an address such as `qdrant+http://127.0.0.1:6333/wiki` names.
 
     The server's key, where it wants one, is taken from the environment variable QDRANT_API_KEY.
@@ -198,7 +198,7 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
         raise InputError(f"the collection {collection!r} holds something else: choose a new name, or delete it")
     done = _count(client, collection)
     points = itertools.islice(points, done, None)
-    with progress_bar(progress) as bar:
+    with index_progress(progress) as bar:
         task = bar.add_task("pushing passages", total=manifest.passages, completed=done)
         for group in _groups(points, lambda point: len(point["vector"][TOKENS]) * len(point["vector"][MEAN])):
             structs = [models.PointStruct(**point) for point in group]

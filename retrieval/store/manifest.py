@@ -28,6 +28,7 @@ import ujson
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl, sha256_file
+from raisf.utils.leftovers import sweep
 
 FORMAT = 2
 """Raised when an older version could not read what this one writes, or the other way round."""
@@ -78,7 +79,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class IndexManifest:
     """What an index is and what it was made from.
 
     Attributes:
@@ -125,7 +126,7 @@ class Manifest:
         return self.search == "auto" and sum(exact) > EXACT_UP_TO
 
 
-def read_manifest(path: Path | str) -> Manifest:
+def read_manifest(path: Path | str) -> IndexManifest:
     """The manifest of the index in a folder, after a look at its files: sizes of all, checksums of the small ones.
 
     Raises:
@@ -134,6 +135,7 @@ def read_manifest(path: Path | str) -> Manifest:
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
     _await_swap(path)
+    sweep(path)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():
@@ -154,7 +156,7 @@ def read_manifest(path: Path | str) -> Manifest:
     try:
         segments = [Segment(**segment) for segment in found.pop("segments")]
         files = {_inside(name): File(**file) for name, file in found.pop("files").items()}
-        manifest = Manifest(segments=segments, files=files, **found)
+        manifest = IndexManifest(segments=segments, files=files, **found)
         for folder in [segment.name for segment in segments] + [manifest.words or "words"]:
             _inside(folder)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
@@ -166,7 +168,7 @@ def read_manifest(path: Path | str) -> Manifest:
     return manifest
 
 
-def verify(path: Path, manifest: Manifest, largest: float = float("inf")) -> Iterator[str]:
+def verify(path: Path, manifest: IndexManifest, largest: float = float("inf")) -> Iterator[str]:
     """What is wrong with the files of an index, one line a file; nothing if all are as they were written.
 
     Args:
@@ -191,7 +193,7 @@ def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
     return {file.relative_to(path).as_posix(): File(file.stat().st_size, sha256_file(file)) for file in files}
 
 
-def as_json(manifest: Manifest) -> dict[str, Any]:
+def as_json(manifest: IndexManifest) -> dict[str, Any]:
     """The manifest as JSON values."""
     return dataclasses.asdict(manifest)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
 
