@@ -6,10 +6,10 @@ from pathlib import Path
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
-GROWTH = 200
+GROWTH = 100
 """Characters of passages that a file may become for each of its bytes, beyond `FREE`: a packed one becomes some ten."""
 
-FREE = 1 << 24
+FREE = 1 << 22
 """Characters of passages that any file may become."""
 
 _EACH = 100

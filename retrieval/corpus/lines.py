@@ -16,10 +16,10 @@ PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 LONGEST_LINE = 1 << 26
 """Characters of a line: more is no row of a table but a file that fills the memory."""
 
-GROWTH = 200
+GROWTH = 50
 """Characters that a packed file may hold for each of its bytes, beyond `FREE`. Text is packed to a third or a tenth."""
 
-FREE = 1 << 24
+FREE = 1 << 22
 """Characters that any file may hold, however small."""
 
 _BOMS = {

@@ -20,7 +20,7 @@ from raisf.retrieval.corpus.kinds import KINDS, PARSED, kind_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
-SECONDS, SECONDS_PER_MB = 10, 10
+SECONDS, SECONDS_PER_MB = 5, 10
 """Processor time that a file may take, and for each megabyte of it. A pdf takes about a second a megabyte."""
 
 MEMORY, MEMORY_PER_BYTE = 1 << 30, 64

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -202,6 +203,37 @@ class Index:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Itself: copies of a program search the same index."""
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as its folder, which is opened again; in this process it is itself once more."""
+        assert self.path is not None
+        path = str(self.path.absolute())
+        _PICKLED[path, self.corpus_hash] = self
+        return _open_again, (type(self), path, self.corpus_hash)
+
+
+_PICKLED: "WeakValueDictionary[tuple[str, str], Index]" = WeakValueDictionary()
+
+
+def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
+    """The index that was pickled.
+
+    Raises:
+        InputError: Its folder is gone, or has other passages by now.
+    """
+    if (kept := _PICKLED.get((path, corpus_hash))) is not None:
+        return kept
+    try:
+        index = kind.load(path)
+    except InputError as error:
+        raise InputError(
+            f"what was pickled searches the index {path}, which cannot be opened here ({error}): put the folder back "
+            "in its place, or pickle it again where it is now"
+        ) from error
+    if index.corpus_hash != corpus_hash:
+        raise InputError(f"the index {path} has other passages than when it was pickled: open it, and pickle it again")
+    _PICKLED[path, corpus_hash] = index
+    return index
 
 
 def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:

@@ -126,6 +126,18 @@ class QdrantIndex:
         """
         raise InputError(f"a Qdrant collection is searched whole, without the filter {condition!r}: leave --where out")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as its address, which is opened again.
+
+        Raises:
+            InputError: It has none: its client is one in this process.
+        """
+        if self.url is None:
+            raise InputError(
+                "a Qdrant collection that was opened by a client cannot be pickled: open it by its address"
+            )
+        return QdrantIndex.open, (self.url,)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "QdrantIndex":
         """Itself: copies of a program search the same collection."""
         return self
