@@ -16,7 +16,7 @@ PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 LONGEST_LINE = 1 << 26
 """Characters of a line: more is no row of a table but a file that fills the memory."""
 
-GROWTH = 50
+GROWTH = 30
 """Characters that a packed file may hold for each of its bytes, beyond `FREE`. Text is packed to a third or a tenth."""
 
 FREE = 1 << 22

@@ -6,10 +6,11 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from raisf.retrieval.corpus.bounds import bounded
 from raisf.retrieval.corpus.kinds import KINDS, kind_of
+from raisf.retrieval.corpus.parsing import NO_MEMORY
 from raisf.utils.errors import InputError
 
 
@@ -18,7 +19,13 @@ def main() -> None:
     # Libraries print: their standard output is none of ours.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    results = int(sys.argv[2])
+    try:
+        _answer(answers, int(sys.argv[2]))
+    except MemoryError:
+        os._exit(NO_MEMORY)
+
+
+def _answer(answers: TextIO, results: int) -> None:
     for line in sys.stdin:
         task = json.loads(line)
         _limit(resource.RLIMIT_AS, task["memory"])

@@ -16,22 +16,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+from raisf.retrieval.corpus.bounds import seconds_for
 from raisf.retrieval.corpus.kinds import KINDS, PARSED, kind_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
-SECONDS, SECONDS_PER_MB = 5, 10
-"""Processor time that a file may take, and for each megabyte of it. A pdf takes about a second a megabyte."""
-
 MEMORY, MEMORY_PER_BYTE = 1 << 30, 64
 """Bytes of memory that a file may take, and for each byte of it."""
+
+NO_MEMORY = 77
+"""What the process ends with where its memory is used up."""
 
 PATIENCE = 20
 """Seconds that may pass for each of processor time: the machine may be busy."""
 
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from raisf.retrieval.corpus import parser; parser.main()"
-)
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from raisf.retrieval.corpus.parser import main
+main()
+"""
 
 
 class ParserProcess:
@@ -73,7 +77,7 @@ class ParserProcess:
         process = self._process = self._process or _start(self._results.fileno())
         assert process.stdin is not None and process.stdout is not None
         size = file.stat().st_size
-        seconds = SECONDS + SECONDS_PER_MB * size // (1 << 20)
+        seconds = seconds_for(size)
         limits = {"seconds": seconds, "memory": MEMORY + MEMORY_PER_BYTE * size}
         task = {"file": str(file.absolute()), "name": name, "encoding": encoding, **limits}
         timer = threading.Timer(seconds * PATIENCE, process.kill)
@@ -96,6 +100,8 @@ class ParserProcess:
         assert self._process is not None
         code = self._process.wait()
         self._end()
+        if code == NO_MEMORY:
+            return "reading it takes more memory than a file of its size may take"
         if -code in (signal.SIGXCPU, signal.SIGKILL):
             return f"reading it takes more than the {seconds} seconds that a file of its size may take"
         return f"the library that reads it crashed ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
