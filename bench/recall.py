@@ -31,7 +31,8 @@ from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.hybrid import DEPTH, fuse
 from raisf.retrieval.index import ENGINES, EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST, CorpusHash
+from raisf.retrieval.store.manifest import MANIFEST
+from raisf.retrieval.store.rows import CorpusHash
 from raisf.retrieval.training.loop import trained_on
 from raisf.retrieval.training.triples import brought_passages
 from raisf.utils.files import read_json, read_jsonl, write_json

@@ -12,11 +12,12 @@ from typing import Any
 from raisf.retrieval.corpus.documents import Document, Skip, Skipped, checked, find_documents, skipped, stop
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
-from raisf.retrieval.engines.base import find_again, place_of
+from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.opening import engine_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.where import check_names, parse_where
-from raisf.retrieval.store.manifest import IndexManifest, row_of
+from raisf.retrieval.store.manifest import IndexManifest
+from raisf.retrieval.store.rows import row_of
 from raisf.retrieval.store.segments import Checkpoint
 from raisf.retrieval.store.writer import Writer, changed_index
 from raisf.utils.errors import InputError

@@ -23,7 +23,7 @@ ERROR = "Raisf-Error"
 """The header of an answer whose value is also the reason in its status line."""
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """One client. uvicorn itself waits for ever for a request, and for who does not read."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -81,7 +81,7 @@ class DrainingServer(uvicorn.Server):
                 taken, _ = listening.accept()
                 taken.setblocking(False)
                 await loop.connect_accepted_socket(
-                    lambda: Connection(self.config, self.server_state, self.lifespan.state), taken
+                    lambda: ClientConnection(self.config, self.server_state, self.lifespan.state), taken
                 )
 
     def capture_signals(self) -> Any:
@@ -100,7 +100,7 @@ def _refuse_new(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(nothing)))
 
 
-class _Http(h11.Connection):
+class _Http(h11.ClientConnection):
     """Says in the status line what was wrong: DSPy's client shows nothing else of an answer."""
 
     def send(self, event: Any) -> bytes | None:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.batcher import Batcher
-from raisf.retrieval.serving.connections import ERROR, Connection, DrainingServer
+from raisf.retrieval.serving.connections import ERROR, ClientConnection, DrainingServer
 from raisf.retrieval.serving.protocol import identity, read_request, topk
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.utils.errors import InputError
@@ -71,7 +71,7 @@ class IndexServer:
         self._server = DrainingServer(
             uvicorn.Config(
                 Starlette(routes=routes),
-                http=Connection,
+                http=ClientConnection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

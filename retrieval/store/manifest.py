@@ -15,7 +15,6 @@ of its passages have gone.
 
 import dataclasses
 import glob
-import hashlib
 import importlib.metadata
 import time
 from collections.abc import Iterable, Iterator
@@ -25,9 +24,8 @@ from typing import Any
 
 import ujson
 
-from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-from raisf.utils.files import dump_line, read_jsonl, sha256_file
+from raisf.utils.files import sha256_file
 from raisf.utils.leftovers import sweep
 
 FORMAT = 2
@@ -201,41 +199,6 @@ def as_json(manifest: IndexManifest) -> dict[str, Any]:
 def library_versions() -> dict[str, str]:
     """The versions of the libraries that an index depends on."""
     return {name: importlib.metadata.version(name) for name in LIBRARIES}
-
-
-def row_of(passage: Passage) -> str:
-    """A passage as a line of passages.jsonl."""
-    row = {
-        "id": passage.pid,
-        "title": passage.title,
-        "text": passage.text,
-        "source": passage.source,
-        "metadata": dict(passage.metadata),
-    }
-    return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
-
-
-def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
-    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
-    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
-        yield Passage(
-            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
-        )
-
-
-class CorpusHash:
-    """A hash of a set of passages: the sum of their rows' hashes, hence streamed and free of any order."""
-
-    def __init__(self) -> None:
-        self._sum = 0
-
-    def add(self, passage: Passage) -> None:
-        """Counts one passage in."""
-        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
-
-    def hexdigest(self) -> str:
-        """The hash of all that were counted in."""
-        return hashlib.sha256(str(self._sum).encode()).hexdigest()
 
 
 def check_k(k: int) -> None:

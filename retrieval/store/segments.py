@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment, read_segment, row_of
+from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.retrieval.store.rows import read_segment, row_of
 
 if TYPE_CHECKING:
     import torch

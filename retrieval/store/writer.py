@@ -18,7 +18,6 @@ from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     MANIFEST,
     SEGMENTS,
-    CorpusHash,
     File,
     IndexManifest,
     Segment,
@@ -26,8 +25,8 @@ from raisf.retrieval.store.manifest import (
     describe_files,
     library_versions,
     read_manifest,
-    read_segment,
 )
+from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.segments import Checkpoint, compress_segment, live_passages, merge, write_segment
 from raisf.retrieval.store.words import write_words
 from raisf.utils.errors import InputError

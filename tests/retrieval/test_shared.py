@@ -14,7 +14,8 @@ from raisf.retrieval.engines.dense import Dense, DenseModel, find_model
 from raisf.retrieval.index import Change, EngineName, add_to_index, build_index, check_index, index_info, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import writer
-from raisf.retrieval.store.manifest import MANIFEST, CorpusHash, Segment, read_manifest, read_segment
+from raisf.retrieval.store.manifest import MANIFEST, Segment, read_manifest
+from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.writer import changed_index
 from raisf.utils.errors import InputError
 
