@@ -100,7 +100,7 @@ def _refuse_new(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(nothing)))
 
 
-class _Http(h11.ClientConnection):
+class _Http(h11.Connection):
     """Says in the status line what was wrong: DSPy's client shows nothing else of an answer."""
 
     def send(self, event: Any) -> bytes | None:
