@@ -27,7 +27,6 @@ from raisf.optimize.overlap import check_disjoint
 from raisf.optimize.prompts import instructed, prompts_of
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.calls import require_lm
-from raisf.programs.program import Program, check_retriever
 from raisf.utils.errors import InputError
 
 How = Literal["prompts", "weights"]
@@ -122,7 +121,6 @@ def compile(
     check_asking(labels, threads)
     _check_sets(trainset, valset)
     require_lm(program)
-    check_retriever(getattr(program, "retriever", None) if isinstance(program, Program) else None)
     if how == "prompts":
         _check_prompts(program, strategy)
         if metric is answer_exact_match:

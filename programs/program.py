@@ -16,6 +16,7 @@ from raisf.programs.calls import Run, Stopped, require_lm
 from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.state import OPTIONS, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
+from raisf.retrieval.adapting import as_retriever, searched
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 
@@ -29,8 +30,8 @@ class Program(dspy.Module):
     """A system that answers a question; a subclass says how in `_answer`.
 
     Args:
-        retriever: What it searches with; shared, not copied, when the program is copied. None where the program does
-            without, or gets it later.
+        retriever: What it searches with, see `raisf.retrieval.adapting.as_retriever`; shared, not copied, when the
+            program is copied. None where the program does without, gets it later, or takes DSPy's (`settings.rm`).
         max_calls: LM calls a question may make; at the limit what is left ends as "unknown". None: no limit.
         max_seconds: Seconds that a question may wait for calls and searches; at the limit what is left ends as
             "unknown". None: no limit.
@@ -43,7 +44,6 @@ class Program(dspy.Module):
 
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
         super().__init__()
-        check_retriever(retriever)
         self.retriever = retriever
         check("max_calls", max_calls, max_calls is None or max_calls >= 1, "1 or more, or None for no limit")
         check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
@@ -127,7 +127,7 @@ class Program(dspy.Module):
     def _begin(self, question: str) -> Run:
         _check_question(question)
         require_lm(self)
-        return Run(self.retriever, self.max_calls, self.max_seconds)
+        return Run(searched(self), self.max_calls, self.max_seconds)
 
     def _run(self, run: Run, question: str) -> dspy.Prediction:
         with dspy.track_usage() as usage:
@@ -145,6 +145,9 @@ class Program(dspy.Module):
         counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
         trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)
         return dspy.Prediction(answer=trace.root.answer, trace=trace)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, as_retriever(value) if name == "retriever" and value is not None else value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
         # Compiling copies programs often; an index is large, never changes, and is shared.
@@ -167,16 +170,6 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
-
-
-def check_retriever(retriever: object) -> None:
-    """Raise InputError for what is neither None nor a retriever."""
-    # Without an identity, answers from one corpus would be taken for those from another.
-    if retriever is not None and not isinstance(retriever, Retriever):
-        raise InputError(
-            f"the retriever is {retriever!r:.80}: give what raisf.open_index opens, or an object with path (or None), "
-            "corpus_hash (another for other passages), __call__(query, k) and search_many(queries, k)"
-        )
 
 
 def _check_question(question: object) -> None:

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from raisf.programs.baselines.direct import Direct
     from raisf.programs.baselines.rag import RAG
     from raisf.programs.ra_isf import RAISF
+    from raisf.retrieval.adapting import as_retriever
     from raisf.retrieval.engines.bm25 import BM25
     from raisf.retrieval.engines.colbert import ColBERT
     from raisf.retrieval.engines.dense import Dense
     from raisf.retrieval.engines.hybrid import Hybrid
-    from raisf.retrieval.index import add_to_index, build_index, open_index, remove_from_index
+    from raisf.retrieval.index import add_to_index, build_index, index, open_index, remove_from_index
     from raisf.retrieval.passage import Passage
     from raisf.retrieval.serving.remote import RemoteIndex
     from raisf.utils.errors import InputError, LMError, RaisfError
@@ -55,11 +56,13 @@ __all__ = [
     "Tuning",
     "add_to_index",
     "answer_exact_match",
+    "as_retriever",
     "build_index",
     "calibrate",
     "compile",
     "connect",
     "evaluate",
+    "index",
     "load",
     "load_questions",
     "open_index",
@@ -85,6 +88,8 @@ _HOMES = {
     "RaisfError": "raisf.utils.errors",
     "RemoteIndex": "raisf.retrieval.serving.remote",
     "add_to_index": "raisf.retrieval.index",
+    "as_retriever": "raisf.retrieval.adapting",
+    "index": "raisf.retrieval.index",
     "answer_exact_match": "raisf.optimize.optimizers.selection",
     "build_index": "raisf.retrieval.index",
     "calibrate": "raisf.optimize.optimizers.calibrate",
