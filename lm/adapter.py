@@ -15,6 +15,7 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
@@ -22,6 +23,7 @@ from dspy.adapters.utils import apply_output_field_defaults, parse_value
 from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
 from dspy.utils.exceptions import AdapterParseError
 
+from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
@@ -159,11 +161,10 @@ class CompactAdapter(dspy.Adapter):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return self.ask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):  # a local answer comes whole
-            return [self._read_response(signature, lm(request, **options)) for request, options in requests]
 
     async def acall(
         self,
@@ -174,11 +175,55 @@ class CompactAdapter(dspy.Adapter):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return await self.aask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):
-            return [self._read_response(signature, await lm.acall(request, **options)) for request, options in requests]
+
+    def ask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The call, to an LM that completes text; what is streamed stands between these markers."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, lm(request, **options)))
+        return found
+
+    async def aask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, await lm.acall(request, **options)))
+        return found
+
+    def _streaming(
+        self, signature: type[dspy.Signature], markers: Markers = CHAT, scored: bool = False
+    ) -> AbstractContextManager[Any]:
+        """As a context: `dspy.streamify`'s listeners know DSPy's markers only. Scored labels have no tokens to show."""
+        stream = dspy.settings.send_stream
+        if stream is None or scored:
+            return dspy.context(send_stream=None)
+
+        def marked(text: str, finished: bool) -> str:
+            return markers.write(pieces(signature, self._sections, _read, text, finished), finished)
+
+        return dspy.context(send_stream=MarkedStream(stream, marked))
 
     def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
         return {"stop": [self._stop], **lm_kwargs}

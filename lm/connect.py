@@ -23,7 +23,8 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
-from raisf.lm.local.model import PREFIX, LocalLM
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
 
 SPECS = (
@@ -42,6 +43,7 @@ def connect(
     max_tokens: int | None = None,
     num_retries: int = 2,
     timeout: float = 120.0,
+    dtype: str | None = None,
 ) -> dspy.LM:
     """Open a language model.
 
@@ -56,12 +58,15 @@ def connect(
         max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint.
         num_retries: how often to try again where an endpoint is busy or fails, after 1, 2, 4 ... seconds.
         timeout: seconds that an endpoint may be silent; an answer that trickles in may take longer as a whole.
+        dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
+            CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
+            (50 million parameters and more). The choice is part of the LM's model string.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
 
     Raises:
-        InputError: the spec, the adapter, the temperature or the URL cannot be used.
+        InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
     """
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
@@ -71,7 +76,11 @@ def connect(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
             )
         local = PREFIX + spec.removeprefix(PREFIX)
-        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter)
+        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter, dtype)
+    if dtype is not None:
+        raise InputError(
+            f"{spec} computes at its endpoint: leave out dtype, or take a model in the process (local/...)"
+        )
     if spec and Path(spec).expanduser().exists():
         raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
     provider, _, model = spec.partition("/")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dspy.lm15 import InvalidRequestError, Request, TextPart
 
 from raisf.lm.adapter import COMPLETION
-from raisf.lm.local.inference import common_length
+from raisf.lm.local.token_tree import common_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -16,7 +16,8 @@ from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune.lora import Row, train
 from raisf.lm.finetune.training import Run, Training
-from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.local.clients import EngineClient
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.answers import DirectAnswer
@@ -73,8 +74,8 @@ def test_a_judge_learns_what_its_rows_say(lm: LocalLM, knows: Path, denies: Path
 
 
 def test_the_base_stays_the_same_to_the_last_bit(llama: Path, knows: Path) -> None:
-    untouched, engine = Engine(llama), connect(f"local/{llama}").base_engine
-    LoraEngine(engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    untouched, engine = InferenceEngine(llama), connect(f"local/{llama}").base_engine
+    EngineClient(engine, (knows, lora_hash(knows))).complete(scored("Who founded Ulm?"))
     ids = torch.tensor([[1, 5, 9, 20, 33]])
     with torch.inference_mode():
         assert torch.equal(untouched.model(ids).logits, engine.model(ids).logits)
@@ -99,7 +100,7 @@ def probabilities(response: Any) -> dict[str, float]:
 
 def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows: Path, denies: Path) -> None:
     base = lm.base_engine
-    engines = [base, *(LoraEngine(base, folder, lora_hash(folder)) for folder in (knows, denies))]
+    engines = [base, *(EngineClient(base, (folder, lora_hash(folder))) for folder in (knows, denies))]
     asked = [
         (engine, make(f"Who founded {name}?")) for name in NAMES for engine in engines for make in (scored, generated)
     ]
@@ -128,7 +129,7 @@ def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, knows: Path) -> N
         with torch.inference_mode():
             each = theirs(torch.tensor([tokens])).logits[0].log_softmax(-1)
         logprobs.append(sum(float(each[i - 1, tokens[i]]) for i in range(start, len(tokens))))
-    ours = LoraEngine(lm.base_engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    ours = EngineClient(lm.base_engine, (knows, lora_hash(knows))).complete(scored("Who founded Ulm?"))
     assert probabilities(ours)["know"] == pytest.approx(float(torch.tensor(logprobs).softmax(0)[0]), abs=1e-5)
 
 

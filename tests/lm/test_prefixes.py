@@ -53,7 +53,7 @@ def head(request: pytest.FixtureRequest, model: Any, loras: Loras, slot: Slot) -
     """A kept beginning."""
     [tokens] = random_tokens(0, 4 * BLOCK)
     kept = Prefixes(model, loras)
-    return asked(kept, [[*tokens, end] for end in (5, 6, 7)], slot if request.param else BASE)[-1]
+    return asked(kept, [[*tokens, end] for end in range(5, 6 + SEEN)], slot if request.param else BASE)[-1]
 
 
 def test_scores_after_a_kept_beginning_are_those_without_it(model: Any, loras: Loras, head: Any) -> None:
@@ -62,7 +62,7 @@ def test_scores_after_a_kept_beginning_are_those_without_it(model: Any, loras: L
     starts = [len(head.tokens) + len(prompt) for prompt in prompts for _ in labels]
     slots = [head.lora] * len(sequences)
     for _ in range(2):  # the second time too: scoring must not grow what is kept
-        found = score(model, sequences, starts, slots, loras, head)
+        found = score(model, sequences, starts, slots, loras, [head] * len(sequences))
         assert found == pytest.approx(score(model, sequences, starts, slots, loras), abs=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_texts_after_a_kept_beginning_are_those_without_it(model: Any, loras: Lo
 
     def texts(prefix: Any) -> dict[int, list[int]]:
         blend = loras.blend([head.lora] * len(prompts))
-        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, prefix))
+        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, [prefix] * 4))
 
     assert texts(head) == texts(head) == texts(None)
 
@@ -106,10 +106,10 @@ def test_adapters_share_no_beginning(model: Any, loras: Loras, slot: Slot) -> No
 def test_a_longer_beginning_grows_from_a_shorter_one(model: Any, loras: Loras) -> None:
     [examples] = random_tokens(10, 8 * BLOCK)
     kept = Prefixes(model, loras)
-    short = asked(kept, [examples[: 4 * BLOCK] + end for end in random_tokens(11, *[9] * 3)])[-1]
-    long = asked(kept, [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    short = asked(kept, [examples[: 4 * BLOCK] + end for end in random_tokens(11, *[9] * (SEEN + 1))])[-1]
+    long = asked(kept, [examples + end for end in random_tokens(12, *[9] * (SEEN + 1))])[-1]
     assert (len(short.tokens), len(long.tokens)) == (4 * BLOCK, 8 * BLOCK)
-    whole = asked(Prefixes(model, loras), [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    whole = asked(Prefixes(model, loras), [examples + end for end in random_tokens(12, *[9] * (SEEN + 1))])[-1]
     for one, other in zip(long.continued().layers, whole.continued().layers, strict=True):
         torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-4)
 
@@ -119,11 +119,11 @@ def test_the_longest_unused_goes_when_memory_is_short(
 ) -> None:
     heads = random_tokens(13, *[SHORTEST] * 3)
     kept = Prefixes(model, loras)
-    first = asked(kept, [[*heads[0], end] for end in range(3, 6)])[-1]
+    first = asked(kept, [[*heads[0], end] for end in range(3, 4 + SEEN)])[-1]
     monkeypatch.setattr(prefixes, "BYTES", 2 * first.nbytes)
-    asked(kept, [[*heads[1], end] for end in range(3, 6)])
+    asked(kept, [[*heads[1], end] for end in range(3, 4 + SEEN)])
     assert kept.find([(BASE, [*heads[0], 9])]) == [first]
-    asked(kept, [[*heads[2], end] for end in range(3, 6)])
+    asked(kept, [[*heads[2], end] for end in range(3, 4 + SEEN)])
     assert kept.find([(BASE, [*heads[0], 9])]) == [first]
     before = kept.find([(BASE, [*heads[1], 9])])[0]
     assert before is not None and before.nbytes == first.nbytes  # made anew
@@ -131,8 +131,8 @@ def test_the_longest_unused_goes_when_memory_is_short(
 
 def test_a_model_that_forgets_keeps_nothing() -> None:
     model = MistralForCausalLM(MistralConfig(vocab_size=400, sliding_window=16, num_key_value_heads=4, **SHAPE)).eval()
-    prompts = [[*random_tokens(14, SHORTEST)[0], end] for end in range(3, 7)]
-    assert asked(Prefixes(model, Loras(model)), prompts) == [None] * 4
+    prompts = [[*random_tokens(14, SHORTEST)[0], end] for end in range(3, 5 + SEEN)]
+    assert asked(Prefixes(model, Loras(model)), prompts) == [None] * (SEEN + 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), min_size=1, max_size=12))

@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerFast
 from raisf.lm.adapter import COMPLETION, CompactAdapter
 from raisf.lm.finetune.lora import Row, train
 from raisf.lm.finetune.training import Run, Training
-from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.local.clients import EngineClient
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import answer_together
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
@@ -76,7 +77,7 @@ def probabilities(response: Any) -> dict[str, float]:
     return response.message.first(DataPart).probabilities["verdict"]
 
 
-def theirs(model: Any, engine: Engine, question: str) -> dict[str, float]:
+def theirs(model: Any, engine: InferenceEngine, question: str) -> dict[str, float]:
     """The labels' probabilities by transformers' own loss, a label a time."""
     text, found = engine.text.tokenizer, []
     read = text(f"question: {question}\nverdict:", return_tensors="pt").input_ids
@@ -105,7 +106,7 @@ def test_it_writes_what_transformers_writes(lm: LocalLM) -> None:
 
 
 def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, trained: Path) -> None:
-    engines = [lm.base_engine, LoraEngine(lm.base_engine, trained, lora_hash(trained))]
+    engines = [lm.base_engine, EngineClient(lm.base_engine, (trained, lora_hash(trained)))]
     asked = [
         (engine, make(f"Who founded {name}{'?' * length}"))
         for length, name in enumerate(NAMES)
@@ -138,7 +139,7 @@ def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, trained: Path) ->
 
     model = AutoModelForSeq2SeqLM.from_pretrained(lm.base_engine.folder, dtype=torch.float32)
     expected = theirs(PeftModel.from_pretrained(model, str(trained)).eval(), lm.base_engine, "Who founded Ulm?")
-    ours = LoraEngine(lm.base_engine, trained, lora_hash(trained)).complete(scored("Who founded Ulm?"))
+    ours = EngineClient(lm.base_engine, (trained, lora_hash(trained))).complete(scored("Who founded Ulm?"))
     assert probabilities(ours) == pytest.approx(expected, abs=1e-5)
 
 
