@@ -115,7 +115,7 @@ class CompactAdapter(dspy.Adapter):
             AdapterParseError: a required output is absent or cannot be read as its type.
         """
         fields = {}
-        for name, text in self._sections(signature, completion).items():
+        for name, text in self.sections(signature, completion).items():
             try:
                 fields[name] = _read(text, signature.output_fields[name].annotation)
             except ValueError as error:
@@ -125,7 +125,7 @@ class CompactAdapter(dspy.Adapter):
                 raise self._unreadable(signature, completion, f"`{name}` is missing")
         return fields
 
-    def _sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    def sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
         """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
         outputs = {name.casefold(): name for name in signature.output_fields}
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
@@ -221,7 +221,7 @@ class CompactAdapter(dspy.Adapter):
             return dspy.context(send_stream=None)
 
         def marked(text: str, finished: bool) -> str:
-            return markers.write(pieces(signature, self._sections, _read, text, finished), finished)
+            return markers.write(pieces(signature, self.sections, _read, text, finished), finished)
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 

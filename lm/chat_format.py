@@ -12,9 +12,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import dspy
+from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.streaming import Markers
 
@@ -26,8 +27,12 @@ _SYSTEM = re.compile(
 )
 _FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
 _ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«(.*?)»)(?:\n|$)", re.DOTALL)
+_ITEMS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 # What DSPy writes for an output that a demonstration, or a turn of the conversation, does not have.
 _MISSING = ("Not supplied for this particular example.", "Not supplied for this conversation history message.")
+
+
+_WRITERS = {"chat": dspy.ChatAdapter(), "json": dspy.JSONAdapter(), "xml": dspy.XMLAdapter()}
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,27 @@ class ChatCall:
 
     def answer(self, fields: dict[str, Any]) -> str:
         """The answer in the format that was asked for; a field that was not found is left out."""
-        names = self.signature.output_fields
-        return self.markers.write([(name, fields[name], True) for name in names if fields.get(name) is not None])
+        signature = self.signature
+        for name in [name for name in signature.output_fields if fields.get(name) is None]:
+            signature = signature.delete(name)
+        return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
+
+    def after(self, found: dict[str, str]) -> "ChatCall | None":
+        """The call that asks for the outputs after those found, which it shows; None where there are none to ask for.
+
+        A model that stops after the first output, or never ends it, continues with the next one then.
+        """
+        shown = [name for name in self.signature.output_fields if name in found]
+        if not shown or len(shown) == len(self.signature.output_fields):
+            return None
+        fields: dict[str, Any] = {
+            name: (f.annotation, dspy.InputField()) for name, f in self.signature.input_fields.items()
+        }
+        fields |= {name: (str, dspy.InputField()) for name in shown}
+        left = {name: field for name, field in self.signature.output_fields.items() if name not in found}
+        fields |= {name: (field.annotation, dspy.OutputField()) for name, field in left.items()}
+        signature: Any = dspy.Signature(fields, self.signature.instructions)
+        return ChatCall(signature, self.demos, {**self.inputs, **{name: found[name] for name in shown}}, self.markers)
 
 
 def chat_call(messages: Sequence[dict[str, Any]]) -> ChatCall | None:
@@ -91,7 +115,8 @@ def _type(written: str) -> Any:
         except (ValueError, SyntaxError):
             return str
         return Literal[tuple(labels)] if all(isinstance(label, str) for label in labels) else str
-    kind: Any = list[str] if "list[str]" in written else str
+    item = re.search(r"list\[(str|int|float|bool)\]", written)
+    kind: Any = list[_ITEMS[item[1]]] if item else str
     return kind | None if re.search("None|Optional", written) else kind
 
 
@@ -101,19 +126,12 @@ def _inputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dic
 
 
 def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dict[str, Any]:
-    names = list(signature.output_fields)
-    if markers.kind == "json":
-        try:
-            found: dict[str, Any] = dict(json.loads(text))
-        except (ValueError, TypeError):
-            return {}
-    else:
-        found = _marked(text.replace("[[ ## completed ## ]]", ""), names, markers.kind == "xml")
-    values = {name: value for name, value in found.items() if name in names and value not in _MISSING}
-    return {
-        name: _value(value, signature.output_fields[name].annotation) if isinstance(value, str) else value
-        for name, value in values.items()
-    }
+    """The outputs of a demonstration; one that lacks some is none, as in the other formats."""
+    try:
+        found = _WRITERS[markers.kind].parse(signature, text)
+    except AdapterParseError:
+        return {}
+    return {name: value for name, value in found.items() if str(value).strip() not in _MISSING}
 
 
 def _marked(text: str, names: list[str], xml: bool) -> dict[str, str]:
@@ -139,7 +157,7 @@ def _value(text: str, annotation: Any) -> Any:
     """A field's value from its text; None where that says None."""
     if text == "None" and type(None) in get_args(annotation):
         return None
-    if list[str] in (annotation, *get_args(annotation)):
+    if list in map(get_origin, (annotation, *get_args(annotation))):
         try:
             return list(json.loads(text))
         except (ValueError, TypeError):

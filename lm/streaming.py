@@ -27,7 +27,7 @@ class Markers:
 
     kind: str
 
-    def write(self, fields: Sequence[Piece], finished: bool = True) -> str:
+    def write(self, fields: Sequence[Piece], finished: bool) -> str:
         """The answer, or its beginning where it is not finished."""
         if self.kind == "json":
             parts = [f"{json.dumps(name)}: {_json(value, done)}" for name, value, done in fields]

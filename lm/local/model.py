@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import CompactAdapter, adapter_named
@@ -98,16 +99,35 @@ class LocalLM(dspy.LM):
         call = self._chat_call(messages)
         if call is None:
             return super().__call__(prompt, messages=messages, **kwargs)
-        found = self.adapter.ask(self, kwargs, call.signature, call.demos, call.inputs, call.markers)
-        return [call.answer(fields) for fields in found]
+        return [call.answer(fields) for fields in self._fields(call, kwargs)]
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
         call = self._chat_call(messages)
         if call is None:
             return await super().acall(prompt, messages=messages, **kwargs)
-        found = await self.adapter.aask(self, kwargs, call.signature, call.demos, call.inputs, call.markers)
-        return [call.answer(fields) for fields in found]
+        return [call.answer(fields) for fields in await self._afields(call, kwargs)]
+
+    def _fields(self, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
+        try:
+            return self.adapter.ask(self, options, call.signature, call.demos, call.inputs, call.markers)
+        except AdapterParseError as error:
+            found, rest = self._rest(call, error)
+            return [found | fields for fields in self._fields(rest, options)]
+
+    async def _afields(self, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
+        try:
+            return await self.adapter.aask(self, options, call.signature, call.demos, call.inputs, call.markers)
+        except AdapterParseError as error:
+            found, rest = self._rest(call, error)
+            return [found | fields for fields in await self._afields(rest, options)]
+
+    def _rest(self, call: ChatCall, error: AdapterParseError) -> tuple[dict[str, Any], ChatCall]:
+        """What was found of an answer that is not whole, and the call that asks for what is missing."""
+        found = self.adapter.sections(call.signature, error.lm_response)
+        if (rest := call.after(found)) is None:
+            raise error
+        return found, rest
 
     def _chat_call(self, messages: Any) -> ChatCall | None:
         """What one of DSPy's adapters asks, where this LM is spoken to in another format."""

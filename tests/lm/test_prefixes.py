@@ -1,6 +1,7 @@
 """A kept beginning saves time and nothing else: what comes after it must be what the model says without it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from raisf.lm.local import prefixes
 from raisf.lm.local.inference import generate, load_model, score
+from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
 from raisf.lm.local.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
 
@@ -144,3 +146,62 @@ def test_what_is_found_begins_the_prompt_and_leaves_something(prompts: list[tupl
         prompt = [1, *heads[head], *heads[0]][: length + 1]
         (found,) = kept.find([(BASE, prompt)])
         assert found is None or (found.tokens == prompt[: len(found.tokens)] and len(found.tokens) < len(prompt))
+
+
+def test_a_prompt_that_comes_again_and_again_is_no_prefix(model: Any, loras: Loras) -> None:
+    prompts = random_tokens(20, *[2 * SHORTEST] * 3)
+    kept = Prefixes(model, loras)
+    for _ in range(3 * SEEN):
+        assert kept.find([(BASE, prompt) for prompt in prompts]) == [None] * 3
+
+
+def passes(kept: Prefixes, prompts: list[list[int]], times: int, at_once: int) -> list[list[int]]:
+    """The sizes of all decoding batches of each pass over the same prompts, so many at a time."""
+    sizes = []
+    for _ in range(times):
+        found = []
+        for start in range(0, len(prompts), at_once):
+            jobs: list[Any] = [
+                SimpleNamespace(prompt=prompt, lora=BASE, labels={}) for prompt in prompts[start:][:at_once]
+            ]
+            for job, prefix in zip(jobs, kept.find([(job.lora, job.prompt) for job in jobs]), strict=True):
+                job.prefix = prefix
+            found += [len(batch) for batch in batches(jobs, "cpu")]
+        sizes.append(found)
+    return sizes
+
+
+def test_no_cached_prefix_makes_a_batch_smaller(model: Any, loras: Loras) -> None:
+    """The same questions asked four times over, and questions whose prompts grow, as IRCoT's do."""
+    same = random_tokens(21, *[140] * 24)
+    assert passes(Prefixes(model, loras), same, 4, 8) == [[8, 8, 8]] * 4
+    grown = [tokens[:length] for length in (100, 120, 140) for tokens in same[:8]]
+    assert passes(Prefixes(model, loras), grown, 4, 8) == [[8, 8, 8]] * 4
+    [examples] = random_tokens(22, 4 * BLOCK)
+    mixed = [tokens for pair in zip([examples + end[:20] for end in same], same, strict=True) for tokens in pair]
+    kept = Prefixes(model, loras)
+    assert passes(kept, mixed, 4, 8) == [[8] * 6] * 4
+    assert kept.find([(BASE, [*examples, 9])])[0] is not None  # and yet the examples are read once
+
+
+def test_one_batch_continues_several_prefixes_adapters_and_none(model: Any, loras: Loras, slot: Slot) -> None:
+    heads = random_tokens(23, SHORTEST, 4 * BLOCK)
+    kept = Prefixes(model, loras)
+    owners = [BASE, slot, slot, BASE, BASE]
+    found = [
+        asked(kept, [[*heads[n], end] for end in range(5, 6 + SEEN)], lora)[-1] for n, lora in ((0, BASE), (1, slot))
+    ]
+    prefixes: list[Any] = [found[0], found[1], found[1], None, found[0]]
+    prompts = [
+        [*(prefix.tokens if prefix else []), *rest]
+        for prefix, rest in zip(prefixes, random_tokens(24, 7, 3, 30, 50, 1), strict=True)
+    ]
+    sequences, starts = [[*prompt, 9, 8] for prompt in prompts], [len(prompt) for prompt in prompts]
+    scores = score(model, sequences, starts, owners, loras, prefixes)
+    assert scores == pytest.approx(score(model, sequences, starts, owners, loras), abs=1e-4)
+
+    def texts(prefixes: Any) -> dict[int, list[int]]:
+        limits = [9, 3, 9, 6, 9]
+        return dict(generate(model, prompts, limits, None, lambda *_: False, loras.blend(owners), prefixes))
+
+    assert texts(prefixes) == texts(None)
