@@ -14,14 +14,13 @@ from raisf.lm.local.decoding import decode
 from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
 from raisf.lm.local.prefixes import Prefix, joined, stacked
 from raisf.lm.local.token_tree import pack
+from raisf.lm.local.tokenization import TokenizedRow
 from raisf.lm.local.weights import Precision
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from raisf.lm.finetune.training import Lesson
 
 
 def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
@@ -215,7 +214,7 @@ def _last(lengths: "torch.Tensor") -> "torch.Tensor":
 
 
 def completions(
-    model: Any, base: "PreTrainedModel", batch: "Sequence[Lesson]"
+    model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     """What the model says at each place of the completions, to learn from.
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import decode
 from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
+from raisf.lm.local.tokenization import TokenizedRow
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
-
-    from raisf.lm.finetune.training import Lesson
 
 
 def score(
@@ -111,7 +110,7 @@ class _Decoder:
 
 
 def completions(
-    model: Any, base: "PreTrainedModel", batch: "Sequence[Lesson]"
+    model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     """What the model says at each place that its decoder writes, to learn from; see `inference.completions`."""
     import torch

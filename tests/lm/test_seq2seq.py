@@ -12,8 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from raisf.lm.adapter import COMPLETION, CompactAdapter
-from raisf.lm.finetune.lora import Row, train
-from raisf.lm.finetune.training import Run, Training
+from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import answer_together
@@ -36,14 +36,14 @@ def lm(t5: Path) -> LocalLM:
     return LocalLM(f"local/{t5}", adapter="pocket", cache=False, max_tokens=6)
 
 
-def rows(lm: LocalLM, names: tuple[str, ...] = NAMES) -> list[Row]:
+def rows(lm: LocalLM, names: tuple[str, ...] = NAMES) -> list[TrainingRow]:
     """Whoever founded something is known, and whoever sold it is not."""
     form: Any = lm.adapter
     made = []
     for name in names:
         for deed, right in (("founded", "know"), ("sold", "unknown")):
             asked, said = {"question": f"Who {deed} {name}?"}, {"verdict": right}
-            made.append(Row(form.format_finetune_data(SelfKnowledge, [], asked, said)["messages"]))
+            made.append(TrainingRow(form.format_finetune_data(SelfKnowledge, [], asked, said)["messages"]))
     return made
 
 
@@ -158,15 +158,15 @@ def test_a_killed_training_goes_on_to_the_very_same_weights(
     def tune(place: str) -> Path:
         return train(lm, rows(lm), rows(lm, ("Ulm",)), tmp_path / place, SHORT, progress=False)
 
-    save = Run.save
+    save = FinetuneRun.save
 
-    def killed(self: Run, path: Path, identity: str) -> None:
+    def killed(self: FinetuneRun, path: Path, identity: str) -> None:
         save(self, path, identity)
         if len(self.curve) == 2:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "save", killed)
+        patched.setattr(FinetuneRun, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             tune("killed")
     torch.rand(3)
@@ -181,7 +181,8 @@ def test_what_is_learnt_is_what_is_scored(t5: Path, adapter: str) -> None:
     text = lm.base_engine.text
     asked = {"question": "Who founded Ulm?"}
     row = form.format_finetune_data(SelfKnowledge, [], asked, {"verdict": "know"})["messages"]
-    tokens, start = text.lesson(row, completion=True)
+    row_of = text.training_row(row, completion=True)
+    tokens, start = row_of.tokens, row_of.start
     assert (tokens, start) == text.completed(row[0]["content"], " know", True)
     assert tokens[:start] == text.encode(row[0]["content"], True)
     assert text.decode(tokens[start:], False) == " know<|end|>"
@@ -211,7 +212,8 @@ def test_a_tokenizer_that_knows_no_line_break_loses_nothing_that_a_judge_needs()
     form = CompactAdapter()
     asked = {"question": "Who?"}
     row = form.format_finetune_data(SelfKnowledge, [], asked, {"verdict": "know"})["messages"]
-    tokens, start = text.lesson(row, completion=True)
+    row_of = text.training_row(row, completion=True)
+    tokens, start = row_of.tokens, row_of.start
     assert [words[token] for token in tokens[start:]] == ["know", "</s>"]
     assert [words[token] for token in tokens[start - 4 : start]] == ["question:", "Who?", "verdict:", "</s>"]
     assert (tokens, start) == text.completed(row[0]["content"], " know", True)
