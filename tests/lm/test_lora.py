@@ -217,7 +217,7 @@ def test_a_row_is_the_text_that_the_model_meets_when_asked(
     met: list[list[int]] = []
     text = lm.base_engine.text
 
-    def submit(request: Request) -> Any:
+    def submit(request: Request, *_: Any) -> Any:
         met.append(text.encode(*text.of(request)))
         raise RuntimeError("enough")
 
