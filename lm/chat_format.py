@@ -53,7 +53,7 @@ class ChatCall:
 
     def answer(self, fields: dict[str, Any]) -> str:
         """The answer in the format that was asked for; a field that was not found is left out."""
-        signature = self.signature
+        signature: Any = self.signature
         for name in [name for name in signature.output_fields if fields.get(name) is None]:
             signature = signature.delete(name)
         return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
@@ -157,7 +157,7 @@ def _value(text: str, annotation: Any) -> Any:
     """A field's value from its text; None where that says None."""
     if text == "None" and type(None) in get_args(annotation):
         return None
-    if list in map(get_origin, (annotation, *get_args(annotation))):
+    if any(get_origin(kind) is list for kind in (annotation, *get_args(annotation))):
         try:
             return list(json.loads(text))
         except (ValueError, TypeError):

@@ -77,7 +77,9 @@ class InferenceEngine:
     supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop"})
 
     def __init__(self, folder: Path, precision: Precision | None = None, name: str = ""):
-        self.folder, self.precision, self.name = folder, precision, name or str(folder.absolute())
+        self.folder = folder
+        self.precision: Precision | None = precision
+        self.name = name or str(folder.absolute())
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._ending = False

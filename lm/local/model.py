@@ -92,7 +92,7 @@ class LocalLM(dspy.LM):
         )
         self.base_engine = shared
         self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
-        self.adapter = adapter_named(self.adapter_name)
+        self.adapter: Any = adapter_named(self.adapter_name)
 
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """Answer a prompt, messages or a typed request."""
