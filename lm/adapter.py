@@ -14,6 +14,7 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import dspy
@@ -23,6 +24,7 @@ from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judg
 from raisf.lm.chat import ChatAdapter, WholeReplies, check_whole, read_field, scored_labels, unreadable
 from raisf.lm.labels import Unreadable
 from raisf.lm.reading import visible
+from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
@@ -116,9 +118,9 @@ class CompactAdapter(WholeReplies):
         fields: dict[str, Any] = {}
         last = next(reversed(signature.output_fields), None)
         try:
-            for name, text in self._sections(signature, visible(completion)).items():
-                value = read_field(text, signature.output_fields[name].annotation, name, may_be_empty=name != last)
-                fields[name] = _one_line(value) if isinstance(value, str) else value
+            for name, text in self.sections(signature, visible(completion)).items():
+                annotation = signature.output_fields[name].annotation
+                fields[name] = _read(text, annotation, name, may_be_empty=name != last)
         except Unreadable as error:
             raise unreadable(self, signature, completion, str(error)) from error
         for name, field in signature.output_fields.items():
@@ -126,7 +128,7 @@ class CompactAdapter(WholeReplies):
                 raise unreadable(self, signature, completion, f"`{name}` is missing")
         return fields
 
-    def _sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    def sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
         """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
         outputs = {name.casefold(): name for name in signature.output_fields}
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
@@ -158,11 +160,10 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return self.ask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):  # a local answer comes whole
-            return [self._read_response(signature, lm(request, **options)) for request, options in requests]
 
     async def acall(
         self,
@@ -173,11 +174,55 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return await self.aask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):
-            return [self._read_response(signature, await lm.acall(request, **options)) for request, options in requests]
+
+    def ask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The call, to an LM that completes text; what is streamed stands between these markers."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, lm(request, **options)))
+        return found
+
+    async def aask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, await lm.acall(request, **options)))
+        return found
+
+    def _streaming(
+        self, signature: type[dspy.Signature], markers: Markers = CHAT, scored: bool = False
+    ) -> AbstractContextManager[Any]:
+        """As a context: `dspy.streamify`'s listeners know DSPy's markers only. Scored labels have no tokens to show."""
+        stream = dspy.settings.send_stream
+        if stream is None or scored:
+            return dspy.context(send_stream=None)
+
+        def marked(text: str, finished: bool) -> str:
+            return markers.write(pieces(signature, self.sections, _read, text, finished), finished)
+
+        return dspy.context(send_stream=MarkedStream(stream, marked))
 
     def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
         return {"stop": [self._stop], **lm_kwargs}
@@ -237,6 +282,11 @@ def adapter_named(name: str) -> dspy.Adapter:
     if name == "pocket":
         return CompactAdapter(instructions=False, end=POCKET_END)
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
+
+
+def _read(text: str, annotation: Any, name: str, may_be_empty: bool = True) -> Any:
+    value = read_field(text, annotation, name, may_be_empty=may_be_empty)
+    return _one_line(value) if isinstance(value, str) else value
 
 
 def _one_line(text: str) -> str:

@@ -27,7 +27,8 @@ from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import ChatAdapter, strict
 from raisf.lm.endpoint import Endpoint, EndpointLM
-from raisf.lm.local.model import PREFIX, LocalLM
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
 
 SPECS = (
@@ -46,6 +47,7 @@ def connect(
     max_tokens: int | None = None,
     num_retries: int = 3,
     timeout: float = 120.0,
+    dtype: str | None = None,
 ) -> dspy.LM:
     """Open a language model.
 
@@ -61,12 +63,15 @@ def connect(
         num_retries: how often to try again where an endpoint is busy or fails, after about 1, 2, 4 ... seconds or as
             long as it asks for, or sends what is no answer.
         timeout: seconds that a try may take as a whole, and the longest wait that an endpoint may ask for.
+        dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
+            CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
+            (50 million parameters and more). The choice is part of the LM's model string.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
 
     Raises:
-        InputError: the spec, the adapter, the temperature or the URL cannot be used.
+        InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
     """
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
@@ -76,7 +81,11 @@ def connect(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
             )
         local = PREFIX + spec.removeprefix(PREFIX)
-        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter)
+        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter, dtype)
+    if dtype is not None:
+        raise InputError(
+            f"{spec} computes at its endpoint: leave out dtype, or take a model in the process (local/...)"
+        )
     if spec and Path(spec).expanduser().exists():
         raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
     provider, _, model = spec.partition("/")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.local.engine import Engine
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
@@ -128,7 +128,7 @@ def mix(
 
 
 @functools.lru_cache(maxsize=2)
-def twin(engine: Engine) -> "PreTrainedModel":
+def twin(engine: InferenceEngine) -> "PreTrainedModel":
     """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
     shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
     twin = copy.deepcopy(engine.model, {id(tensor): tensor for tensor in shared})

@@ -156,14 +156,18 @@ def _convert(path: Path, folder: Path) -> None:
 
     bar = is_progress_bar_enabled()
     disable_progress_bar()
-    where: Any = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
+    where: Any = {"gguf_file": path.name, "local_files_only": True}
     try:
         # It draws a bar of its own, past the setting above; what it has to say, the caller has been told.
         with ONE_AT_A_TIME, contextlib.redirect_stderr(io.StringIO()):
             source: Any = AutoModelForCausalLM.from_pretrained(
-                str(path.parent), dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True), **where
+                str(path.parent),
+                dtype=torch.bfloat16,
+                quantization_config=GgufConfig(dequantize=True),
+                trust_remote_code=False,
+                **where,
             )
-            tokenizer = AutoTokenizer.from_pretrained(str(path.parent), **where)
+            tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
     except (ValueError, KeyError, NotImplementedError, RuntimeError, ImportError) as error:
         raise InputError(f"transformers cannot read {path.name} ({type(error).__name__}: {error})") from error
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raisf.lm.local.engine import Engine
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import twin
 from raisf.lm.local.inference import end_tokens, generate
 from raisf.lm.local.model import LocalLM
@@ -109,7 +109,7 @@ def plain(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _tokens(engine: Engine) -> dict[str, int]:
+def _tokens(engine: InferenceEngine) -> dict[str, int]:
     """The number of each reflection token; none where one of them is no token of this model."""
     vocabulary = engine.text.tokenizer.get_vocab()
     names = [name for group in GROUPS for name in group]

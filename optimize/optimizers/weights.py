@@ -12,7 +12,7 @@ import dspy
 
 from raisf.lm.adapter import scored_labels
 from raisf.lm.connect import adapter_for, connect
-from raisf.lm.finetune.lora import Row, train
+from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
@@ -188,7 +188,7 @@ class _Made:
         own = isinstance(program, Program)
         self.adapter: Any = adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
         self.dropped = 0
-        self.parts: list[list[Row]] = []
+        self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}
         verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(self.predictor.signature) or [""])[0]
         for split, source, most in zip(SPLITS, sources, (n, MAX_VALIDATION), strict=True):
@@ -202,7 +202,7 @@ class _Made:
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
             texts = [(self._text(row), weights[str(row.get(verdict, ""))]) for row in drawn]
-            self.parts.append([Row(text, weight) for text, weight in texts if text is not None])
+            self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
             self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}
 

@@ -11,7 +11,7 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.lm.finetune.training import Run, Training
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
@@ -223,20 +223,20 @@ def test_gold_that_is_missing_is_the_teachers_to_give(judges: Any, program: RAIS
 
 def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
-    epoch = Run.epoch
+    epoch = FinetuneRun.epoch
 
-    def killed(self: Run, show: Any) -> None:
+    def killed(self: FinetuneRun, show: Any) -> None:
         runs.append(id(self))
         if len(set(runs)) == 3:
             raise KeyboardInterrupt
         epoch(self, show)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "epoch", killed)
+        patched.setattr(FinetuneRun, "epoch", killed)
         with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
             judges()
-    left: list[Run] = []
-    monkeypatch.setattr(Run, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
+    left: list[FinetuneRun] = []
+    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
     judges()
     assert len(set(map(id, left))) == 1
 
