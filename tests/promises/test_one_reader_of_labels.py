@@ -73,8 +73,8 @@ def test_a_list_of_passages_is_read_in_words_brackets_and_ranges(read: Any, form
 @pytest.mark.parametrize(
     "text",
     ["No passage (see [2])", "[1", "[1, 2", "1, ", "not [2]", "none except [2]", "1 out of 5", "in 1994", "2?",
-     "[null]", "[true]", "1.5", "-2", "[2] is not relevant", "[1] or [2]", "None of them is irrelevant", "the second", "", "1. 3",
-     "1-1000000000"],
+     "[null]", "[true]", "1.5", "-2", "[2] is not relevant", "[1] or [2]", "None of them is irrelevant", "the second",
+     "", "1. 3", "1-1000000000"],
 )  # fmt: skip
 def test_numbers_that_are_not_a_list_of_passages_are_unreadable(read: Any, form: str, text: str) -> None:
     assert read(RELEVANCE, text, form) is None
