@@ -111,14 +111,7 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
         Raises:
             AdapterParseError: A required output is missing, or cannot be read as its type.
         """
-        try:
-            fields = _read_fields(signature, visible(completion))
-        except Unreadable as error:
-            raise unreadable(self, signature, completion, str(error)) from error
-        fields = apply_output_field_defaults(signature, fields)
-        if missing := [name for name in signature.output_fields if name not in fields]:
-            raise unreadable(self, signature, completion, f"`{missing[0]}` is missing")
-        return fields
+        return _parse(self, signature, completion)
 
     def _make_json_adapter_fallback(self) -> dspy.JSONAdapter:
         return JSONAdapter(
@@ -129,7 +122,9 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
 class JSONAdapter(dspy.JSONAdapter, WholeReplies):
     """DSPy's JSON format, read as the chat format is."""
 
-    parse = ChatAdapter.parse
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """See `ChatAdapter.parse`."""
+        return _parse(self, signature, completion)
 
 
 def strict(adapter: dspy.Adapter) -> dspy.Adapter:
@@ -143,6 +138,17 @@ def strict(adapter: dspy.Adapter) -> dspy.Adapter:
         return adapter
     vars(made).update(vars(adapter))
     return made
+
+
+def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+    try:
+        fields = _read_fields(signature, visible(completion))
+    except Unreadable as error:
+        raise unreadable(adapter, signature, completion, str(error)) from error
+    fields = apply_output_field_defaults(signature, fields)
+    if missing := [name for name in signature.output_fields if name not in fields]:
+        raise unreadable(adapter, signature, completion, f"`{missing[0]}` is missing")
+    return fields
 
 
 def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:

@@ -159,7 +159,8 @@ def _list(text: str, item: Any = str) -> list[Any]:
             raise Unreadable(f"expected numbers, found {shown(text)}")
         return found
     if item is not str:
-        return TypeAdapter(list[item]).validate_json(text)
+        kind: Any = list
+        return TypeAdapter(kind[item]).validate_json(text)
     if NONE.fullmatch(text.casefold()):
         return []
     if text.lstrip().startswith("["):

@@ -44,7 +44,7 @@ def set_concurrency(calls: int) -> int:
 
 
 def semaphore() -> threading.BoundedSemaphore:
-    """The process-wide gate: hold it around an LM call and around nothing else, or nested work could deadlock."""
+    """The process-wide limit: hold it around an LM call and around nothing else, or nested work could deadlock."""
     return _limit.semaphore
 
 

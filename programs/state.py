@@ -21,6 +21,8 @@ PROVIDERS = {"local", "openai", "anthropic", "gemini", "mistral", "deepseek", "g
 
 Not those that run anybody's model or take the address from the model's name or a setting (azure, huggingface,
 replicate, ollama, hosted_vllm, custom_openai, ...)."""
+CLIENTS = {"dspy.clients.typesafe.TypeSafe"}
+"""Clients of a service that DSPy would open at a saved state's word; any other class it refuses by itself."""
 EMPTY = {"launch_kwargs", "train_kwargs", "prompt_cache"}
 """What DSPy writes of every LM, mostly with nothing in it."""
 
@@ -47,7 +49,7 @@ def harmless(state: Any) -> tuple[dict[str, Any], list[str]]:
             filled = {key: value for key, value in predictor["lm"].items() if value or key not in EMPTY}
             kept[name]["lm"] = _only(filled, OF_LM | OF_GENERATION, f"{name}.lm", dropped)
             model = str(kept[name]["lm"].get("model"))
-            if not may_name(model):
+            if not may_name(model) or kept[name]["lm"].get("_dspy_lm_class") in CLIENTS:
                 kept[name]["lm"] = None
                 dropped.append(f"{name}.lm.model {model}")
     return kept, dropped

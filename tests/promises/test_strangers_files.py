@@ -180,6 +180,22 @@ def test_dspys_own_json_cannot_set_it_either(tmp_path: Path, listener: str, capl
     assert "headers" not in program.answer_directly.lm.kwargs
 
 
+@pytest.mark.parametrize(
+    "lm", [{"model": "azure/x"}, {"model": "openai/x", "_dspy_lm_class": "dspy.clients.typesafe.TypeSafe"}]
+)
+def test_dspys_own_json_cannot_name_a_provider_whose_address_is_not_known(
+    tmp_path: Path, lm: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    Direct().save(tmp_path / "state.json")
+    state = json.loads((tmp_path / "state.json").read_text())
+    state["answer_directly"]["lm"] = lm
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    program: Any = Direct()
+    with caplog.at_level(logging.WARNING):
+        program.load(tmp_path / "state.json")
+    assert f"answer_directly.lm.model {lm['model']}" in caplog.text and program.answer_directly.lm is None
+
+
 @pytest.mark.parametrize("setting", [{"api_base": "URL"}, {"headers": {"a": "b"}}, {"api_key": "x"}])
 def test_a_connected_lm_takes_no_endpoint_from_a_call(listener: str, setting: Any) -> None:
     """Whatever way a config came in, the LM itself refuses it."""
