@@ -63,7 +63,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
-        title, number = one_line((reader.metadata and reader.metadata.title) or "") or title_of(file), 0
+        title, number = one_line(str((reader.metadata and reader.metadata.title) or "")) or title_of(file), 0
         for page_number, page in enumerate(reader.pages, start=1):
             text = _unbroken(page.extract_text())
             for passage in passages_of(name, [(title, "", {"page": page_number}, text)]):

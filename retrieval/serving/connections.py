@@ -103,7 +103,7 @@ def _refuse_new(listening: socket.socket) -> None:
 class _Http(h11.Connection):
     """Says in the status line what was wrong: DSPy's client shows nothing else of an answer."""
 
-    def send(self, event: Any) -> bytes | None:
+    def send(self, event: Any) -> Any:
         if isinstance(event, h11.Response):
             name = ERROR.lower().encode()
             reason = next((value for key, value in event.headers if key == name), event.reason)
