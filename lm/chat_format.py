@@ -72,7 +72,7 @@ class ChatCall:
         fields |= {name: (str, dspy.InputField()) for name in shown}
         left = {name: field for name, field in self.signature.output_fields.items() if name not in found}
         fields |= {name: (field.annotation, dspy.OutputField()) for name, field in left.items()}
-        signature: Any = dspy.Signature(fields, self.signature.instructions)
+        signature: Any = dspy.Signature(fields, self.signature.instructions)  # type: ignore[call-arg]
         return ChatCall(signature, self.demos, {**self.inputs, **{name: found[name] for name in shown}}, self.markers)
 
 
