@@ -68,6 +68,8 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         "sub_titles": found.get("sub_titles") or [],
         "known": found.get("known"),
     }
+    if found.get("scoring"):  # where answers are not compared as SQuAD's are
+        full["scoring"] = found["scoring"]
     try:
         json.dumps(full, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError as error:

@@ -18,6 +18,8 @@ _LINE = 1 << 24
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
+SCORINGS = ("squad", "triviaqa")
+"""The rules for comparing answers (`raisf.evaluation.metrics.NORMALISERS`)."""
 
 
 def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
@@ -60,7 +62,8 @@ def schema_of(row: dict[str, Any]) -> str:
 def question_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of any known schema with the names of this project: `question`, `answers`, and what else the row knows.
 
-    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `sub_titles`, `known`.
+    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `sub_titles`, `known`, and
+    `scoring`: whose rule answers are compared by, "squad" (the default) or "triviaqa".
 
     Raises:
         ValueError: The row has no question, or no answer that can be scored.
@@ -75,6 +78,8 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
             f"'answer' (a text) or 'answers' (a list of texts) is missing or not text; found {answers!r} (public test "
             "splits come without answers: take the dev split)"
         )
+    if found.get("scoring") not in (None, *SCORINGS):
+        raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
     return {**found, "answers": list(dict.fromkeys(answers))}
 
 
@@ -119,6 +124,7 @@ def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
         "question": row.get("Question", row.get("question")),
         "answers": [value, *aliases, *(answer.get("humananswers") or [])] if known else [],
         "hops": 1,
+        "scoring": "triviaqa",
     }
 
 

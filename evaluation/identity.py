@@ -56,6 +56,7 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
             sorted(gold_answers(e)),
             *(e.get(field) for field in GOLD),
             *e.get("sub_titles", []),
+            *([e.scoring] if e.get("scoring") else []),
         ]
         for e in examples
     )

@@ -3,10 +3,11 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TRIVIA_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))  # noqa: RUF001 - as it stands there
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
@@ -18,16 +19,34 @@ def normalise(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(prediction: str, answers: Sequence[str]) -> float:
+def normalise_trivia(text: str) -> str:
+    """As `normalise`, but punctuation, typographic quotes among it, becomes spaces: "Jay-Z" is "jay z", not "jayz".
+
+    Source: Joshi et al. 2017 (TriviaQA), `normalize_answer` of the official `triviaqa_evaluation.py`.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_TRIVIA_PUNCTUATION)).split())
+
+
+NORMALISERS: dict[str, Callable[[str], str]] = {"squad": normalise, "triviaqa": normalise_trivia}
+"""How answers are normalised before they are compared, by the `scoring` that a question row may name."""
+
+
+def exact_match(prediction: str, answers: Sequence[str], scoring: str | None = None) -> float:
     """1.0 if the normalised prediction equals any normalised gold answer, else 0.0.
+
+    Args:
+        prediction: What is scored.
+        answers: The gold answers.
+        scoring: A key of `NORMALISERS`; None for "squad".
 
     Source: Rajpurkar et al. 2016, section 6.1; the maximum over aliases as in Joshi et al. 2017 (TriviaQA).
     """
-    found = normalise(prediction)
-    return float(any(found == normalise(answer) for answer in answers))
+    normal = NORMALISERS[scoring or "squad"]
+    found = normal(prediction)
+    return float(any(found == normal(answer) for answer in answers))
 
 
-def token_f1(prediction: str, answers: Sequence[str]) -> float:
+def token_f1(prediction: str, answers: Sequence[str], scoring: str | None = None) -> float:
     """F1 of the bags of normalised words of prediction and gold, in [0, 1]; the best over the gold answers.
 
     Where either side is `yes`, `no` or `noanswer`, a share of words means nothing: equal is 1.0, different 0.0.
@@ -35,10 +54,11 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
 
     Source: Rajpurkar et al. 2016, section 6.1; Yang et al. 2018 (HotpotQA), `hotpot_evaluate_v1.py`.
     """
-    return max((_f1(normalise(prediction), normalise(answer)) for answer in answers), default=0.0)
+    normal = NORMALISERS[scoring or "squad"]
+    return max((_f1(normal(prediction), normal(answer)) for answer in answers), default=0.0)
 
 
-def accuracy(prediction: str, answers: Sequence[str]) -> float:
+def accuracy(prediction: str, answers: Sequence[str], scoring: str | None = None) -> float:
     """Whether a yes/no answer is right (1.0 or 0.0), read leniently; for any other question, exact match.
 
     A question counts as yes/no if every gold answer normalises to `yes` or `no`. Its prediction is read as the first
@@ -48,7 +68,7 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
     """
     gold = {normalise(answer) for answer in answers}
     if not gold or not gold <= {"yes", "no"}:
-        return exact_match(prediction, answers)
+        return exact_match(prediction, answers, scoring)
     return float(next((word for word in normalise(prediction).split() if word in {"yes", "no"}), None) in gold)
 
 

@@ -186,6 +186,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
     example, prediction, error = outcome.example, outcome.prediction, outcome.error
     answers = gold_answers(example)
     answer = str(prediction.get("answer") or "") if prediction is not None else None
+    scoring = example.get("scoring")
     trace = getattr(prediction, "trace", None)
     root = trace.root if trace is not None else None
     return {
@@ -195,9 +196,9 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "kind": example.get("kind"),
         "hops": example.get("hops"),
         "prediction": answer,
-        "em": 0.0 if answer is None else exact_match(answer, answers),
-        "f1": 0.0 if answer is None else token_f1(answer, answers),
-        "accuracy": 0.0 if answer is None else accuracy(answer, answers),
+        "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
+        "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),
+        "accuracy": 0.0 if answer is None else accuracy(answer, answers, scoring),
         "route": root.route if root is not None else None,
         **_retrieval(example, root),
         "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},

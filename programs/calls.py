@@ -223,7 +223,7 @@ class Run:
             lm_calls=self._calls,
             prompt_tokens=sum(total.get("prompt_tokens") or 0 for total in totals),
             completion_tokens=sum(total.get("completion_tokens") or 0 for total in totals),
-            retrievals=searches,
+            retrievals=len(self._used),
             discarded_retrievals=searches - len(self._used),
             seconds=time.monotonic() - self._started,
         )

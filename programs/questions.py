@@ -15,6 +15,13 @@ _SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?
 _REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 
 
+_AUXILIARIES = frozenset(
+    "is are was were am isn't aren't wasn't weren't do does did don't doesn't didn't has have had hasn't haven't "
+    "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
+)
+_INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
+
+
 def clean(text: object) -> str:
     """The text in one line, or "" for None."""
     return "" if text is None else " ".join(str(text).split())
@@ -29,6 +36,22 @@ def normal(text: str) -> str:
 def is_unknown(answer: str) -> bool:
     """Whether an answer says that there is none."""
     return normal(answer) in ("", UNKNOWN)
+
+
+def is_yes_no(question: str) -> bool:
+    """Whether a question asks for yes or no, by its words.
+
+    It does where it, or what follows its first commas, begins with a verb such as "is" or "could", unless it asks to
+    choose ("Is Velm or Oss older?"), another clause asks what or who, or so does what is politely put ("Can you tell
+    me who ...").
+    """
+    clauses = [normal(clause).split() for clause in re.split(r"[,;:]\s", question)]
+    place = next((place for place, words in enumerate(clauses) if words and words[0] in _AUXILIARIES), None)
+    if place is None or "or" in clauses[place]:
+        return False
+    # What follows a comma may as well go on with a statement: "Velm, a town, is part of which county?"
+    whole = place > 0 or clauses[0][1:2] == ["you"]
+    return not any(word in _INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
 
 
 def first_sentence(text: str) -> str:

@@ -9,10 +9,10 @@ from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import UNKNOWN, fill, listed, normal, references
-from raisf.programs.steps import judge_listwise
+from raisf.programs.steps import judge_listwise, reader
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import Passage, Retriever
-from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
 Relevance = Literal["pointwise", "listwise"]
@@ -28,11 +28,12 @@ class RAISF(Program):
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved for a question.
         max_depth: The paper's D_th. The question asked is depth 0; a sub-question deeper than this is "unknown".
-        relevance: "pointwise" judges each passage alone, all at the same time (Algorithm 1); "listwise" judges them in
-            one call (the paper's appendix).
+        relevance: "pointwise" asks of each passage whether it alone is relevant and sufficient, all at the same time
+            (Algorithm 1); "listwise" asks in one call which passages suffice as a set (the paper's appendix).
         use_know: False never asks the self-knowledge judge (the paper's "No SKM").
         use_relevance: False goes from unknown straight to decomposition and retrieves nothing ("No PRM").
         use_decomposition: False answers "unknown" where no passage is relevant ("No QDM").
+        evidence: False answers at once, as the paper does; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
         know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
@@ -55,6 +56,7 @@ class RAISF(Program):
         use_know: bool = True,
         use_relevance: bool = True,
         use_decomposition: bool = True,
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
         know_threshold: float = 0.5,
@@ -72,13 +74,14 @@ class RAISF(Program):
         self.use_know = use_know
         self.use_relevance = use_relevance
         self.use_decomposition = use_decomposition
+        self.evidence = evidence
         self.know_threshold = know_threshold
         self.relevance_threshold = relevance_threshold
         self.know = dspy.Predict(SelfKnowledge)
         self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
         self.decompose = dspy.Predict(Decomposition)
         self.answer_directly = dspy.Predict(DirectAnswer)
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.answer_from = reader(evidence)
         self.compose = dspy.Predict(ComposedAnswer)
 
     def _answer(self, run: Run, question: str) -> Node:

@@ -61,8 +61,10 @@ def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> P
     for option, value in options.items():
         if option not in known:
             raise InputError(f"{name} has no option {option!r}: choose {', '.join(known)}")
-        if not _fits(value, known[option]):
+        switch = _parameters(program)[option].annotation == (bool | None)
+        if not (value is None or isinstance(value, bool) if switch else _fits(value, known[option])):
             wanted = "a number" if known[option] is None else f"one like {known[option]!r}"
+            wanted = "true, false or null" if switch else wanted
             raise InputError(f"{option} is {value!r}: give {wanted}")
     if searches(program):
         options["retriever"] = retriever

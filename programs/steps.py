@@ -1,13 +1,15 @@
-"""What the systems that search more than once have in common: a search as a step, passages that pile up, a filter."""
+"""What several systems have in common: a search as a step, passages that pile up, a filter, how passages are read."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dspy
 
+from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
 from raisf.programs.questions import clean, is_unknown
 from raisf.programs.trace import JudgedPassage, Judgement, Step
+from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 
 
 def search(run: Run, query: str, k: int, generation: str = "") -> Step:
@@ -45,15 +47,32 @@ def generated(prediction: dspy.Prediction | None) -> str:
     return clean(f"{prediction.reasoning or ''} {'' if is_unknown(answer) else answer}")
 
 
-def judge_listwise(run: Run, judge: dspy.Predict, question: str, passages: Sequence[JudgedPassage]) -> None:
+def reader(evidence: bool) -> dspy.Predict:
+    """The call that answers from passages.
+
+    Args:
+        evidence: Whether the sentence that holds the answer is quoted before it. In no paper it is.
+    """
+    return dspy.Predict(GroundedAnswer if evidence else PassageAnswer)
+
+
+def reads_instructions(lm: Any = None) -> bool:
+    """Whether an LM, DSPy's if None, is told what to do; the pocket models read only the forms they were trained on."""
+    return getattr(adapter_for(lm or dspy.settings.lm), "instructions", True)
+
+
+def judge_listwise(
+    run: Run, judge: dspy.Predict, question: str, passages: Sequence[JudgedPassage], **more: Any
+) -> None:
     """Ask which passages are relevant, in one call; every verdict goes into its passage's record.
 
     The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over beside
-    others, and alone is unreadable. Where there are no passages there is no call.
+    others, and alone is unreadable. Where there are no passages there is no call. `more` are the
+    judge's other inputs.
     """
     if not passages:
         return
-    prediction = run.ask(judge, question=question, passages=texts(passages))
+    prediction = run.ask(judge, question=question, passages=texts(passages), **more)
     signature: Any = judge.signature
     (listed,) = signature.output_fields
     for number, passage in enumerate(passages, 1):

@@ -99,8 +99,8 @@ class Cost(BaseModel):
         lm_calls: LM calls made. One that DSPy's cache answers counts; a transport's own retries do not.
         prompt_tokens: As the LM reports them; a cached call reports none.
         completion_tokens: Likewise.
-        retrievals: Searches made.
-        discarded_retrievals: Of these, the ones that ran beside a self-knowledge judge which then said know.
+        retrievals: Searches whose passages were used.
+        discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know.
         seconds: Wall-clock.
     """
 
@@ -281,7 +281,7 @@ def _probability(judgement: Judgement) -> str:
 
 def _cost_line(trace: Trace) -> Text:
     cost = trace.cost
-    unused = f" ({cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
+    unused = f" (+{cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
     parts = [
         trace.system,
         f"{cost.lm_calls} LM call{'s' * (cost.lm_calls != 1)}",

@@ -21,9 +21,9 @@ class PassageRelevance(dspy.Signature):
 
 
 class ListwiseRelevance(dspy.Signature):
-    """List the numbers, counted from 1, of the passages that are relevant and sufficient to answer the question.
+    """List the numbers, counted from 1, of the relevant passages that together are sufficient to answer the question.
 
-    Give an empty list if there is none.
+    Give an empty list if all passages together do not suffice.
     """
 
     question: str = dspy.InputField()

@@ -42,7 +42,7 @@ class FollowUp(dspy.Signature):
     """
 
     question: str = dspy.InputField()
-    facts: list[str] = dspy.InputField(desc="follow-up question = answer")
+    facts: list[str] = dspy.InputField(desc="a follow-up question and its intermediate answer")
     follow_up: str = dspy.OutputField(desc="a simple question, or none")
 
 
@@ -53,7 +53,7 @@ class NextAction(dspy.Signature):
     """
 
     question: str = dspy.InputField()
-    steps: list[str] = dspy.InputField(desc="earlier actions and what they brought")
+    steps: list[str] = dspy.InputField(desc="earlier thoughts, actions and observations")
     thought: str = dspy.OutputField(desc="one sentence: what is known, or what is missing")
     action: str = dspy.OutputField(desc="Search[...] or Finish[...]")
 
@@ -73,4 +73,35 @@ class HelpfulPassages(dspy.Signature):
 
     question: str = dspy.InputField()
     passages: list[str] = dspy.InputField()
+    helpful_ids: list[int] = dspy.OutputField()
+
+
+class Topic(dspy.Signature):
+    """Name the general topic that the question is about."""
+
+    question: str = dspy.InputField()
+    topic: str = dspy.OutputField(desc="a few words")
+
+
+class PassageReview(dspy.Signature):
+    """Set aside what you know yourself about the topic, and use the passages alone.
+
+    Check them one by one, step by step: what does each say that helps to answer the question?
+    """
+
+    question: str = dspy.InputField()
+    topic: str = dspy.InputField()
+    passages: list[str] = dspy.InputField()
+    review: str = dspy.OutputField(desc="a sentence about each passage, by its number, counted from 1")
+
+
+class ReviewedPassages(dspy.Signature):
+    """List only the numbers of the passages that the review finds helpful to answer the question.
+
+    Give an empty list if there is none.
+    """
+
+    question: str = dspy.InputField()
+    passages: list[str] = dspy.InputField()
+    review: str = dspy.InputField()
     helpful_ids: list[int] = dspy.OutputField()

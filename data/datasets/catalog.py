@@ -27,6 +27,7 @@ class Benchmark:
         licence: As its authors state it.
         schemas: The schemas of its copies (`raisf.data.schemas.schema_of`); "plain" besides.
         test: The hub's split that becomes `test`.
+        scoring: The rule that its answers are compared by, where it is not SQuAD's.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Benchmark:
     licence: str
     schemas: tuple[str, ...]
     test: str = TEST_SPLIT
+    scoring: str | None = None
 
 
 BENCHMARKS = {
@@ -64,6 +66,7 @@ BENCHMARKS = {
             "Joshi et al. 2017",
             "not stated for the questions; the code is Apache-2.0",
             ("triviaqa",),
+            scoring="triviaqa",
         ),
         Benchmark(
             "hotpotqa",

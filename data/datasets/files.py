@@ -86,7 +86,7 @@ def write_dataset(
         "seed": seed,
     }
     with atomic_folder(out, MANIFEST) as folder:
-        kinds, corpus = _write(folder, sources, draws, origin, progress)
+        kinds, corpus = _write(folder, benchmark, sources, draws, origin, progress)
         about["splits"] = {
             split: {
                 "questions": len(draw.questions),
@@ -158,6 +158,7 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
 
 def _write(
     folder: Path,
+    benchmark: Benchmark,
     sources: Mapping[str, Source],
     draws: Mapping[str, Draw],
     origin: Mapping[str, str],
@@ -175,6 +176,8 @@ def _write(
                 if number not in place:
                     continue
                 split, row = place[number], numbered_row(source.place, number, raw)
+                if benchmark.scoring:
+                    row["scoring"] = benchmark.scoring
                 kinds[split][row["kind"]] += 1
                 try:
                     files[split].write(dump_line(row))

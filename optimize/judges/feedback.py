@@ -13,7 +13,7 @@ from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.program import Program
-from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
 
@@ -84,7 +84,7 @@ class Feedback:
             return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
         if role is Decomposition:
             return self._on_parts(question, outputs.get("sub_questions") or [])
-        if role in (DirectAnswer, GroundedAnswer, ComposedAnswer) and gold is not None:
+        if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
             return self._on_answer(role, inputs, str(outputs.get("answer") or ""), gold)
         return None
 

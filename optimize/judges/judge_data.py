@@ -152,14 +152,16 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
 
 
 def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
-    """Questions with their k retrieved passages and the numbers, from 1, of the relevant ones.
+    """Questions with their k retrieved passages and the numbers, from 1, of those that suffice as a set.
 
-    The same rule, arguments and errors as `relevance_examples`; `verdict` tells whether any passage is relevant, for
-    balancing.
+    These are the gold passages where all of them were retrieved; else, as for `relevance_examples`, the one that
+    suffices alone. The arguments and errors are the same; `verdict` tells whether there is any, for balancing.
     """
     rows = []
     for step, passages in _searched(trainset, retriever, k):
-        ids = [number for number, passage in enumerate(passages, 1) if _verdict(step, passage) == "relevant"]
+        gold = [(number, passage) for number, passage in enumerate(passages, 1) if _is_gold(step, passage)]
+        found = {passage.pid if step.by_id else passage.title for _, passage in gold}
+        ids = [number for number, passage in gold if found == step.gold or _suffices(step, passage)]
         row = dspy.Example(
             question=step.question,
             passages=[passage.prompt_text for passage in passages],

@@ -4,7 +4,7 @@ from typing import Any
 
 import dspy
 
-from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
 
@@ -15,6 +15,7 @@ _KNOWN = (
     Decomposition,
     DirectAnswer,
     GroundedAnswer,
+    PassageAnswer,
     ComposedAnswer,
 )
 

@@ -19,7 +19,7 @@ Metric = Callable[..., float]
 
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
-    return exact_match(prediction.answer, gold_answers(example))
+    return exact_match(prediction.answer, gold_answers(example), example.get("scoring"))
 
 
 class Selection:

@@ -87,8 +87,7 @@ class Trial:
             if outcome.prediction is not None:
                 cost = outcome.prediction.trace.cost
                 right = float(self._metric(outcome.example, outcome.prediction, None))
-                used = cost.retrievals - cost.discarded_retrievals
-                rows[id(outcome.example)] = (right, float(cost.lm_calls), float(used))
+                rows[id(outcome.example)] = (right, float(cost.lm_calls), float(cost.retrievals))
                 self._note(outcome.prediction.trace.root)
             self._bar.update(self._task, advance=1)
 

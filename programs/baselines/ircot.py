@@ -4,13 +4,13 @@ from typing import Literal, get_args
 
 import dspy
 
+from raisf.programs import steps
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean, first_sentence
 from raisf.programs.steps import search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import GroundedAnswer
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
 
 Reader = Literal["reasoning", "answer"]
@@ -28,6 +28,8 @@ class IRCoT(Program):
         max_passages: Passages collected at most.
         max_thoughts: Sentences of the reasoning at most.
         reader: "reasoning" thinks step by step over the collected passages, "answer" answers at once: the paper's two.
+        evidence: Of the reader "answer": False answers at once, as the paper's; True quotes the sentence that holds the
+            answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -44,6 +46,7 @@ class IRCoT(Program):
         max_passages: int = 15,
         max_thoughts: int = 10,
         reader: Reader = "reasoning",
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
@@ -57,7 +60,8 @@ class IRCoT(Program):
         self.max_thoughts = max_thoughts
         self.reader = reader
         self.think = dspy.Predict(NextThought)
-        self.read = dspy.Predict(GroundedReasoning if reader == "reasoning" else GroundedAnswer)
+        self.evidence = evidence
+        self.read = dspy.Predict(GroundedReasoning) if reader == "reasoning" else steps.reader(evidence)
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:

@@ -6,15 +6,16 @@ from raisf.programs.calls import Run
 from raisf.programs.program import Program
 from raisf.programs.questions import UNKNOWN, fill, listed, references
 from raisf.programs.trace import Node
-from raisf.signatures.answers import ComposedAnswer, DirectAnswer
+from raisf.signatures.answers import DirectAnswer, NextAnswer
 from raisf.signatures.judges import Decomposition
 
 
 class LeastToMost(Program):
     """Lists sub-questions, answers them one after the other from memory, and the question itself last.
 
-    Each prompt carries all earlier sub-questions with their answers; the first has none to carry and is asked plainly.
-    A sub-question that names one without an answer ("#1") is not asked. Nothing is retrieved.
+    Each prompt, the last one too, carries all earlier sub-questions with their answers, and asks the LM to answer from
+    memory with these in sight; the first has none to carry and is asked plainly. A sub-question that names one without
+    an answer ("#1") is not asked. Nothing is retrieved.
 
     Args:
         max_calls: LM calls a question may make; None for no limit.
@@ -30,7 +31,7 @@ class LeastToMost(Program):
         super().__init__(None, max_calls, max_seconds)
         self.decompose = dspy.Predict(Decomposition)
         self.answer_directly = dspy.Predict(DirectAnswer)
-        self.compose = dspy.Predict(ComposedAnswer)
+        self.compose = dspy.Predict(NextAnswer)
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:

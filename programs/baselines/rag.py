@@ -1,13 +1,10 @@
 """RAG: retrieve once, read once."""
 
-import dspy
-
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
-from raisf.programs.steps import search, texts
+from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import GroundedAnswer
 
 
 class RAG(Program):
@@ -16,6 +13,7 @@ class RAG(Program):
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved.
+        evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -29,13 +27,15 @@ class RAG(Program):
         self,
         retriever: Retriever | None = None,
         k: int = 5,
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
         self.k = k
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.evidence = evidence
+        self.answer_from = reader(evidence)
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:

@@ -7,7 +7,7 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean
-from raisf.programs.steps import search, texts, union
+from raisf.programs.steps import reads_instructions, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import NextAction
@@ -19,13 +19,14 @@ _MALFORMED = "no action -> write Search[query] or Finish[answer]"
 class ReAct(Program):
     """Thinks, then acts: Search[query] shows it the best passage, Finish[answer] ends the question.
 
-    Of what the LM writes for an action the first Search or Finish counts. Where there is none it is asked once more,
-    with a note of what is wanted; if that fails too, the question ends as "unknown". So it does when the steps are used
-    up.
+    Each step shows all earlier thoughts, actions and observations (the pocket models, in the form that they were
+    trained on, only actions and observations). Of what the LM writes for an action the first Search or Finish counts.
+    Where there is none it is asked once more, with a note of what is wanted; if that fails too, the question ends as
+    "unknown". So it does when the steps are used up.
 
     Args:
         retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
-        k: Passages that a search shows; 1, as the paper's search shows one page.
+        k: Passages that a search shows; 1, as the paper's search shows one page. BlendFilter's tables take 5.
         max_steps: Actions at most.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
@@ -65,9 +66,16 @@ class ReAct(Program):
                 step = search(run, text, self.k, thought)
                 node.steps.append(step)
                 node.passages = union(node.passages, step.passages)
-                steps.append(f"Search[{text}] -> {' '.join(texts(step.passages)) or 'nothing found'}")
+                steps.append(self._shown(len(steps) + 1, step))
             node.end("max_steps", f"no answer within max_steps={self.max_steps}")
         return node
+
+    def _shown(self, number: int, step: Step) -> str:
+        """A step as the LM sees it later."""
+        action, observation = f"Search[{step.query}]", " ".join(texts(step.passages)) or "nothing found"
+        if reads_instructions(self.act.lm):
+            return f"Thought {number}: {step.generation} Action {number}: {action} Observation {number}: {observation}"
+        return f"{action} -> {observation}"
 
     def _next(self, run: Run, question: str, steps: list[str]) -> tuple[str, str, str] | None:
         """The next thought, its action's kind and what stands in its brackets; None where no action can be read."""

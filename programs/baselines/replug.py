@@ -1,26 +1,27 @@
 """REPLUG: one prompt a passage, and the answer that the weighted mean of their token probabilities gives."""
 
 import math
-
-import dspy
+from collections.abc import Sequence
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
-from raisf.programs.steps import search
+from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import GroundedAnswer
 
 
 class REPLUG(Program):
     """Reads each of the top k passages in a prompt of its own and mixes the probabilities of every next token.
 
-    A passage counts by the softmax of the retrieval scores. It needs an LM in the process: an endpoint does not give
-    the probabilities. Each passage's prompt counts as a call.
+    A passage counts by the softmax of the retrieval scores, which the paper takes from cosines: scores of another kind
+    (BM25's, ColBERT's) are divided by the largest, so that no retriever's scale alone gives one passage all the weight.
+    It needs an LM in the process: an endpoint does not give the probabilities. Each passage's prompt counts as a call.
 
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved, each with its prompt.
+        temperature: Of the softmax over the scores; the paper's is 1, a lower one trusts the ranking more.
+        evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -34,30 +35,45 @@ class REPLUG(Program):
         self,
         retriever: Retriever | None = None,
         k: int = 5,
+        temperature: float = 1.0,
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
+        check("temperature", temperature, temperature > 0, "more than 0")
         self.k = k
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.temperature = temperature
+        self.evidence = evidence
+        self.answer_from = reader(evidence)
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             node.passages = search(run, question, self.k).passages
             read = [[passage.prompt_text] for passage in node.passages] or [[]]
             prompts = [{"question": question, "passages": passages} for passages in read]
-            prediction = run.ask_together(self.answer_from, prompts, shares(node.passages) or [1.0])
+            weights = shares(node.passages, self.temperature) or [1.0]
+            prediction = run.ask_together(self.answer_from, prompts, weights)
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
-            node.evidence = prediction.evidence or None
+            node.evidence = prediction.get("evidence") or None
             node.conclude("passages", reason, prediction.answer)
         return node
 
 
-def shares(passages: list[JudgedPassage]) -> list[float]:
-    """The softmax of the passages' scores; equal where the retriever gives none."""
+def shares(passages: Sequence[JudgedPassage], temperature: float = 1.0) -> list[float]:
+    """How much each passage counts; all the same where the retriever gives no scores.
+
+    Args:
+        passages: With their scores. Cosines stand as they are; larger numbers are scaled into [-1, 1] first.
+        temperature: Of the softmax.
+
+    Source:
+        Shi et al. 2023, equation 4, over the cosines of their equation 1.
+    """
     scores = [passage.score or 0.0 for passage in passages]
-    weights = [math.exp(score - max(scores)) for score in scores]
+    scale = max(1.0, *map(abs, scores)) * temperature if scores else temperature
+    weights = [math.exp((score - max(scores)) / scale) for score in scores]
     return [weight / sum(weights) for weight in weights]

@@ -5,26 +5,28 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
 from raisf.programs.questions import UNKNOWN, clean, normal
-from raisf.programs.steps import search, texts
+from raisf.programs.steps import reader, reads_instructions, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import DirectAnswer, FinalAnswer
 from raisf.signatures.reasoning import FollowUp
 
 _NO_MORE = ("", "none", "no")
 
 
 class SelfAsk(Program):
-    """Asks itself follow-up questions until the facts suffice, reads each one's answer from passages, and composes.
+    """Asks itself follow-up questions until they suffice, reads each one's answer from passages, and concludes.
 
     It stops at "none", at a follow-up that it has asked before, at an unreadable one, and after `max_follow_ups`. Where
-    it asks none at all it answers from memory.
+    it asks none at all it answers from memory. The last call sees what the paper's does, each follow-up question and
+    its intermediate answer; the pocket models read these in the form that they were trained on.
 
     Args:
         retriever: Called as `retriever(follow_up, k)`; shared, not copied, when the program is copied. May be set
             later.
         k: Passages retrieved for a follow-up question.
         max_follow_ups: Follow-up questions at most; 5, since questions of the field take four facts at most.
+        evidence: False answers at once, as the paper's reader; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -39,6 +41,7 @@ class SelfAsk(Program):
         retriever: Retriever | None = None,
         k: int = 5,
         max_follow_ups: int = 5,
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
@@ -47,10 +50,11 @@ class SelfAsk(Program):
         check("max_follow_ups", max_follow_ups, max_follow_ups >= 1, "1 or more")
         self.k = k
         self.max_follow_ups = max_follow_ups
+        self.evidence = evidence
         self.follow_up = dspy.Predict(FollowUp)
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.answer_from = reader(evidence)
         self.answer_directly = dspy.Predict(DirectAnswer)
-        self.compose = dspy.Predict(ComposedAnswer)
+        self.compose = dspy.Predict(FinalAnswer)
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
@@ -61,12 +65,12 @@ class SelfAsk(Program):
                 return run.settle(node, "direct", reason, self.answer_directly)
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(node.sub_questions)} follow-up answers"
-            run.settle(node, "decomposed", reason, self.compose, facts=_facts(node))
+            run.settle(node, "decomposed", reason, self.compose, facts=_facts(self.compose, node))
         return node
 
     def _next(self, run: Run, node: Node) -> str:
         """The next follow-up question, or "" where there is none."""
-        prediction = run.ask(self.follow_up, question=node.question, facts=_facts(node))
+        prediction = run.ask(self.follow_up, question=node.question, facts=_facts(self.follow_up, node))
         follow_up = clean(prediction.follow_up) if prediction else ""
         stops = {*_NO_MORE, *(normal(sub.question) for sub in node.sub_questions)}
         return "" if normal(follow_up) in stops else follow_up
@@ -79,5 +83,7 @@ class SelfAsk(Program):
         return node
 
 
-def _facts(node: Node) -> list[str]:
-    return [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
+def _facts(predictor: dspy.Predict, node: Node) -> list[str]:
+    """What was found so far, as the predictor's LM is shown it."""
+    form = "Follow up: {} Intermediate answer: {}" if reads_instructions(predictor.lm) else "{} = {}"
+    return [form.format(sub.question, sub.answer) for sub in node.sub_questions]

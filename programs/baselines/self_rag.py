@@ -14,10 +14,10 @@ from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean, is_unknown
-from raisf.programs.steps import search
+from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.critique import RetrievalNeed, Support, Usefulness
 from raisf.signatures.judges import PassageRelevance
 
@@ -60,6 +60,7 @@ class SelfRAG(Program):
         relevance_weight: Of the passage's relevance in the score.
         support_weight: Of the answer's support by the passage.
         usefulness_weight: Of the answer's usefulness.
+        evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -77,6 +78,7 @@ class SelfRAG(Program):
         relevance_weight: float = 1.0,
         support_weight: float = 1.0,
         usefulness_weight: float = 0.5,
+        evidence: bool = True,
         max_calls: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
@@ -90,7 +92,8 @@ class SelfRAG(Program):
         self.usefulness_weight = usefulness_weight
         self.need = dspy.Predict(RetrievalNeed)
         self.answer_directly = dspy.Predict(DirectAnswer)
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.evidence = evidence
+        self.answer_from = reader(evidence)
         self.relevant = dspy.Predict(PassageRelevance)
         self.support = dspy.Predict(Support)
         self.useful = dspy.Predict(Usefulness)

@@ -2,27 +2,32 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import dspy
 
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.runner import Outcome, ask_all
+from raisf.programs.baselines.cot import CoT
+from raisf.programs.baselines.cot_rag import CoTRAG
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
-from raisf.programs.steps import search, texts
+from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
-from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from raisf.retrieval.engines.dense import DenseEncoder
+
+
+LabelledBy = Literal["reasoning", "answer"]
 
 
 class Case(TypedDict):
@@ -42,6 +47,9 @@ class SKR(Program):
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved.
         neighbours: Training questions that vote.
+        labelled_by: Whose answers tell where retrieval helps: "reasoning" asks the training questions step by step with
+            and without passages, as the paper does; "answer" asks them as the program itself answers, at once.
+        evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         cases: What `fit` has found; None before.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
@@ -57,6 +65,8 @@ class SKR(Program):
         retriever: Retriever | None = None,
         k: int = 5,
         neighbours: int = 10,
+        labelled_by: LabelledBy = "reasoning",
+        evidence: bool = True,
         cases: list[Case] | None = None,
         max_calls: int | None = None,
         max_seconds: float | None = None,
@@ -64,10 +74,13 @@ class SKR(Program):
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
         check("neighbours", neighbours, neighbours >= 1, "1 or more")
+        check("labelled_by", labelled_by, labelled_by in get_args(LabelledBy), " or ".join(get_args(LabelledBy)))
         self.k = k
         self.neighbours = neighbours
+        self.labelled_by = labelled_by
+        self.evidence = evidence
         self.answer_directly = dspy.Predict(DirectAnswer)
-        self.answer_from = dspy.Predict(GroundedAnswer)
+        self.answer_from = reader(evidence)
         self.learn(cases)
 
     def fit(self, trainset: Sequence[dspy.Example], threads: int = 8) -> "SKR":
@@ -84,8 +97,7 @@ class SKR(Program):
             InputError: Nothing was asked, or retrieval made no difference anywhere.
             LMError: The LM failed on ten questions in a row.
         """
-        without, with_passages = Direct(), RAG(self.retriever, self.k)
-        without.answer_directly, with_passages.answer_from = self.answer_directly, self.answer_from
+        without, with_passages = self.compared()
         right: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
         def keep(scores: dict[str, float], outcome: Outcome) -> None:
@@ -104,6 +116,16 @@ class SKR(Program):
             )
         self.learn(cases)
         return self
+
+    def compared(self) -> tuple[Program, Program]:
+        """The programs whose answers to a training question label it: without retrieval, and with it."""
+        if self.labelled_by == "answer":
+            direct, rag = Direct(), RAG(self.retriever, self.k, self.evidence)
+            direct.answer_directly, rag.answer_from = self.answer_directly, self.answer_from
+            return direct, rag
+        cot, cot_rag = CoT(), CoTRAG(self.retriever, self.k)
+        cot.reason.lm, cot_rag.reason_from.lm = self.answer_directly.lm, self.answer_from.lm
+        return cot, cot_rag
 
     def learn(self, cases: list[Case] | None) -> None:
         """Take what an earlier `fit` has found; None forgets it."""

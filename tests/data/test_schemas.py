@@ -124,6 +124,14 @@ def shaped(row: dict[str, Any], name: str) -> str:
     return json.dumps([row]) if name.endswith(".json") else json.dumps(row) + "\n"
 
 
+TRIVIA_ROW = {
+    "id": "tc_33",
+    "answers": ["Elm River", "Elm (river)", "The Elm"],
+    "hops": 1,
+    "scoring": "triviaqa",
+}
+
+
 @pytest.mark.parametrize(
     ("name", "row", "expected"),
     [
@@ -144,8 +152,8 @@ def shaped(row: dict[str, Any], name: str) -> str:
                 "sub_answers": ["Elmton", "Elm River"],
             },
         ),
-        ("triviaqa.json", TRIVIA, {"id": "tc_33", "answers": ["Elm River", "Elm (river)", "The Elm"], "hops": 1}),
-        ("hub.jsonl", TRIVIA_HUB, {"id": "tc_33", "answers": ["Elm River", "Elm (river)", "The Elm"], "hops": 1}),
+        ("triviaqa.json", TRIVIA, TRIVIA_ROW),
+        ("hub.jsonl", TRIVIA_HUB, TRIVIA_ROW),
         (
             "strategyqa_train.json",
             STRATEGY,
@@ -256,3 +264,12 @@ def test_real_files_are_read_whole(path: str, count: int, having: str):
     assert all(example[having] for example in examples)
     for example, row in zip(examples, read_rows(SHARED / path), strict=True):
         assert {title for title, _ in paragraphs(row)}.issuperset(example.gold_titles)
+
+
+def test_a_row_may_name_the_rule_that_its_answers_are_compared_by(tmp_path: Path):
+    file = tmp_path / "plain.jsonl"
+    file.write_text('{"question": "Who?", "answer": "Jay-Z", "scoring": "triviaqa"}\n', encoding="utf-8")
+    assert load_questions(file)[0].scoring == "triviaqa"
+    file.write_text('{"question": "Who?", "answer": "Jay-Z", "scoring": "bleu"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match="'scoring' must be squad or triviaqa; found 'bleu'"):
+        load_questions(file)

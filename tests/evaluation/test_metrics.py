@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.evaluation.metrics import accuracy, exact_match, normalise, precision_at_k, recall_at_k, token_f1
+from raisf.data.schemas import SCORINGS
+from raisf.evaluation.metrics import (
+    NORMALISERS,
+    accuracy,
+    exact_match,
+    normalise,
+    normalise_trivia,
+    precision_at_k,
+    recall_at_k,
+    token_f1,
+)
 
 texts = st.text(max_size=40)
 answers = st.lists(texts, min_size=1, max_size=4)
@@ -24,6 +34,30 @@ ids = st.lists(st.sampled_from("abcdefgh"), max_size=8)
 )
 def test_normalise_as_squad_does(text: str, expected: str) -> None:
     assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Eiffel-Tower!", "eiffel tower"),
+        ("Jay_Z", "jay z"),
+        ("U.S.", "u s"),
+        ("\u2018Ember\u2019 by O\u00b4Dell", "ember by o dell"),
+        ("Don't a-go", "don t go"),  # an article that punctuation sets free goes too
+        ("  an  apple\ta day ", "apple day"),
+    ],
+)
+def test_normalise_as_triviaqa_does(text: str, expected: str) -> None:
+    assert normalise_trivia(text) == expected
+
+
+def test_an_answer_is_compared_by_the_rule_of_its_data_set() -> None:
+    assert set(NORMALISERS) == set(SCORINGS)
+    for measure in (exact_match, token_f1, accuracy):
+        assert measure("Jay-Z", ["Jay Z"]) == 0.0
+        assert measure("Jay-Z", ["Jay Z"], "triviaqa") == 1.0
+        assert measure("Jayz", ["Jay-Z"]) == 1.0
+        assert measure("Jayz", ["Jay-Z"], "triviaqa") == 0.0
 
 
 def test_exact_match_takes_any_alias() -> None:

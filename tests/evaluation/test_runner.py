@@ -99,6 +99,13 @@ def test_a_broken_line_in_the_middle_is_named_not_dropped(tmp_path: Path) -> Non
         run(Answers(echo), questions(3), out)
 
 
+def test_a_question_is_scored_by_the_rule_that_its_row_names() -> None:
+    asked = [e.copy(answer="Jay-Z").with_inputs("question") for e in questions(2)]
+    asked[1] = asked[1].copy(scoring="triviaqa").with_inputs("question")
+    assert run(Answers(lambda q: "Jay Z"), asked).em.value == 0.5
+    assert describe_test(asked[:1]) != describe_test([asked[0].copy(scoring="triviaqa").with_inputs("question")])
+
+
 def test_another_programs_records_are_refused_unless_fresh(tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     run(Answers(echo, k=5), questions(3), out)

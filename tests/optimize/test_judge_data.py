@@ -81,9 +81,14 @@ def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relev
     assert relevant(relevance_examples([hotpot], Shelf(), 3)) == {("Where?", "AUSTEN")}
 
 
-def test_listwise_rows_number_the_passages_from_one() -> None:
+def test_listwise_rows_number_the_passages_that_suffice_as_a_set_from_one() -> None:
     rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 3)}
-    assert rows == {TWO_HOPS.question: [], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}
+    assert rows == {TWO_HOPS.question: [1, 2], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}
+
+
+def test_a_set_of_which_a_gold_passage_is_missing_does_not_suffice() -> None:
+    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 1)}
+    assert rows == {TWO_HOPS.question: [], "Who wrote Emma?": [1], "Where was Jane Austen born?": []}
 
 
 def test_known_is_what_the_lm_answers_rightly_without_help(world, oracle) -> None:

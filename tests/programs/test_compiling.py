@@ -92,5 +92,5 @@ def test_the_registry_makes_a_program_again_from_its_options(shelf):
 def test_the_registry_says_what_there_is(shelf):
     with pytest.raises(InputError, match="unknown program 'raisf': choose ra-isf, direct, cot"):
         registry.build("raisf", shelf)
-    with pytest.raises(InputError, match="rag has no option 'max_depth': choose k, max_calls, max_seconds"):
+    with pytest.raises(InputError, match="rag has no option 'max_depth': choose k, evidence, max_calls, max_seconds"):
         registry.build("rag", shelf, max_depth=3)

@@ -34,7 +34,7 @@ LABELS = {
     "support": ["fully", "partially", "none", "some"],
     "usefulness": ["1", "3", "5", "6"],
 }
-TEXTS = ["answer", "evidence", "reasoning", "thought", "follow_up", "action", "background"]
+TEXTS = ["answer", "evidence", "reasoning", "thought", "follow_up", "action", "background", "topic", "review"]
 
 
 def made(name, retriever, **given):
@@ -123,7 +123,7 @@ def sense(fields):
         "follow_up": "none" if fields.get("facts") else "who?",
         "action": "Finish[right]" if fields.get("steps") else "Search[who?]",
         "thought": "So the answer is: right." if fields.get("thoughts") else "It is there.",
-        **dict.fromkeys(("evidence", "reasoning", "background"), "It is there."),
+        **dict.fromkeys(("evidence", "reasoning", "background", "topic", "review"), "It is there."),
         "answer": "right",
     }
 
@@ -145,6 +145,17 @@ def test_dspys_teleprompters_give_each_predictor_that_was_asked_its_own_demonstr
     for predictor in shown.values():
         fields = {*predictor.signature.input_fields, *predictor.signature.output_fields}
         assert fields <= set(predictor.demos[0].keys())
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTED if "evidence" in defaults(PROGRAMS[name])])
+def test_without_evidence_it_reads_as_the_papers_do_and_quotes_nothing(name, shelf):
+    lm = ScriptedLM(sense)
+    reads = {"reader": "answer"} if name == "ircot" else {}
+    with dspy.context(lm=lm):
+        trace = made(name, shelf, evidence=False, **reads)(question="root?").trace
+    assert trace.root.answer == "right"
+    assert not any("## evidence ##" in str(call["messages"]) for call in lm.history)
+    assert not any(node.evidence for node in trace.root.walk())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -192,7 +203,7 @@ def test_with_the_pocket_llama_it_ends_with_an_answer_and_its_costs(name, world)
 
 def test_skr_learns_from_a_real_lm_where_retrieval_helps(world):
     index, train, _ = world
-    program, lm = made("skr-knn", index), connect("pocket", max_tokens=64)
+    program, lm = made("skr-knn", index, labelled_by="answer"), connect("pocket", max_tokens=64)
     program.set_lm(lm)
     labelled, helped = [], []
     with dspy.context(lm=lm):

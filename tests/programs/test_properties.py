@@ -54,8 +54,7 @@ def without_time(trace: Trace) -> Trace:
     """The trace less its clock, and less the searches that ran beside a judge that then said know."""
     for node in trace.root.walk():
         node.seconds = 0.0
-    used = trace.cost.retrievals - trace.cost.discarded_retrievals
-    trace.cost = trace.cost.model_copy(update={"seconds": 0.0, "retrievals": used, "discarded_retrievals": 0})
+    trace.cost = trace.cost.model_copy(update={"seconds": 0.0, "discarded_retrievals": 0})
     return trace
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.programs.questions import clean, first_sentence, listed, normal
+from raisf.programs.questions import clean, first_sentence, is_yes_no, listed, normal
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,24 @@ def test_listed_sub_questions_are_cleaned_and_spelt_one_way():
 @given(st.lists(st.text(max_size=5)))
 def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
     assert len(listed(texts)) <= 10 and all(normal(text) for text in listed(texts))
+
+
+@pytest.mark.parametrize(
+    ("question", "closed"),
+    [
+        ("Was Ada born in Velm?", True),
+        ("Are both rivers in the county of Oss?", True),
+        ("In the novel Ember, did the miller leave before winter?", True),
+        ("Couldn't a heron swallow a pike?", True),
+        ("Does the county in which Velm lies have a coast?", True),
+        ("Is Velm or Oss older?", False),
+        ("Who was born in Velm?", False),
+        ("In what county is Velm?", False),
+        ("Velm, a small town, is part of which county?", False),
+        ("Can you tell me who wrote Ember?", False),
+        ("Which came first, was it Ember?", False),
+        ("", False),
+    ],
+)
+def test_a_question_for_yes_or_no_is_told_by_its_words(question, closed):
+    assert is_yes_no(question) is closed

@@ -18,7 +18,7 @@ def test_a_known_question_is_answered_from_memory(ask, scripted, plan, shelf):
     assert routes(trace) == [("root", "direct", "A(root)")]
     assert trace.root.know.verdict == "know"
     assert trace.cost.lm_calls == len(lm.calls) == 2
-    assert trace.cost.retrievals - trace.cost.discarded_retrievals == 0
+    assert trace.cost.retrievals == 0
 
 
 def test_an_unknown_question_is_read_from_its_relevant_passages_only(ask, scripted, plan, shelf):
@@ -39,7 +39,7 @@ def test_without_relevant_passages_the_sub_answers_are_composed(ask, scripted, p
     facts = str(lm.calls[-1]["facts"])
     assert "a = A(a)" in facts and "b = A(b)" in facts
     assert trace.root.reason == "from 2 of 2 sub-answers"
-    assert trace.cost.retrievals - trace.cost.discarded_retrievals == 2
+    assert trace.cost.retrievals == 2
 
 
 def test_depth_counts_from_zero_and_deeper_than_max_depth_is_unknown(ask, scripted, plan, shelf):
@@ -57,6 +57,19 @@ def test_listwise_relevance_is_one_call(ask, scripted, plan, shelf):
     trace = ask(RAISF(shelf, relevance="listwise"), lm)
     assert [p.relevant for p in trace.root.passages] == [True, True, False, False, False]
     assert trace.cost.lm_calls == len(lm.calls) == 3
+
+
+def test_without_evidence_it_answers_from_passages_at_once(ask, scripted, plan, shelf):
+    program = RAISF(shelf, evidence=False)
+    trace = ask(program, scripted(root=plan(relevant=2)))
+    assert list(program.answer_from.signature.output_fields) == ["answer"]
+    assert (trace.root.route, trace.root.answer, trace.root.evidence) == ("passages", "A(root)", None)
+
+
+def test_pointwise_asks_of_each_passage_and_listwise_of_the_set_whether_it_suffices(shelf):
+    alone, together = (RAISF(shelf, relevance=r).relevant.signature.instructions for r in ("pointwise", "listwise"))
+    assert "whether the passage is relevant and sufficient" in alone
+    assert "together are sufficient" in together and "all passages together do not suffice" in together
 
 
 def test_listwise_numbers_that_no_passage_has_are_passed_over(ask, shelf):

@@ -101,7 +101,8 @@ def _load_artifact(folder: str, lm: Any, retriever: Any, given: dict[str, Any], 
     program: Any = build(compiled.system, compiled.retriever, **{**options(compiled), **given})
     for name, predictor in compiled.named_predictors():
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
-            raise InputError(f"{folder} was compiled with another --relevance: leave that option out, or compile again")
+            changes = "--relevance" if name == "relevant" else "evidence"
+            raise InputError(f"{folder} was compiled with another {changes}: leave that option out, or compile again")
         setattr(program, name, predictor)
     return program
 

@@ -54,3 +54,8 @@ def test_a_spent_budget_keeps_what_was_solved(ask):
     assert trace.root.route == "budget" and trace.root.answer == "unknown"
     assert [sub.answer for sub in trace.root.sub_questions] == ["Ada", "unknown"]
     assert trace.root.sub_questions[1].route == "budget"
+
+
+def test_every_prompt_after_the_first_asks_to_answer_from_memory_with_the_earlier_answers_in_sight():
+    instructions = LeastToMost().compose.signature.instructions
+    assert "from memory" in instructions and "from the facts" not in instructions

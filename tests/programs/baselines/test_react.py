@@ -22,9 +22,9 @@ def test_it_searches_sees_the_best_passage_and_finishes(ask, library):
     lm = script("Search[who wrote it?]", "Search[where is Ada?]", "Finish[Velm]")
     trace = ask(ReAct(shelf), lm)
     assert lm.calls[0]["steps"] == []
-    assert lm.calls[2]["steps"] == [
-        "Search[who wrote it?] -> A | text a",
-        "Search[where is Ada?] -> C | text c",
+    assert lm.calls[2]["steps"] == [  # each step's thought, action and observation, as the paper's prompt has them
+        "Thought 1: I want Search[who wrote it?]. Action 1: Search[who wrote it?] Observation 1: A | text a",
+        "Thought 2: I want Search[where is Ada?]. Action 2: Search[where is Ada?] Observation 2: C | text c",
     ]
     assert (trace.root.route, trace.root.answer, trace.root.reason) == ("acted", "Velm", "after 2 searches")
     assert [passage.pid for passage in trace.root.passages] == ["a", "c"]
@@ -35,13 +35,20 @@ def test_it_searches_sees_the_best_passage_and_finishes(ask, library):
 def test_with_a_larger_k_a_search_shows_more(ask, library):
     lm = script("Search[who?]", "Finish[x]")
     ask(ReAct(library({"who?": "a b c"}), k=2), lm)
-    assert lm.calls[1]["steps"] == ["Search[who?] -> A | text a B | text b"]
+    assert lm.calls[1]["steps"][0].endswith("Observation 1: A | text a B | text b")
 
 
 def test_a_search_that_finds_nothing_says_so(ask, library):
     lm = script("Search[who?]", "Finish[x]")
     assert ask(ReAct(library({})), lm).root.answer == "x"
-    assert lm.calls[1]["steps"] == ["Search[who?] -> nothing found"]
+    assert lm.calls[1]["steps"][0].endswith("Observation 1: nothing found")
+
+
+def test_an_lm_that_reads_only_what_it_was_trained_on_sees_its_own_form(ask, library):
+    lm = script("Search[who?]", "Finish[x]")
+    lm.adapter.instructions = False  # as the pocket models' adapter has it
+    ask(ReAct(library({"who?": "a"})), lm)
+    assert lm.calls[1]["steps"] == ["Search[who?] -> A | text a"]
 
 
 @pytest.mark.parametrize("action", ["finish[Velm]", "Action 1: Finish [ Velm ].", "Finish[Velm] Search[more]"])
@@ -55,7 +62,7 @@ def test_a_malformed_action_is_asked_for_once_more(ask, library, malformed):
     trace = ask(ReAct(library({"who?": "a"})), lm)
     assert trace.root.answer == "x"
     assert lm.calls[1]["steps"] == ["no action -> write Search[query] or Finish[answer]"]
-    assert lm.calls[2]["steps"] == ["Search[who?] -> A | text a"]  # the note is gone
+    assert len(lm.calls[2]["steps"]) == 1 and "Observation 1: A | text a" in lm.calls[2]["steps"][0]  # the note is gone
 
     trace = ask(ReAct(library({})), script(malformed, malformed))
     assert (trace.root.route, trace.root.answer, trace.cost.lm_calls) == ("unreadable", "unknown", 2)

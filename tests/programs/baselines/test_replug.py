@@ -17,8 +17,27 @@ def passages(*scores):
     return [JudgedPassage(pid=str(n), title="", text="", score=score) for n, score in enumerate(scores)]
 
 
-def test_a_passage_weighs_by_the_softmax_of_its_score():
-    assert shares(passages(2.0, 1.0)) == pytest.approx([math.e / (math.e + 1), 1 / (math.e + 1)])
+def test_a_passage_weighs_by_the_softmax_of_its_cosine():
+    assert shares(passages(1.0, 0.0)) == pytest.approx([math.e / (math.e + 1), 1 / (math.e + 1)])
+    assert shares(passages(0.8, 0.5)) == pytest.approx([1 / (1 + math.exp(-0.3)), 1 / (1 + math.exp(0.3))])
+
+
+def test_no_retrievers_scale_alone_gives_one_passage_all_the_weight():
+    bm25 = shares(passages(14.2, 10.9, 9.6, 9.1, 8.8))
+    assert 0.2 < bm25[0] < 0.3 and bm25 == sorted(bm25, reverse=True)
+    assert bm25 == pytest.approx(shares(passages(142.0, 109.0, 96.0, 91.0, 88.0)))
+    assert max(shares(passages(-3.0, -40.0))) < 0.75
+
+
+def test_a_lower_temperature_trusts_the_ranking_more(ask, shelf):
+    assert shares(passages(0.8, 0.5), 0.1)[0] == pytest.approx(1 / (1 + math.exp(-3)))
+    with pytest.raises(InputError, match="temperature is 0: give more than 0"):
+        REPLUG(shelf, temperature=0)
+    trace = ask(REPLUG(shelf, k=2, temperature=0.1, evidence=False), connect("pocket", max_tokens=8), "Who is Title 1?")
+    assert trace.root.route == "passages" and trace.root.evidence is None
+
+
+def test_passages_without_scores_weigh_the_same():
     assert shares(passages(None, None)) == [0.5, 0.5]
     assert sum(shares(passages(9000.0, 3.0, -50.0))) == pytest.approx(1.0)
     assert shares([]) == []

@@ -23,7 +23,10 @@ def test_it_asks_on_until_none_and_composes_from_the_facts(ask, library):
     lm = script(["who?", "where is Ada?"], {"who?": "Ada", "where is Ada?": "Velm", "root": "Velm, then"})
     trace = ask(SelfAsk(shelf), lm)
     assert (trace.root.route, trace.root.answer) == ("decomposed", "Velm, then")
-    assert lm.calls[-1]["facts"] == ["who? = Ada", "where is Ada? = Velm"]
+    assert lm.calls[-1]["facts"] == [
+        "Follow up: who? Intermediate answer: Ada",
+        "Follow up: where is Ada? Intermediate answer: Velm",
+    ]
     assert shelf.queries == ["who?", "where is Ada?"]  # never the whole question
     assert [[p.pid for p in sub.passages] for sub in trace.root.sub_questions] == [["a", "b"], ["c"]]
     assert trace.root.sub_questions[0].evidence == "as it says"
@@ -63,3 +66,22 @@ def test_a_spent_budget_ends_it(ask, library):
     trace = ask(SelfAsk(library({}), max_calls=3), lm)
     assert (trace.root.route, trace.root.answer) == ("budget", "unknown")
     assert [sub.answer for sub in trace.root.sub_questions] == ["Ada", "unknown"]
+
+
+def test_the_last_call_asks_for_the_final_answer_and_not_for_one_from_the_facts_alone(library):
+    instructions = SelfAsk(library({})).compose.signature.instructions
+    assert "final answer" in instructions and "from the facts" not in instructions
+
+
+def test_an_lm_that_reads_only_what_it_was_trained_on_sees_its_own_form(ask, library):
+    lm = script(["who?"], {"who?": "Ada", "root": "Ada"})
+    lm.adapter.instructions = False  # as the pocket models' adapter has it
+    ask(SelfAsk(library({"who?": "a"})), lm)
+    assert lm.calls[-1]["facts"] == ["who? = Ada"]
+
+
+def test_without_evidence_a_follow_up_is_answered_at_once(ask, library):
+    program = SelfAsk(library({"who?": "a"}), evidence=False)
+    trace = ask(program, script(["who?"], {"who?": "Ada", "root": "Ada"}))
+    assert "evidence" not in program.answer_from.signature.output_fields
+    assert trace.root.sub_questions[0].evidence is None and trace.root.answer == "Ada"

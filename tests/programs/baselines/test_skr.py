@@ -17,7 +17,7 @@ def script():
 
     def respond(fields):
         knows, reads = "river" not in fields["question"], "passages" in fields
-        return {"evidence": "e", "answer": "right" if knows != reads else "wrong"}
+        return {"evidence": "e", "reasoning": "r", "answer": "right" if knows != reads else "wrong"}
 
     return ScriptedLM(respond)
 
@@ -45,6 +45,27 @@ def test_fitting_keeps_where_retrieval_made_a_difference_and_drops_ties(shelf):
     with dspy.context(lm=script()):
         program = SKR(shelf).fit(train)
     assert program.cases == [{"question": RIVERS[0], "helped": True}, {"question": WRITERS[0], "helped": False}]
+
+
+def test_labels_come_from_answers_step_by_step_as_in_the_paper_or_from_answers_at_once(shelf):
+    train = examples([RIVERS[0], WRITERS[0]])
+    for labelled_by, reasons in (("reasoning", True), ("answer", False)):
+        lm = script()
+        with dspy.context(lm=lm):
+            program = SKR(shelf, labelled_by=labelled_by)
+            assert [p.system for p in program.compared()] == (["cot", "cot-rag"] if reasons else ["direct", "rag"])
+            assert len(program.fit(train).cases) == 2
+    with pytest.raises(InputError, match="labelled_by is 'gold': give reasoning or answer"):
+        SKR(shelf, labelled_by="gold")
+
+
+def test_labels_come_from_the_lms_of_the_program_itself(shelf):
+    own, elsewhere = script(), script()
+    program = SKR(shelf)
+    program.set_lm(own)
+    with dspy.context(lm=elsewhere):
+        program.fit(examples([RIVERS[0], WRITERS[0]]))
+    assert len(own.calls) == 4 and not elsewhere.calls
 
 
 def test_a_training_set_that_says_nothing_is_refused(shelf):
