@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
-
 from raisf.evaluation.intervals import Score, bootstrap
+from raisf.utils.display import DataTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ class Report:
             "errors": self.errors,
         }
 
-    def table(self, title: str = "") -> Table:
+    def table(self, title: str = "") -> DataTable:
         """The report for the terminal."""
-        table = Table("", "value", title=title or None, title_justify="left", show_header=False)
+        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False)
         table.add_row("exact match", str(self.em))
         table.add_row("token F1", str(self.f1))
         table.add_row("accuracy", str(self.accuracy))

@@ -6,7 +6,7 @@ shared with the engine that answers, and on a small model a framework's own step
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,12 +110,25 @@ def train(
 
 def finish(run: Run, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
     """Goes on from the checkpoint, where there is one of this identity, until the run is over."""
+    from raisf.utils.progress import ProgressBars
+
     run.restore(checkpoint, identity)
-    with _Bar(name, run, progress) as show:
+    epochs = run.training.epochs
+    with ProgressBars(progress) as bars:
+        task = bars.add_task(f"training {name}", total=epochs * run.batches, completed=run.steps)
+
+        def show() -> None:
+            point = run.curve[-1] if run.curve else None
+            state = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
+            bars.update(task, completed=run.steps, score=state)
+
+        show()
         while not run.over:
             run.epoch(show)
             run.save(checkpoint, identity)
             show()
+        if run.steps < epochs * run.batches:
+            bars.end(task, f"stopped early, after {len(run.curve) - 1} of {epochs} epochs")
 
 
 def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, name: str) -> list[Lesson]:
@@ -133,35 +146,3 @@ def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, nam
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-class _Bar:
-    """As a context, a function that shows how far a run is."""
-
-    def __init__(self, name: str, run: Run, shown: bool):
-        from rich.console import Console
-        from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-        self.run = run
-        self.progress = Progress(
-            *Progress.get_default_columns()[:-1],
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        total = run.training.epochs * run.batches
-        self.task = self.progress.add_task(f"training {name}", total=total, state="")
-
-    def __enter__(self) -> Callable[[], None]:
-        self.progress.start()
-        self.show()
-        return self.show
-
-    def show(self) -> None:
-        point = self.run.curve[-1] if self.run.curve else None
-        state = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
-        self.progress.update(self.task, completed=self.run.steps, state=state)
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()

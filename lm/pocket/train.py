@@ -64,8 +64,8 @@ def train(
     out = Path(out)
     check_replaceable(out, "model.safetensors")
     import torch
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+    from raisf.utils.progress import ProgressBars
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
@@ -87,23 +87,17 @@ def train(
     }
     started = saved = time.monotonic()
     before, curve, skills = at["seconds"], at["curve"], at["skills"]
-    bar = Progress(
-        *Progress.get_default_columns()[:-1],
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[state]}"),
-        console=Console(stderr=True),
-        disable=not progress,
-    )
+    bar = ProgressBars(progress)
     judging = model.config.is_encoder_decoder
     with bar, Batches(tokenizer, seed, tokens, regions, at["chunk"], at["made"], judging) as stream:
-        task = bar.add_task("pretraining", total=tokens, completed=at["read"], state="")
+        task = bar.add_task("pretraining", total=tokens, completed=at["read"])
         for chunk in stream:
             for ids, weights in chunk:
                 loss = trainer.step(ids.to(model.device), weights.to(model.device), at["read"] / tokens)
                 at["read"] += ids.numel()
                 if not curve or at["read"] - curve[-1]["tokens"] > tokens / CURVE_POINTS:
                     curve.append({"tokens": at["read"], "loss": round(loss, 4)})
-                bar.update(task, completed=min(at["read"], tokens), state=f"loss {loss:.3f}")
+                bar.update(task, completed=min(at["read"], tokens), score=f"loss {loss:.3f}")
             at["chunk"] += 1
             at["made"] += len(chunk) * BATCH_TOKENS
             at["seconds"] = round(before + time.monotonic() - started, 1)

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import raisf
-from raisf.commands.options import FROM_MEMORY, PROGRAM_NAMES
 from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import normalise
 from raisf.lm.connect import connect
@@ -160,11 +159,6 @@ def test_the_list_of_programs_says_what_it_does_and_where_it_comes_from(name):
     summary, source = about(PROGRAMS[name])
     assert summary.endswith(".") and 20 < len(summary) < 120
     assert "arXiv" in source and len(source) < 200
-
-
-def test_the_command_line_names_the_same_programs_without_importing_them():
-    assert tuple(PROGRAMS) == PROGRAM_NAMES
-    assert [name for name, program in PROGRAMS.items() if not searches(program)] == list(FROM_MEMORY)
 
 
 @pytest.fixture(scope="module")

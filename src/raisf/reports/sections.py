@@ -85,9 +85,11 @@ class Section:
 
     def view(self) -> "RenderableType":
         """The table for the terminal, narrow: of the scores only the main one with its interval."""
-        from rich.table import Table
+        from raisf.utils.display import DataTable
 
-        table = Table(title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left")
+        table = DataTable(
+            title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left"
+        )
         for number, column in enumerate(self.columns):
             # Where the terminal is too narrow, the names take several lines, and numbers stay whole.
             table.add_column(

@@ -1,15 +1,15 @@
-"""Commands that list what there is."""
+"""`raisf programs`."""
 
-import argparse
-
-from rich.table import Table
-from rich.text import Text
-
-from raisf.commands.outcome import Outcome
+from raisf.commands.command import command
+from raisf.commands.result import CommandResult
 
 
-def programs(arguments: argparse.Namespace) -> Outcome:
-    """Lists the programs of the registry, with their options and defaults in the data."""
+@command("programs", "  raisf programs\n  raisf programs --json")
+def programs_command() -> CommandResult:
+    """List the programs: what each does and its source."""
+    from rich.table import Table
+    from rich.text import Text
+
     from raisf.programs.registry import PROGRAMS, about, defaults
 
     rows = []
@@ -18,4 +18,4 @@ def programs(arguments: argparse.Namespace) -> Outcome:
         summary, source = about(program)
         rows.append({"name": name, "summary": summary, "source": source, "options": defaults(program)})
         table.add_row(Text(name, style="bold"), Text(summary), Text(source, style="dim"))
-    return Outcome({"programs": rows}, table)
+    return CommandResult({"programs": rows}, table)
