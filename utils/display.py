@@ -20,7 +20,9 @@ class DataTable(Table):
     """A table whose strings (headers, cells, title and caption) are data; what is styled comes as `Text`."""
 
     def __init__(self, *headers: str, title: str | None = None, caption: str | None = None, **options: Any):
-        super().__init__(*map(as_text, headers), title=_shown(title), caption=_shown(caption), **options)  # type: ignore[arg-type]
+        super().__init__(title=_shown(title, "table.title"), caption=_shown(caption, "table.caption"), **options)
+        for header in headers:
+            self.add_column(header)
 
     def add_column(self, header: RenderableType = "", *args: Any, **options: Any) -> None:
         """As rich's; the header is data."""
@@ -44,5 +46,5 @@ def console(*, stderr: bool = False) -> Console:
     return _Terminal(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def _shown(cell: Any) -> Any:
-    return as_text(cell) if isinstance(cell, str) else cell
+def _shown(cell: Any, style: str = "") -> Any:
+    return as_text(cell, style) if isinstance(cell, str) else cell

@@ -77,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     # It warns of each answer that is cut off, many in a long run; the outcome counts them as unreadable.
     logging.getLogger("dspy.clients.lm").setLevel(logging.ERROR)
+    if logging.lastResort is not None:  # what warnings of ours go to
+        logging.lastResort.setFormatter(_VisibleFormatter())
     try:
         with raisf.make_context("raisf", list(sys.argv[1:] if argv is None else argv)) as context:
             raisf.invoke(context)
@@ -92,6 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _told(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), code=1)
     return 0
+
+
+class _VisibleFormatter(logging.Formatter):
+    """Warnings name files and quote what an LM said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def _told(what: object, following: str = "", *, code: int) -> int:

@@ -34,9 +34,7 @@ def test_importing_the_facade_is_free():
     assert not _modules_after("import raisf") & set(HEAVY)
 
 
-@pytest.mark.parametrize(
-    "command", cli.COMMANDS
-)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_explains_itself_with_examples(command, capsys):
     assert _run(command, "--help") == 0
     assert f"raisf {command}" in capsys.readouterr().out.split("examples:")[1]

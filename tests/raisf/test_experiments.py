@@ -9,7 +9,7 @@ from raisf import cli
 from raisf.commands.experiment import NAMES
 from raisf.experiments import published_results
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
-from raisf.experiments.workspace import COMPILED, Workspace, Setting
+from raisf.experiments.workspace import COMPILED, Setting, Workspace
 from raisf.lm import pocket
 from raisf.programs.registry import PROGRAMS
 from raisf.utils.files import read_json, read_jsonl
@@ -54,7 +54,9 @@ def test_every_figure_of_a_paper_stands_beside_a_row_of_ours():
             assert set(one) <= set(EXPERIMENTS[name].settings)
     assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", "hotpotqa") == 46.5
     assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", "2wiki") is None
-    assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", None) == pytest.approx((40.2 + 76.1 + 46.5) / 3, abs=0.05)
+    assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", None) == pytest.approx(
+        (40.2 + 76.1 + 46.5) / 3, abs=0.05
+    )
     assert published_results.figure_of(published_results.TABLE_2, "no such row", None) is None
 
 
@@ -147,7 +149,9 @@ def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path
         def save(self, path):
             path.mkdir(parents=True)
 
-    monkeypatch.setattr(Workspace, "_learnt", lambda workspace, program, setting: learnt.append(workspace.index()) or Learnt())
+    monkeypatch.setattr(
+        Workspace, "_learnt", lambda workspace, program, setting: learnt.append(workspace.index()) or Learnt()
+    )
     for name in "ab":
         build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")
     for index in (None, "a", "b", "a"):

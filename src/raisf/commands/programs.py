@@ -7,15 +7,13 @@ from raisf.commands.result import CommandResult
 @command("programs", "  raisf programs\n  raisf programs --json")
 def programs_command() -> CommandResult:
     """List the programs: what each does and its source."""
-    from rich.table import Table
-    from rich.text import Text
-
     from raisf.programs.registry import PROGRAMS, about, defaults
+    from raisf.utils.display import DataTable, as_text
 
     rows = []
-    table = Table("program", "what it does", "source", box=None, padding=(0, 2, 1, 0))
+    table = DataTable("program", "what it does", "source", box=None, padding=(0, 2, 1, 0))
     for name, program in PROGRAMS.items():
         summary, source = about(program)
         rows.append({"name": name, "summary": summary, "source": source, "options": defaults(program)})
-        table.add_row(Text(name, style="bold"), Text(summary), Text(source, style="dim"))
+        table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
     return CommandResult({"programs": rows}, table)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raisf.utils.errors import RaisfError
+from raisf.utils.text import visible_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,16 +40,15 @@ def facts_result(facts: dict[str, Any], following: str | None = None) -> Command
 def facts_view(facts: dict[str, Any], following: str | None = None) -> "RenderableType":
     """The view of `facts_result`."""
     from rich.console import Group
-    from rich.table import Table
 
-    from raisf.utils.display import as_text
+    from raisf.utils.display import DataTable, as_text
 
-    table = Table.grid(padding=(0, 2))
+    table = DataTable.grid(padding=(0, 2))
     for name, value in facts.items():
         if value is None:
             continue
         shown = ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else value
-        table.add_row(as_text(name), as_text(shown))
+        table.add_row(name, str(shown))
     return Group(table, as_text(f"next: {following}", "dim")) if following else table
 
 
@@ -63,7 +63,7 @@ def show(result: CommandResult, *, as_json: bool) -> None:
         sys.stdout.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
     try:
         if as_json:
-            print(json.dumps(result.data, ensure_ascii=not unicode, indent=2), flush=True)
+            print(visible_json(json.dumps(result.data, ensure_ascii=not unicode, indent=2)), flush=True)
         else:
             from raisf.utils.display import console
 

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,8 @@ class Section:
 
         for figure in figures:
             file = io.StringIO()
-            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}):
+            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Glyph")  # whose fonts lack one: the reader's draw the text
                 figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
             self.drawings.append(file.getvalue())
 
