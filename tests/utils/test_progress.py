@@ -1,5 +1,9 @@
 """Progress bars: what stands on the screen when the work is over must say what happened."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from rich.progress import Progress
 
@@ -92,3 +96,21 @@ def test_training_that_stops_early_leaves_a_full_bar(shown):
 
     finish(Run(), None, "", "know", True)  # type: ignore[arg-type]
     assert "8/8" in shown() and "stopped early, after 2 of 5 epochs" in shown()
+
+
+LIBRARIES = {
+    "tqdm": "import tqdm; list(tqdm.tqdm(range(3)))",
+    "tqdm.auto": "import tqdm.auto; list(tqdm.auto.tqdm(range(3)))",
+    "transformers": "from transformers.utils import logging; list(logging.tqdm(range(3)))",
+    "datasets": "import datasets; datasets.Dataset.from_list([{'a': 1}] * 9).map(lambda row: row)",
+    "bm25s": "import bm25s; bm25s.BM25().index(bm25s.tokenize(['one text', 'another']))",
+}
+
+
+@pytest.mark.parametrize("code", LIBRARIES.values(), ids=LIBRARIES.keys())
+def test_no_library_shows_a_bar_of_its_own_beside_ours(code, tmp_path):
+    run = [sys.executable, "-c", f"from raisf import cli; cli.main([]); {code}"]
+    environment = {**os.environ, "HF_HOME": str(tmp_path)}
+    done = subprocess.run(run, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "it/s" not in done.stderr and "%" not in done.stderr
