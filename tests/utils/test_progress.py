@@ -103,7 +103,9 @@ LIBRARIES = {
     "tqdm.auto": "import tqdm.auto; list(tqdm.auto.tqdm(range(3)))",
     "transformers": "from transformers.utils import logging; list(logging.tqdm(range(3)))",
     "datasets": "import datasets; datasets.Dataset.from_list([{'a': 1}] * 9).map(lambda row: row)",
-    "bm25s": "import bm25s; bm25s.BM25().index(bm25s.tokenize(['one text', 'another']))",
+    "bm25s, as our index calls it": "import pathlib; pathlib.Path('a.txt').write_text('one text');"
+    "cli.main(['index', 'a.txt', '--engine', 'bm25', '--out', 'i']);"
+    "import raisf; raisf.open_index('i')('text', 1)",
 }
 
 
@@ -111,6 +113,6 @@ LIBRARIES = {
 def test_no_library_shows_a_bar_of_its_own_beside_ours(code, tmp_path):
     run = [sys.executable, "-c", f"from raisf import cli; cli.main([]); {code}"]
     environment = {**os.environ, "HF_HOME": str(tmp_path)}
-    done = subprocess.run(run, capture_output=True, text=True, env=environment)
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "it/s" not in done.stderr and "%" not in done.stderr
