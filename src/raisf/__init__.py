@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import load, save
     from raisf.optimize.compile import compile
-    from raisf.optimize.optimizers.calibrate import calibrate
-    from raisf.optimize.optimizers.lsr import Tuning, tune_retriever
+    from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
+    from raisf.optimize.optimizers.few_shot import BootstrapJudges, LabeledJudges, RandomSearch
+    from raisf.optimize.optimizers.finetune import FinetuneJudges
+    from raisf.optimize.optimizers.fit_skr import FitSKR
+    from raisf.optimize.optimizers.gepa import GEPA
+    from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
+    from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.selection import answer_exact_match
     from raisf.programs.baselines.direct import Direct
     from raisf.programs.baselines.rag import RAG
@@ -40,18 +45,27 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BM25",
+    "GEPA",
+    "MIPRO",
     "RAG",
     "RAISF",
+    "BootstrapJudges",
+    "Calibrate",
     "ColBERT",
     "Dense",
     "Direct",
+    "FinetuneJudges",
+    "FitSKR",
     "Hybrid",
     "InputError",
     "LMError",
+    "LabeledJudges",
     "Passage",
     "RaisfError",
+    "RandomSearch",
     "RemoteIndex",
     "Training",
+    "TuneRetriever",
     "Tuning",
     "add_to_index",
     "answer_exact_match",
@@ -72,6 +86,15 @@ __all__ = [
 
 # The room and module where each name lives.
 _HOMES = {
+    "LabeledJudges": "raisf.optimize.optimizers.few_shot",
+    "BootstrapJudges": "raisf.optimize.optimizers.few_shot",
+    "RandomSearch": "raisf.optimize.optimizers.few_shot",
+    "MIPRO": "raisf.optimize.optimizers.mipro",
+    "GEPA": "raisf.optimize.optimizers.gepa",
+    "FinetuneJudges": "raisf.optimize.optimizers.finetune",
+    "FitSKR": "raisf.optimize.optimizers.fit_skr",
+    "TuneRetriever": "raisf.optimize.optimizers.lsr",
+    "Calibrate": "raisf.optimize.optimizers.calibrate",
     "BM25": "raisf.retrieval.engines.bm25",
     "RAG": "raisf.programs.baselines.rag",
     "RAISF": "raisf.programs.ra_isf",

@@ -39,6 +39,8 @@ def collect(arguments: argparse.Namespace) -> Outcome:
         table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
     notes = [Text("know: who is compared with gold is the LM's own closed-book answers", style="dim")]
     if made["unfinished"]:
-        said = f"{made['errors']} calls failed: rows of {made['unfinished']} questions are missing"
+        counts = [(made["errors"], "calls failed"), (made["unreadable"], "replies could not be read and label nothing")]
+        said = ", ".join(f"{n} {what}" for n, what in counts if n)
+        said += f": rows of {made['unfinished']} of {len(train)} training questions are missing"
         notes.append(Text(f"{said}; run the same command again to make them", style="yellow"))
     return Outcome({"out": str(arguments.out), **made}, Group(table, *notes, Text(f"rows: {arguments.out}")))

@@ -45,35 +45,26 @@ def ask(arguments: argparse.Namespace) -> Outcome:
 
 def compile(arguments: argparse.Namespace) -> Outcome:
     """Compiles a program and saves it."""
-    from raisf.commands.judging import calibration_options
+    from raisf.commands.judging import calibration, told_labels
     from raisf.commands.prompting import prompt_options, show_candidates
     from raisf.commands.training import show_training, weight_options
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
-    from raisf.optimize.compile import compile as compile_program
-    from raisf.optimize.optimizers.calibrate import calibrate, check_calibration
+    from raisf.optimize.compile import optimizer_named
     from raisf.utils.files import check_replaceable
 
     check_replaceable(arguments.out, "manifest.json")
     given = {**prompt_options(arguments), **weight_options(arguments)}
-    prices = calibration_options(arguments)
-    trainset, valset = load_questions(arguments.train), load_questions(arguments.dev)
+    given |= {name: getattr(arguments, name) for name in ("labels", "seed", "threads")}
+    optimizer = optimizer_named(arguments.how, arguments.strategy, **given)
+    thresholds = calibration(arguments)
+    sets: dict[str, Any] = {"trainset": load_questions(arguments.train), "valset": load_questions(arguments.dev)}
     program = _program(arguments)
-    if arguments.calibrate:
-        check_calibration(program, valset, arguments.calibrate, **prices)
-    compiled: Any = compile_program(
-        program,
-        trainset=trainset,
-        valset=valset,
-        how=arguments.how,
-        labels=arguments.labels,
-        seed=arguments.seed,
-        threads=arguments.threads,
-        **given,
-    )
-    if arguments.calibrate:
-        aim, labels = arguments.calibrate, arguments.labels
-        compiled = calibrate(compiled, valset=valset, aim=aim, labels=labels, threads=arguments.threads, **prices)
+    if thresholds is not None:
+        thresholds.check(program, sets["valset"])
+    compiled: Any = optimizer.compile(program, **sets)
+    if thresholds is not None:
+        compiled = thresholds.compile(compiled, **sets)
     save(compiled, arguments.out)
     report = compiled.compile_report
     table = show_training(report) if arguments.how == "weights" else show_candidates(report)
@@ -81,7 +72,7 @@ def compile(arguments: argparse.Namespace) -> Outcome:
         {"out": str(arguments.out), "seconds": report["seconds"], "LM calls": report["lm_calls"]},
         f"raisf eval --program {arguments.out} --test FILE",
     )
-    view: list[RenderableType] = [table, made.view]
+    view: list[RenderableType] = [table, *told_labels(report), made.view]
     if "calibration" in report:
         from raisf.commands.judging import show_calibration
 

@@ -16,6 +16,7 @@ from raisf.utils.files import check_writable, read_jsonl, write_jsonl
 
 if TYPE_CHECKING:
     from raisf.evaluation.judges import JudgeReport
+    from raisf.optimize.optimizers.calibrate import Calibrate
 
 NO_PROBABILITIES = "no AUROC and no ECE: the judge gives verdicts without probabilities"
 
@@ -26,9 +27,10 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
     Raises:
         InputError: --train for another judge than know, or with questions of --test; --out holds something else than
             verdicts; or what the room `optimize` complains of.
-        LMError: The LM failed on ten rows in a row, or on all there are.
+        LMError: The LM failed on ten rows in a row, or on all there are, or most of its replies cannot be read.
     """
     from raisf.data.questions import load_questions
+    from raisf.optimize.judges.labels import check_labelled
     from raisf.optimize.overlap import check_disjoint
 
     if arguments.train is not None and arguments.module != "know":
@@ -42,7 +44,9 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
     )
     if arguments.out is not None:
         write_jsonl(arguments.out, [asdict(row) for row in rows])
-    found = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows), "errors": errors}
+    unreadable = sum(not row.readable for row in rows)
+    check_labelled(len(rows), unreadable, f"verdicts of the {arguments.module} judge could not be read")
+    found = {"rows": len(rows), "unreadable": unreadable, "errors": errors}
     if arguments.module == "decomposition":
         title = f"the decomposition judge of {arguments.program} on {arguments.test}: {len(rows)} questions"
         view = [Text(title), _table({"judge": (None, report)})]
@@ -56,7 +60,8 @@ def judge_alone(
     """A judge of the program, asked alone about all that gold says of the questions.
 
     Returns:
-        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed.
+        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed or
+        a reply could not be read and labels nothing.
 
     Raises:
         InputError: The program has no such judge, or the questions no such gold.
@@ -186,18 +191,28 @@ def _reliability(bins: list[Any], positive: str) -> Table:
     return table
 
 
-def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The prices that --calibrate cost takes.
+def calibration(arguments: argparse.Namespace) -> "Calibrate | None":
+    """What --calibrate and its prices ask for; None where there is no --calibrate.
 
     Raises:
-        InputError: There is one, and another aim.
+        InputError: There is a price, and another aim than cost.
     """
     names = ("call_price", "search_price")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given and arguments.calibrate != "cost":
         option = next(iter(given)).replace("_", "-")
         raise InputError(f"--{option} is for --calibrate cost: leave it out, or take that aim")
-    return given
+    if not arguments.calibrate:
+        return None
+    from raisf.optimize.optimizers.calibrate import Calibrate
+
+    return Calibrate(aim=arguments.calibrate, labels=arguments.labels, threads=arguments.threads, **given)
+
+
+def told_labels(report: dict[str, Any]) -> list[Text]:
+    """Questions that a compilation has no label of, a line a predictor."""
+    unlabelled = (report.get("unlabelled") or {}).items()
+    return [Text(f"{name}: {told}; the next compile asks again", style="yellow") for name, told in unlabelled]
 
 
 def show_calibration(report: dict[str, Any]) -> RenderableType:
@@ -211,6 +226,10 @@ def show_calibration(report: dict[str, Any]) -> RenderableType:
         if "skipped" in found:
             notes.append(Text(f"{judge} was left alone: {found['skipped']}", style="dim"))
             continue
+        if found.get("unreadable"):
+            notes.append(Text(f"{judge}: {found['unreadable']} unreadable verdicts are left out", style="yellow"))
+        if found.get("unlabelled"):
+            notes.append(Text(f"{judge}: {found['unlabelled']}", style="yellow"))
         moved = found["threshold"]
         cells = [
             str(Score(**found[when]["scores"][name])) for name in ("accuracy", "ece") for when in ("before", "after")

@@ -135,18 +135,14 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--strategy",
         choices=("labeled", "bootstrap", "random", "mipro", "gepa"),
-        default="labeled",
         help="demonstrations from gold labels, from the program's own right runs, or the best of several such draws on "
         "the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM rewrites by what "
         "gold says was wrong; default: labeled",
     )
-    group.add_argument(
-        "--demos", type=at_least(2), default=4, metavar="N", help="demonstrations a predictor at most; default: 4"
-    )
+    group.add_argument("--demos", type=at_least(2), metavar="N", help="demonstrations a predictor at most; default: 4")
     group.add_argument(
         "--candidates",
         type=at_least(1),
-        default=6,
         metavar="N",
         help="draws of random; draws and instructions that mipro chooses from; default: 6",
     )

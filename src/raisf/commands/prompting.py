@@ -17,24 +17,24 @@ WRITES = ("mipro", "gepa")
 
 
 def prompt_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `raisf.optimize.compile.compile` that only prompts have.
+    """The options of the optimizers that compile to prompts, as far as they were given.
 
     Raises:
         InputError: An option that the strategy does not have, or an LM that cannot be opened.
     """
-    names = ("trials", "reflection_lm", "reflection_api_base")
+    names = ("demos", "candidates", "trials", "reflection_lm", "reflection_api_base")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    if given and (arguments.how != "prompts" or arguments.strategy not in WRITES):
-        option = next(iter(given)).replace("_", "-")
+    if (written := [name for name in names[2:] if name in given]) and arguments.strategy not in WRITES:
+        option = written[0].replace("_", "-")
         raise InputError(f"--{option} is for --strategy {' and '.join(WRITES)}: leave it out, or take one of them")
     endpoint = given.pop("reflection_api_base", None)
     if (spec := given.get("reflection_lm")) is not None:
-        from raisf.optimize.compile import REFLECTION_TOKENS
+        from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS
 
         given["reflection_lm"] = assemble.open_lm(spec, api_base=endpoint, max_tokens=REFLECTION_TOKENS)
     elif endpoint:
         raise InputError("--reflection-api-base without --reflection-lm: give openai/MODEL too")
-    return {"strategy": arguments.strategy, "demos": arguments.demos, "candidates": arguments.candidates, **given}
+    return given
 
 
 def show_candidates(report: dict[str, Any]) -> RenderableType:

@@ -9,7 +9,7 @@ from raisf.utils.errors import InputError
 
 
 def weight_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `raisf.optimize.compile.compile` that only weights have.
+    """The options of `raisf.FinetuneJudges`, as far as they were given.
 
     Raises:
         InputError: One of them was given for prompts, or cannot be used.
