@@ -10,14 +10,8 @@ from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
 from raisf.evaluation.runner import Outcome, ask_all, progress_bar
-from raisf.optimize.judges.judge_data import (
-    VERDICTS,
-    Labels,
-    decomposition_examples,
-    know_examples,
-    listwise_examples,
-    relevance_examples,
-)
+from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, listwise_examples, relevance_examples
+from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import predictor_of
 from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
@@ -43,8 +37,8 @@ class Judged:
         question: What was judged, or whose passage.
         passage: The passage, as the LM reads it; None for self-knowledge.
         gold: Whether it is known (relevant) by gold.
-        said: Whether the judge said so, at the program's threshold; an unreadable verdict counts as no, as it does
-            where the program runs.
+        said: Whether the judge said so, at the program's threshold; False where it could not be read, which is what
+            the program goes on with, and no evidence of the judge.
         probability: Of yes, where the LM gives probabilities.
         readable: False where the LM's output could not be read.
     """
@@ -59,10 +53,22 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """What a judge said on all rows, in their order; `errors` counts the rows whose LM call failed, left out here."""
+    """What a judge said on all rows, in their order.
+
+    Attributes:
+        rows: Also those whose verdict could not be read; `report` leaves them out.
+        errors: Rows whose LM call failed, which are not among them.
+        unlabelled: How many questions have no gold label, and why; None where all have one.
+    """
 
     rows: list[Judged]
     errors: int = 0
+    unlabelled: str | None = None
+
+    @property
+    def unreadable(self) -> int:
+        """How many verdicts could not be read."""
+        return sum(not row.readable for row in self.rows)
 
     @property
     def scored(self) -> list[Judged]:
@@ -70,10 +76,12 @@ class Judgements:
         return [row for row in self.rows if row.probability is not None]
 
     def report(self) -> JudgeReport:
-        """The judge's measures; without AUROC and ECE where the LM gives no probabilities."""
-        groups = [row.question for row in self.rows]
-        gold = [row.gold for row in self.rows]
-        report = JudgeReport(verdict_scores(gold, [row.said for row in self.rows], groups))
+        """The judge's measures on the rows that could be read; without AUROC and ECE where there is no probability."""
+        rows = [row for row in self.rows if row.readable]
+        if not rows:
+            return JudgeReport({})
+        groups, gold = [row.question for row in rows], [row.gold for row in rows]
+        report = JudgeReport(verdict_scores(gold, [row.said for row in rows], groups))
         if scored := self.scored:
             groups, gold = [row.question for row in scored], [row.gold for row in scored]
             probabilities = [row.probability or 0.0 for row in scored]
@@ -121,13 +129,13 @@ def collect(
     predictor = predictor_of(program, *roles)
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
-        rows = _rows(program, predictor, judge, examples, labels, threads)
+        rows, unlabelled = _rows(program, predictor, judge, examples, labels, threads)
         bar.remove_task(labelling)
     if not rows:
         raise InputError(NO_ROWS[judge])
     if "relevant_ids" in predictor.signature.output_fields:
         said, errors = ask_each(plain(predictor), rows, ("question", "passages"), threads, progress)
-        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors)
+        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     threshold = getattr(program, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
 
@@ -140,7 +148,7 @@ def collect(
         Judged(row.question, row.get("passage"), row.verdict == yes, one.verdict == yes, one.probability, one.readable)
         for row, one in said
     ]
-    return Judgements(judged, errors)
+    return Judgements(judged, errors, unlabelled)
 
 
 def collect_decompositions(
@@ -169,24 +177,33 @@ def collect_decompositions(
 
 
 def decomposition_report(rows: Sequence[Decomposed]) -> JudgeReport:
-    """Exact match of the list up to wording, share with the right number, and token F1 of aligned sub-questions."""
+    """Exact match of the list up to wording, share with the right number, and token F1 of aligned sub-questions.
+
+    Rows that could not be read are left out.
+    """
     measures: dict[str, Callable[[Decomposed], float]] = {
         "exact_match": lambda row: same_decomposition(row.listed, row.gold),
         "right_number": lambda row: float(len(row.listed) == len(row.gold)),
         "token_f1": lambda row: aligned_f1(row.listed, row.gold),
     }
-    return JudgeReport({name: bootstrap([measure(row) for row in rows]) for name, measure in measures.items()})
+    found = [row for row in rows if row.readable]
+    if not found:
+        return JudgeReport({})
+    return JudgeReport({name: bootstrap([measure(row) for row in found]) for name, measure in measures.items()})
 
 
 def _rows(
     program: Any, predictor: Any, judge: Judge, examples: Sequence[dspy.Example], labels: Labels, threads: int
-) -> list[dspy.Example]:
+) -> tuple[list[dspy.Example], str | None]:
+    """The rows with gold, and what is said of questions that have none."""
     if judge == "know":
-        return know_examples(examples, answerer=predictor_of(program, DirectAnswer), labels=labels, threads=threads)
+        answerer = predictor_of(program, DirectAnswer)
+        made = know_labels(examples, answerer=answerer, labels=labels, threads=threads).checked()
+        return made.rows, made.told()
     if getattr(program, "retriever", None) is None:
         raise InputError("the relevance judge is measured on retrieved passages: give --index (program.retriever)")
     make = listwise_examples if "relevant_ids" in predictor.signature.output_fields else relevance_examples
-    return make(examples, program.retriever, program.k)
+    return make(examples, program.retriever, program.k), None
 
 
 def plain(predictor: Any) -> Callable[..., dspy.Prediction]:

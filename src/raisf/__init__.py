@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import load, save
     from raisf.optimize.compile import compile
-    from raisf.optimize.optimizers.calibrate import calibrate
-    from raisf.optimize.optimizers.lsr import Tuning, tune_retriever
+    from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
+    from raisf.optimize.optimizers.few_shot import BootstrapJudges, LabeledJudges, RandomSearch
+    from raisf.optimize.optimizers.finetune import FinetuneJudges
+    from raisf.optimize.optimizers.fit_skr import FitSKR
+    from raisf.optimize.optimizers.gepa import GEPA
+    from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
+    from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.selection import answer_exact_match
     from raisf.programs.baselines.blendfilter import BlendFilter
     from raisf.programs.baselines.cot import CoT
@@ -55,30 +60,39 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BM25",
+    "GEPA",
+    "MIPRO",
     "RAG",
     "RAISF",
     "REPLUG",
     "SKR",
     "BlendFilter",
+    "BootstrapJudges",
+    "Calibrate",
     "CoT",
     "CoTRAG",
     "ColBERT",
     "Dense",
     "Direct",
+    "FinetuneJudges",
+    "FitSKR",
     "Hybrid",
     "IRCoT",
     "InputError",
     "IterRetGen",
     "LMError",
+    "LabeledJudges",
     "LeastToMost",
     "Passage",
     "Program",
     "RaisfError",
+    "RandomSearch",
     "ReAct",
     "RemoteIndex",
     "SelfAsk",
     "SelfRAG",
     "Training",
+    "TuneRetriever",
     "Tuning",
     "add_to_index",
     "answer_exact_match",

@@ -13,6 +13,7 @@ from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import normalise
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
 from raisf.programs.trace import Trace, render
 from raisf.retrieval.corpus.documents import read_documents
@@ -184,7 +185,7 @@ def test_with_the_pocket_llama_it_ends_with_an_answer_and_its_costs(name, world)
         assert cost.retrievals == 0 or searches(type(program))
 
 
-def test_skr_learns_from_a_real_lm_where_retrieval_helps(world):
+def test_skr_learns_from_a_real_lm_where_retrieval_helps(world, tmp_path):
     index, train, _ = world
     program, lm = made("skr-knn", index), connect("pocket", max_tokens=64)
     program.set_lm(lm)
@@ -196,6 +197,6 @@ def test_skr_learns_from_a_real_lm_where_retrieval_helps(world):
             labelled.append(example.copy(answer=answers[number % 2], answers=[answers[number % 2]]))
             if normalise(answers[0]) != normalise(answers[1]):
                 helped.append((example.question, number % 2 == 1))
-    program.fit(labelled)
+    program = FitSKR(work=tmp_path / "work", progress=False).compile(program, trainset=labelled)
     assert [(case["question"], case["helped"]) for case in program.cases] == helped
     assert program(question=train[0].question).trace.root.know.verdict in ("know", "unknown")

@@ -131,11 +131,24 @@ def test_it_is_compared_with_ours_under_a_label(capsys):
     assert found["programs"]["mine"]["em"] == found["programs"]["rag"]["em"], "the same retrieval, reading and k"
 
 
+def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, capsys):
+    files = ["--train", "world/train.jsonl", "--dev", "world/dev.jsonl", "--index", "index", "--out", "artifact"]
+    made = _json(capsys, "compile", "--program", "mine.rag:Wrapped", *files, "--strategy", "bootstrap")
+    assert made["out"] == "artifact"
+    assert _json(capsys, "ask", "Who?", "--program", "mine.rag:Wrapped@artifact")["trace"] is None
+    assert cli.main(["ask", "Who?", "--program", "mine.rag:Wrapped@artifact", "--k", "2"]) == 2
+    assert "keeps the options it was compiled with" in capsys.readouterr().err
+    argv = ["compare", "--programs", "rag,mine=mine.rag:Wrapped@artifact", "--index", "index", "--k", "2"]
+    found = _json(capsys, *argv, "--test", "world/test.jsonl", "--out", "report2", "--no-judges")
+    assert list(found["programs"]) == ["rag", "mine"]
+
+
 WRONG = {
     "no such module": (["nosuch.module:X"], "no module 'nosuch' for the program nosuch.module:X"),
     "no such part": (["mine.nosuch:X"], "no module 'mine.nosuch'"),
     "no such class": (["mine.rag:Nope"], "its programs are Wrapped, Guess, OurKind, Needy, Broken, Query"),
     "not a class": (["mine.rag:function"], "give a subclass of dspy.Module, or of raisf.Program"),
+    "an artifact that is not there": (["mine.rag:Guess@nowhere"], "no artifact at nowhere"),
     "no name": (["mine.rag:"], "write package.module:Class"),
     "no python name": (["http://127.0.0.1:1"], "write package.module:Class"),
     "its import fails": (["bad:X"], "importing bad ends with ModuleNotFoundError: No module named 'nowhere_to_be_foun"),

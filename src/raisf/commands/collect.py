@@ -47,9 +47,10 @@ def collect_command(
     from raisf.optimize.judges.collect import collect
     from raisf.utils.display import DataTable, as_text
 
+    trainset = load_questions(train)
     made = collect(
         open_program("ra-isf", lm=lm, index=index, where=where, k=k),
-        load_questions(train),
+        trainset,
         out,
         labels=labels,  # type: ignore[arg-type]
         teacher=LMChoice(teacher).open() if teacher is not None else None,
@@ -63,6 +64,8 @@ def collect_command(
         table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
     notes = [as_text("know: who is compared with gold is the LM's own closed-book answers", "dim")]
     if made["unfinished"]:
-        said = f"{made['errors']} calls failed: rows of {made['unfinished']} questions are missing"
+        counts = [(made["errors"], "calls failed"), (made["unreadable"], "replies could not be read and label nothing")]
+        said = ", ".join(f"{n} {what}" for n, what in counts if n)
+        said += f": rows of {made['unfinished']} of {len(trainset)} training questions are missing"
         notes.append(as_text(f"{said}; run the same command again to make them", "yellow"))
     return CommandResult({"out": str(out), **made}, Group(table, *notes, as_text(f"rows: {out}")))

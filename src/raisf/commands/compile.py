@@ -3,7 +3,7 @@
 import functools
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,49 +19,59 @@ from raisf.commands.options import (
 )
 from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
+from raisf.experiments import own
 from raisf.experiments.opening import LMChoice, given
 from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from raisf.optimize.optimizers.calibrate import Calibrate
 
 WRITES = ("mipro", "gepa")
 
 
 @dataclass(frozen=True, slots=True)
 class PromptChoice:
-    """What `--how prompts` was told."""
+    """What `--how prompts` was told; None: not given."""
 
-    strategy: str
-    demos: int
-    candidates: int
+    strategy: str | None
+    demos: int | None
+    candidates: int | None
     trials: int | None
     reflection_lm: str | None
     reflection_api_base: str | None
 
-    def options(self, how: str) -> dict[str, Any]:
-        """The arguments of `raisf.optimize.compile.compile` that only prompts have.
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the optimizers that compile to prompts, as far as they were given.
 
         Raises:
             InputError: An option that the strategy does not have, or an LM that cannot be opened.
         """
-        told = asdict(self)
-        always = {name: told.pop(name) for name in ("strategy", "demos", "candidates")}
-        written = given(told)
-        if written and (how != "prompts" or self.strategy not in WRITES):
-            shown = next(iter(written)).replace("_", "-")
+        written = {
+            "trials": self.trials,
+            "reflection_lm": self.reflection_lm,
+            "reflection_api_base": self.reflection_api_base,
+        }
+        if (told := given(written)) and self.strategy not in WRITES:
+            shown = next(iter(told)).replace("_", "-")
             raise InputError(f"--{shown} is for --strategy {' and '.join(WRITES)}: leave it out, or take one of them")
-        if self.reflection_lm is not None:
-            from raisf.optimize.compile import REFLECTION_TOKENS
-
-            lm = LMChoice(self.reflection_lm, self.reflection_api_base, max_tokens=REFLECTION_TOKENS)
-            written["reflection_lm"] = lm.open()
-        elif self.reflection_api_base is not None:
+        if self.reflection_api_base is not None and self.reflection_lm is None:
             raise InputError("--reflection-api-base without --reflection-lm: give openai/MODEL too")
-        written.pop("reflection_api_base", None)
-        return always | written
+        return given(
+            {"demos": self.demos, "candidates": self.candidates, "trials": self.trials, "reflection_lm": self._writer()}
+        )
+
+    def _writer(self) -> Any:
+        if self.reflection_lm is None:
+            return None
+        from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS
+
+        return LMChoice(self.reflection_lm, self.reflection_api_base, max_tokens=REFLECTION_TOKENS).open()
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsChoice:
-    """What `--how weights` was told."""
+    """What `--how weights` was told; None: not given."""
 
     base: str | None
     rows: int | None
@@ -72,7 +82,7 @@ class WeightsChoice:
     processes: int | None
 
     def options(self, how: str, seed: int) -> dict[str, Any]:
-        """The arguments of `raisf.optimize.compile.compile` that only weights have.
+        """The options of `raisf.FinetuneJudges`, as far as they were given.
 
         Raises:
             InputError: One of them was given for prompts, or cannot be used.
@@ -80,9 +90,8 @@ class WeightsChoice:
         told = given(asdict(self) | {"full": self.full or None})
         if how != "weights":
             if told:
-                raise InputError(
-                    f"--{next(iter(told)).replace('_', '-')} is for --how weights: leave it out, or add that"
-                )
+                shown = next(iter(told)).replace("_", "-")
+                raise InputError(f"--{shown} is for --how weights: leave it out, or add that")
             return {}
         from raisf.lm.finetune.training import Training
 
@@ -95,23 +104,27 @@ class WeightsChoice:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationChoice:
-    """What `--calibrate` was told."""
+    """What `--calibrate` was told; no aim: not to calibrate."""
 
     aim: Any
     call_price: float | None
     search_price: float | None
 
-    def prices(self) -> dict[str, float]:
-        """The prices that --calibrate cost takes.
+    def optimizer(self, labels: Any, threads: int) -> "Calibrate | None":
+        """What calibrates; None where nothing does.
 
         Raises:
-            InputError: There is one, and another aim.
+            InputError: There is a price, and another aim than cost.
         """
         prices = given({"call_price": self.call_price, "search_price": self.search_price})
         if prices and self.aim != "cost":
             shown = next(iter(prices)).replace("_", "-")
             raise InputError(f"--{shown} is for --calibrate cost: leave it out, or take that aim")
-        return prices
+        if self.aim is None:
+            return None
+        from raisf.optimize.optimizers.calibrate import Calibrate
+
+        return Calibrate(aim=self.aim, labels=labels, threads=threads, **prices)
 
 
 _prompts = functools.partial(option, heading="prompts")
@@ -121,7 +134,6 @@ prompt_options = as_one(
     _prompts(
         "--strategy",
         type=click.Choice(("labeled", "bootstrap", "random", "mipro", "gepa")),
-        default="labeled",
         help="demonstrations from gold labels, from the program's own right runs, or the best of several such "
         "draws on the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM "
         "rewrites by what gold says was wrong; default: labeled",
@@ -129,14 +141,12 @@ prompt_options = as_one(
     _prompts(
         "--demos",
         type=at_least(2),
-        default=4,
         metavar="N",
         help="demonstrations a predictor at most; default: 4",
     ),
     _prompts(
         "--candidates",
         type=at_least(1),
-        default=6,
         metavar="N",
         help="draws of random; draws and instructions that mipro chooses from; default: 6",
     ),
@@ -253,28 +263,27 @@ def compile_command(
 
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
-    from raisf.optimize.compile import compile
-    from raisf.optimize.optimizers.calibrate import calibrate, check_calibration
-    from raisf.reports.compiled import calibration_view, candidates_view, training_table
+    from raisf.optimize.compile import optimizer_named
+    from raisf.reports.compiled import calibration_view, candidates_view, training_table, unlabelled_lines
     from raisf.utils.files import check_replaceable
 
     check_replaceable(out, "manifest.json")
-    options = {**prompts.options(how), **weights.options(how, seed)}
-    prices = calibration.prices()
+    options = {**prompts.options, **weights.options(how, seed), "labels": labels, "seed": seed, "threads": threads}
+    optimizer = optimizer_named(how, prompts.strategy, **options)
+    thresholds = calibration.optimizer(labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
     program = choice.open(lm)
-    if calibration.aim:
-        check_calibration(program, valset, calibration.aim, **prices)
-    compiled: Any = compile(
-        program, trainset=trainset, valset=valset, how=how, labels=labels, seed=seed, threads=threads, **options
-    )
-    if calibration.aim:
-        compiled = calibrate(compiled, valset=valset, aim=calibration.aim, labels=labels, threads=threads, **prices)
+    if thresholds is not None:
+        thresholds.check(program, valset)
+    compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
+    if thresholds is not None:
+        compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
     view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
-    view.append(facts_view(facts, f"raisf eval --program {out} --test FILE"))
+    view += unlabelled_lines(report)
+    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(choice.program, out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -47,9 +47,10 @@ class JudgeEvaluation:
         Raises:
             InputError: `train` for another judge than know, or with questions of `test`; `out` holds something else
                 than verdicts; the program has no such judge, or the questions no such gold.
-            LMError: The LM failed on ten rows in a row, or on all there are.
+            LMError: The LM failed on ten rows in a row, or on all there are, or most of its replies cannot be read.
         """
         from raisf.data.questions import load_questions
+        from raisf.optimize.judges.labels import check_labelled
         from raisf.optimize.overlap import check_disjoint
         from raisf.reports.judges import judge_table
         from raisf.utils.display import as_text
@@ -66,7 +67,9 @@ class JudgeEvaluation:
         )
         if self.out is not None:
             write_jsonl(self.out, [asdict(row) for row in rows])
-        found = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows), "errors": errors}
+        unreadable = sum(not row.readable for row in rows)
+        check_labelled(len(rows), unreadable, f"verdicts of the {self.module} judge could not be read")
+        found = {"rows": len(rows), "unreadable": unreadable, "errors": errors}
         if self.module != "decomposition":
             return self._verdicts(report, rows, found, train)
         title = f"the decomposition judge of {self.name} on {self.test}: {len(rows)} questions"

@@ -15,13 +15,12 @@ from raisf.utils.display import as_text, console
 from raisf.utils.files import read_json, sha256_file, write_json
 
 if TYPE_CHECKING:
-    from raisf.optimize.compile import How
     from raisf.programs.trace import Trace
     from raisf.reports.report import ComparisonReport
     from raisf.retrieval.index import Engine
 
 # The compiled systems are called after the teleprompter behind each.
-COMPILED: "tuple[How, ...]" = ("prompts", "weights")
+COMPILED = ("prompts", "weights")
 # What is compared, by label: a program's name, or a compiled one.
 SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in COMPILED}}
 # Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
@@ -108,7 +107,7 @@ def _make_index(world: Path, index: Path, engine: "Engine", passages: int) -> No
         build_index(world / "corpus.jsonl", index, engine=engine)
 
 
-def _make_artifact(step: int, how: "How", world: Path, index: Path, artifact: Path, work: Path) -> None:
+def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import compile

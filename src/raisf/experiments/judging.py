@@ -17,7 +17,8 @@ def judge_alone(
     """A judge of the program, asked alone about all that gold says of the questions.
 
     Returns:
-        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed.
+        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed or
+        a reply could not be read and labels nothing.
 
     Raises:
         InputError: The program has no such judge, or the questions no such gold.

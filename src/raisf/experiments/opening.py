@@ -1,6 +1,6 @@
 """From names to running things: the language model, the index and the program that a command or an experiment asks for.
 
-A program's name is a name of the registry, the folder of an artifact, or `package.module:Class`, a class of the user's.
+A program's name is one of the registry, the folder of an artifact, or a class of the user's (`raisf.experiments.own`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +40,17 @@ class LMChoice:
 
         return connect(DEFAULT_LM if self.spec is None else self.spec, **given(self.options))
 
+    def instead_of(self, artifact: str) -> Any:
+        """The language model; None, the artifact's own, where there is no spec.
+
+        Raises:
+            InputError: As `open` does, or an option is given without a spec.
+        """
+        if self.spec is None and (alone := given(self.options)):
+            shown = ", ".join(f"--{option.replace('_', '-')}" for option in alone)
+            raise InputError(f"{shown} without --lm: {artifact} brings its own language model; give --lm too")
+        return None if self.spec is None else self.open()
+
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are not None."""
@@ -72,6 +83,8 @@ def open_program(
     from raisf.programs.registry import searches as takes_retriever
 
     lm, options = lm or LMChoice(), given(options)
+    if own.is_own(name) and "@" in name:
+        return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
     if own.is_own(name):
         kind = own.load_class(name)
         program = own.make(name, kind, lambda: _open_index(index, where), options, given=index is not None)
@@ -95,7 +108,9 @@ def open_fitting(name: str, *, index: Path | str | None = None, where: str | Non
     from raisf.programs.registry import PROGRAMS, defaults, searches
 
     if own.is_own(name):
-        known, searching = own.fitting(own.load_class(name))
+        class_name, compiled, _ = name.partition("@")
+        known, searching = own.fitting(own.load_class(class_name))
+        known = set() if compiled else known
     elif name in PROGRAMS:
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
     else:
@@ -124,10 +139,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     from raisf.programs.registry import build
     from raisf.programs.registry import options as options_of
 
-    if lm.spec is None and (alone := given(lm.options)):
-        shown = ", ".join(f"--{option.replace('_', '-')}" for option in alone)
-        raise InputError(f"{shown} without --lm: {folder} brings its own language model; give --lm too")
-    compiled: Any = load(Path(folder), lm=None if lm.spec is None else lm.open(), retriever=retriever)
+    compiled: Any = load(Path(folder), lm=lm.instead_of(folder), retriever=retriever)
     if not options:
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})

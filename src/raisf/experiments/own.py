@@ -1,4 +1,7 @@
-"""Programs of the user's own, `package.module:Class`. She names them herself: no artifact or index can."""
+"""Programs of the user's own, `package.module:Class`. She names them herself: no artifact or index can.
+
+What `raisf compile` made of one is `package.module:Class@FOLDER`.
+"""
 
 import hashlib
 import importlib
@@ -16,6 +19,34 @@ from raisf.utils.errors import InputError
 def is_own(name: str) -> bool:
     """Whether a program's name is of the form package.module:Class."""
     return ":" in name and not Path(name).is_dir()
+
+
+def artifact_name(program: str, folder: Path) -> str:
+    """What `--program` calls the artifact that a program was compiled to."""
+    return f"{program.partition('@')[0]}@{folder}" if is_own(program) else str(folder)
+
+
+def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -> Any:
+    """The program of `package.module:Class@FOLDER`.
+
+    Args:
+        name: Just that.
+        lm: The LM, instead of the artifact's; None: that.
+        retriever: What it searches, instead of the artifact's index; None: that.
+        options: Of the program's constructor: there must be none.
+
+    Raises:
+        InputError: There is no such class or artifact, or there are options.
+    """
+    from raisf.optimize.artifact import load
+
+    class_name, _, folder = name.partition("@")
+    if options:
+        raise InputError(f"{next(iter(options))} cannot be changed: {folder} keeps the options it was compiled with")
+    kind = load_class(class_name)
+    program: Any = load(Path(folder), lm=lm, retriever=retriever, program=kind)
+    program.source_sha256 = _source_hash(kind)
+    return program
 
 
 def load_class(name: str) -> type:

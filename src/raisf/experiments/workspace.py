@@ -161,20 +161,20 @@ class Workspace:
         return path
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
-        from raisf.optimize.compile import compile
+        from raisf.optimize.compile import optimizer_named
 
+        work = self.out / "made" / "work"
+        common: dict[str, Any] = {"threads": self.threads, "work": work}
         if setting.program == "skr-knn":
-            return program.fit(self.train, threads=self.threads)
-        options: dict[str, Any] = {"how": setting.program}
+            return optimizer_named("skr", **common).compile(program, trainset=self.train)
+        options: dict[str, Any] = {"seed": self.seed}
         if setting.program == "weights":
             from raisf.lm.finetune.training import Training
 
             options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        work = self.out / "made" / "work"
-        return compile(
-            program, trainset=self.train, valset=self.dev, seed=self.seed, threads=self.threads, work=work, **options
-        )
+        optimizer = optimizer_named(setting.program, **common, **options)
+        return optimizer.compile(program, trainset=self.train, valset=self.dev)
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""

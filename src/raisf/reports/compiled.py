@@ -48,6 +48,12 @@ def training_table(report: dict[str, Any]) -> Table:
     return table
 
 
+def unlabelled_lines(report: dict[str, Any]) -> list[Text]:
+    """Questions that a compilation has no label of, a line a predictor."""
+    unlabelled = (report.get("unlabelled") or {}).items()
+    return [as_text(f"{name}: {told}; the next compile asks again", "yellow") for name, told in unlabelled]
+
+
 def calibration_view(report: dict[str, Any]) -> RenderableType:
     """What `raisf.optimize.optimizers.calibrate` found, a line a judge."""
     title = f"calibrated on {report['valset']} questions for aim {report['aim']}; after is held out"
@@ -57,6 +63,10 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
         if "skipped" in found:
             notes.append(as_text(f"{judge} was left alone: {found['skipped']}", "dim"))
             continue
+        if found.get("unreadable"):
+            notes.append(as_text(f"{judge}: {found['unreadable']} unreadable verdicts are left out", "yellow"))
+        if found.get("unlabelled"):
+            notes.append(as_text(f"{judge}: {found['unlabelled']}", "yellow"))
         moved = found["threshold"]
         cells = [
             str(Score(**found[when]["scores"][name])) for name in ("accuracy", "ece") for when in ("before", "after")
