@@ -142,7 +142,9 @@ def index_command(
     from raisf.retrieval.index import build_index, index_info
 
     start = time.perf_counter()
-    chosen = {name: one for name, one in (("checkpoint", checkpoint), ("search", search)) if one is not None}
+    chosen: dict[str, Any] = {
+        name: one for name, one in (("checkpoint", checkpoint), ("search", search)) if one is not None
+    }
     if wrong := [name for name in USELESS.get(engine, ()) if name in chosen]:
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")
     build_index(docs, out, engine=engine, encoding=encoding, **chosen)

@@ -29,9 +29,7 @@ def as_one(name: str, kind: type, *options: Decorator) -> Decorator:
             one = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             return function(**{name: one}, **values)
 
-        for add in reversed(options):
-            gathered = add(gathered)
-        return gathered
+        return functools.reduce(lambda decorated, add: add(decorated), reversed(options), gathered)
 
     return decorate
 

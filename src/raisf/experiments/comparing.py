@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import dspy
     from rich.progress import Progress
 
-    from raisf.optimize.judges.judge_data import Labels
+    from raisf.optimize.judges.labels import Labels
     from raisf.reports.report import ComparisonReport
 
 RecordsById = dict[str, dict[str, Any]]
