@@ -13,11 +13,14 @@ from rich.text import Text
 from raisf.commands.outcome import Outcome
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import check_writable, read_jsonl, write_jsonl
+from raisf.utils.journal import Journal
 
 if TYPE_CHECKING:
     from raisf.evaluation.judges import JudgeReport
     from raisf.optimize.optimizers.calibrate import Calibrate
 
+# Where the verdicts of a measurement that was stopped lie, for the same command to go on with.
+JUDGED = Path("runs/judges")
 NO_PROBABILITIES = "no AUROC and no ECE: the judge gives verdicts without probabilities"
 
 
@@ -30,6 +33,7 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
         LMError: The LM failed on ten rows in a row, or on all there are, or most of its replies cannot be read.
     """
     from raisf.data.questions import load_questions
+    from raisf.evaluation.identity import describe, describe_test, digest
     from raisf.optimize.judges.labels import check_labelled
     from raisf.optimize.overlap import check_disjoint
 
@@ -39,9 +43,11 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
     examples = load_questions(arguments.test)[: arguments.limit]
     train = load_questions(arguments.train) if arguments.train else None
     check_disjoint(train or [], {"test": examples})
-    report, rows, errors = judge_alone(
-        program, arguments.module, examples, labels=arguments.labels, threads=arguments.threads
-    )
+    identity = digest([describe(program), describe_test(examples), arguments.module, arguments.labels])
+    with Journal.alone(JUDGED, arguments.module, identity) as journal:
+        options: dict[str, Any] = {"labels": arguments.labels, "threads": arguments.threads, "journal": journal}
+        report, rows, errors = judge_alone(program, arguments.module, examples, **options)
+        journal.close()
     if arguments.out is not None:
         write_jsonl(arguments.out, [asdict(row) for row in rows])
     unreadable = sum(not row.readable for row in rows)
@@ -55,9 +61,17 @@ def evaluate_module(arguments: argparse.Namespace, program: Any) -> Outcome:
 
 
 def judge_alone(
-    program: Any, judge: Any, examples: Sequence[Any], *, labels: Any = "model", threads: int = 8
+    program: Any,
+    judge: Any,
+    examples: Sequence[Any],
+    *,
+    labels: Any = "model",
+    threads: int = 8,
+    journal: Journal | None = None,
 ) -> "tuple[JudgeReport, list[Any], int]":
     """A judge of the program, asked alone about all that gold says of the questions.
+
+    With a journal, what was said before is not asked again.
 
     Returns:
         Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed or
@@ -71,10 +85,10 @@ def judge_alone(
     from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
 
     if judge == "decomposition":
-        rows, errors = collect_decompositions(program, examples, threads=threads)
+        rows, errors = collect_decompositions(program, examples, threads=threads, journal=journal)
         report = decomposition_report(rows)
     else:
-        judged = collect(program, judge, examples, labels=labels, threads=threads)
+        judged = collect(program, judge, examples, labels=labels, threads=threads, journal=journal)
         rows, errors, report = judged.rows, judged.errors, judged.report()
         if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
             errors = len({step.question for example in examples for step in steps(example)}) - len(rows)
