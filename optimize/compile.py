@@ -61,7 +61,7 @@ def compile(
         InputError: Unknown how or strategy, an option that the optimizer does not have; and what that complains of.
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
-    optimizer = optimizer_named(how, strategy, **options)
+    optimizer: Any = optimizer_named(how, strategy, **options)
     if not valset and how != "skr":
         raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
     return optimizer.compile(program, trainset=trainset, valset=valset, teacher=teacher)

@@ -244,9 +244,7 @@ def test_the_confidence_baseline_leaves_out_what_it_could_not_read(program: Any)
 def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     world: Any, mute: Mute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from raisf.commands import assemble
-
-    monkeypatch.setattr(assemble, "open_lm", lambda *args, **options: mute.lm())
+    monkeypatch.setattr("raisf.experiments.opening.LMChoice.open", lambda choice: mute.lm())
     train = tmp_path / "train.jsonl"
     train.write_text("".join(json.dumps(dict(example)) + "\n" for example in world[1]))
     argv = ["collect", "--train", str(train), "--index", str(world[0]), "--out", str(tmp_path / "judges")]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from raisf.evaluation.judges import JudgeReport
 
+# Where the verdicts of a measurement that was stopped lie, for the same command to go on with.
+JUDGED = Path("runs/judges")
 NO_PROBABILITIES = "no AUROC and no ECE: the judge gives verdicts without probabilities"
 
 
@@ -50,11 +52,13 @@ class JudgeEvaluation:
             LMError: The LM failed on ten rows in a row, or on all there are, or most of its replies cannot be read.
         """
         from raisf.data.questions import load_questions
+        from raisf.evaluation.identity import describe, describe_test, digest
         from raisf.optimize.judges.labels import check_labelled
         from raisf.optimize.overlap import check_disjoint
         from raisf.reports.judges import judge_table
         from raisf.utils.display import as_text
         from raisf.utils.files import write_jsonl
+        from raisf.utils.journal import Journal
 
         if self.train is not None and self.module != "know":
             raise InputError("--train fits the baseline of --module know: leave it out")
@@ -62,9 +66,11 @@ class JudgeEvaluation:
         examples = load_questions(self.test)[: self.limit]
         train = load_questions(self.train) if self.train else None
         check_disjoint(train or [], {"test": examples})
-        report, rows, errors = judge_alone(
-            self.program, self.module, examples, labels=self.labels, threads=self.threads
-        )
+        identity = digest([describe(self.program), describe_test(examples), self.module, self.labels])
+        with Journal.alone(JUDGED, self.module, identity) as journal:
+            options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "journal": journal}
+            report, rows, errors = judge_alone(self.program, self.module, examples, **options)
+            journal.close()
         if self.out is not None:
             write_jsonl(self.out, [asdict(row) for row in rows])
         unreadable = sum(not row.readable for row in rows)

@@ -115,22 +115,27 @@ def judge_all(
     from raisf.evaluation.identity import describe, describe_test, digest
     from raisf.experiments.judging import judge_alone
     from raisf.utils.files import read_json, write_json
+    from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
         name = digest([describe(program), describe_test(examples), labels])[:8]
         path = folder / f"{_system(program)}-{name}.json"
+        journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
         for judge in JUDGES:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
                 if judge not in kept:
-                    report, _, errors = judge_alone(program, judge, examples, labels=labels, threads=threads)
+                    options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
+                    report, _, errors = judge_alone(program, judge, examples, **options)
                     found[label][judge] = {**report.as_dict(), "errors": errors}
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)
+        if kept.keys() == found[label].keys():
+            journal.close()
     return {label: reports for label, reports in found.items() if reports}
 
 

@@ -9,12 +9,21 @@ if TYPE_CHECKING:
     import dspy
 
     from raisf.evaluation.judges import JudgeReport
+    from raisf.utils.journal import Journal
 
 
 def judge_alone(
-    program: "dspy.Module", judge: Any, examples: "Sequence[dspy.Example]", *, labels: Any = "model", threads: int = 8
+    program: "dspy.Module",
+    judge: Any,
+    examples: "Sequence[dspy.Example]",
+    *,
+    labels: Any = "model",
+    threads: int = 8,
+    journal: "Journal | None" = None,
 ) -> "tuple[JudgeReport, list[Any], int]":
     """A judge of the program, asked alone about all that gold says of the questions.
+
+    With a journal, what was said before is not asked again.
 
     Returns:
         Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed or
@@ -28,10 +37,10 @@ def judge_alone(
     from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
 
     if judge == "decomposition":
-        rows, errors = collect_decompositions(program, examples, threads=threads)
+        rows, errors = collect_decompositions(program, examples, threads=threads, journal=journal)
         report = decomposition_report(rows)
     else:
-        judged = collect(program, judge, examples, labels=labels, threads=threads)
+        judged = collect(program, judge, examples, labels=labels, threads=threads, journal=journal)
         rows, errors, report = judged.rows, judged.errors, judged.report()
         if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
             errors = len({step.question for example in examples for step in steps(example)}) - len(rows)
