@@ -56,7 +56,7 @@ class Comparison:
     pairs: list[Pair]
 
 
-def compare(records: Mapping[str, RecordsById]) -> Comparison:
+def compare_records(records: Mapping[str, RecordsById]) -> Comparison:
     """Compares programs by the records of their evaluations.
 
     Args:

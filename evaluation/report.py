@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
-
 from raisf.evaluation.intervals import Score, bootstrap, caution
 from raisf.evaluation.readability import counts
+from raisf.utils.display import DataTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,10 @@ class Report:
             "errors": self.errors,
         }
 
-    def table(self, title: str = "") -> Table:
+    def table(self, title: str = "") -> DataTable:
         """The report for the terminal."""
         few = caution(self.em.n) or None
-        table = Table("", "value", title=title or None, title_justify="left", show_header=False, caption=few)
+        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False, caption=few)
         table.add_row("exact match", str(self.em))
         table.add_row("token F1", str(self.f1))
         table.add_row("accuracy", str(self.accuracy))

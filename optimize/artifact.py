@@ -15,10 +15,20 @@ from raisf.lm.connect import base_of, connect, without_secrets
 from raisf.lm.endpoint import EndpointLM
 from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.optimize.adapters import ADAPTERS, README, base_from, base_kept, open_weights, save_weights, trained_folder
+from raisf.optimize.foreign import (
+    is_foreign,
+    made_by_caller,
+    name_of,
+    options_of,
+    parts_of,
+    retriever_of,
+    set_options,
+)
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
 from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, read
+from raisf.optimize.within import programs_within
 from raisf.programs.program import Program
-from raisf.programs.registry import PROGRAMS, build, options
+from raisf.programs.registry import build, options
 from raisf.programs.state import harmless, may_name
 from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
@@ -43,19 +53,17 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     `load`. What stood at `folder` before stays whole until the new artifact is.
 
     Args:
-        program: One of `raisf.programs.registry.PROGRAMS`.
+        program: One of `raisf.programs.registry.PROGRAMS`, or a module of the user's own, whose class the artifact
+            names and never imports: `load` is given it.
         folder: A new folder, or an artifact to replace.
 
     Raises:
-        InputError: A program of another class, or `folder` holds other things.
+        InputError: What is no dspy.Module, or `folder` holds other things.
     """
     folder = Path(folder)
-    name = next((name for name, kind in PROGRAMS.items() if type(program) is kind), None)
-    if not isinstance(program, Program) or name is None:
-        raise InputError(
-            f"{type(program).__name__} is none of {', '.join(PROGRAMS)}, which an artifact can hold: "
-            "a module of your own saves its state with DSPy's program.save('state.json')"
-        )
+    if not isinstance(program, dspy.Module):
+        raise InputError(f"a program is a dspy.Module, found a {type(program).__name__}")
+    name = name_of(program)
     strangers = {file.name for file in folder.iterdir()} - OWN if folder.is_dir() else set()
     if strangers:
         raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
@@ -65,11 +73,11 @@ def save(program: dspy.Module, folder: Path | str) -> None:
         manifest = {
             "format": FORMAT,
             "program": name,
-            "options": options(program),
+            **_options(program, name),
             "state_sha256": sha256_file(made / STATE),
             "lms": _lms(program, folder),
             "weights": save_weights(program, made, folder),
-            "index": _index(getattr(program, "retriever", None), folder),
+            "index": _index(retriever_of(program), folder),
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},
             "compile": getattr(program, "compile_report", None),
@@ -88,6 +96,7 @@ def load(
     lm: dspy.LM | str | None = None,
     retriever: Retriever | Path | str | None = None,
     api_base: str | None = None,
+    program: dspy.Module | type[dspy.Module] | None = None,
 ) -> dspy.Module:
     """The program of an artifact, ready to be asked.
 
@@ -102,6 +111,8 @@ def load(
         retriever: Instead of the index it was compiled with: a retriever, or an index folder. Any corpus will do, it is
             your choice; the artifact's own index must be the very same one.
         api_base: URL of the endpoint that serves the LM it was compiled with.
+        program: The class of a program of the user's own, or an instance, which stays as it is. Not needed where that
+            class is imported and wants no arguments but a retriever. An artifact chooses no code to import.
 
     Raises:
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
@@ -109,21 +120,47 @@ def load(
     """
     folder = Path(folder)
     manifest = read(folder)
-    opened = _retriever(folder, manifest.index, retriever)
+    made = _foreign if is_foreign(manifest.program) else _ours
+    opened: Any = made(folder, manifest, program, retriever)
     try:
-        program: Any = build(manifest.program, opened, **manifest.options)
-    except TypeError as error:
-        raise damaged(folder, f"options in {MANIFEST}: {error}") from error
-    try:
-        program.load_state(_state_of(folder))
+        opened.load_state(_state_of(folder))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"the artifact {folder} was compiled from another version of {manifest.program} "
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
-    _set_lms(program, folder, manifest, connect(lm, api_base) if isinstance(lm, str) else lm, api_base)
-    program.compile_report = manifest.compile
-    return program
+    _set_lms(opened, folder, manifest, connect(lm, api_base) if isinstance(lm, str) else lm, api_base)
+    opened.compile_report = manifest.compile
+    return opened
+
+
+def _options(program: Any, name: str) -> dict[str, Any]:
+    if not is_foreign(name):
+        return {"options": options(program)}
+    return {"options": options_of(program), "parts": parts_of(program)}
+
+
+def _ours(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.Module:
+    """A program of the registry, as it was saved."""
+    if given is not None:
+        raise InputError(f"the artifact {folder} holds {manifest.program}, which needs no program=: leave it out")
+    opened = _retriever(folder, manifest.index, retriever)
+    try:
+        return build(manifest.program, opened, **manifest.options)
+    except TypeError as error:
+        raise damaged(folder, f"options in {MANIFEST}: {error}") from error
+
+
+def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.Module:
+    """A module of the user's own: the caller's, with the numbers and switches that were saved."""
+    searches = isinstance(given, dspy.Module) and retriever_of(given) is not None
+    opened = None if searches and retriever is None else _retriever(folder, manifest.index, retriever)
+    made = made_by_caller(manifest.program, given, opened, folder)
+    if retriever is not None:
+        for program in programs_within(made):
+            program.retriever = opened
+    set_options(made, manifest.options, manifest.parts)
+    return made
 
 
 def _state_of(folder: Path) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Manifest(BaseModel):
 
     program: str
     options: dict[str, Any]
+    parts: dict[str, dict[str, Any]] = {}
     lms: list[KeptLM]
     weights: dict[str, KeptWeights] = {}
     index: KeptIndex | None = None

@@ -10,6 +10,8 @@ from rich.tree import Tree
 
 from raisf.programs.questions import UNKNOWN, clean, is_unknown, normal
 from raisf.retrieval.passage import Passage
+from raisf.utils.display import as_text
+from raisf.utils.text import one_line, visible
 
 Route = Literal[
     "direct",  # answered from memory
@@ -240,24 +242,26 @@ def _grow(tree: Tree, node: Node) -> None:
         for passage in node.passages:
             tree.add(_passage_line(passage))
     if node.evidence:
-        tree.add(Text.assemble(("“", "dim"), (node.evidence, "italic"), ("”", "dim")))
+        tree.add(Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim")))
     for number, child in enumerate(node.sub_questions, 1):
         _grow(tree.add(_heading(child, f"{number}. ")), child)
 
 
 def _grow_step(tree: Tree, step: Step) -> None:
     if step.generation and step.generation != step.query:
-        tree.add(Text(step.generation, style="italic"))
+        tree.add(as_text(step.generation, "italic"))
     if step.query:
-        line = Text.assemble(("searched ", "dim"), (step.query, "cyan"), no_wrap=True, overflow="ellipsis")
+        line = Text.assemble(("searched ", "dim"), (one_line(step.query), "cyan"), no_wrap=True, overflow="ellipsis")
         branch = tree.add(line)
         for passage in step.passages:
             branch.add(_passage_line(passage))
 
 
 def _heading(node: Node, number: str) -> Text:
-    answer = (node.answer, "yellow" if node.answer == UNKNOWN else f"bold {_STYLES.get(node.route, '')}")
-    return Text.assemble(number, (node.question, "bold"), (" → ", "dim"), answer, (f"  {node.reason}", "dim"))
+    answer = (visible(node.answer), "yellow" if node.answer == UNKNOWN else f"bold {_STYLES.get(node.route, '')}")
+    return Text.assemble(
+        number, (visible(node.question), "bold"), (" → ", "dim"), answer, (f"  {one_line(node.reason)}", "dim")
+    )
 
 
 def _passage_line(passage: JudgedPassage) -> Text:
@@ -269,10 +273,10 @@ def _passage_line(passage: JudgedPassage) -> Text:
     if passage.score is not None:
         line.append(f" score {passage.score:.2f} ", style="dim")
     if passage.title:
-        line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
+        line.append(f" {one_line(passage.title)} ·", style="" if passage.relevant else "dim")
     if passage.citation and passage.relevant:
-        line.append(f" [{passage.citation}]", style="cyan")
-    return line.append(f" {' '.join(passage.text.split())}", style="dim")
+        line.append(f" [{one_line(passage.citation)}]", style="cyan")
+    return line.append(f" {one_line(passage.text)}", style="dim")
 
 
 def _probability(judgement: Judgement) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from raisf.lm.finetune.training import FinetuneRun
 from raisf.utils.checkpointing import run_to_end
+from raisf.utils.progress import ProgressBars
 
 
 @dataclass(frozen=True)
@@ -35,37 +36,15 @@ class _Finetuning:
 
 def finish(run: FinetuneRun, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
     """Goes on from the checkpoint, where there is one of this identity, until the run is over."""
-    with _Bar(name, run, progress) as show:
+    epochs = run.training.epochs
+    with ProgressBars(progress) as bars:
+        task = bars.add_task(f"training {name}", total=epochs * run.batches)
+
+        def show() -> None:
+            point = run.curve[-1] if run.curve else None
+            score = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
+            bars.update(task, completed=run.steps, score=score)
+
         run_to_end(_Finetuning(run, checkpoint, identity, show), every=0)
-
-
-class _Bar:
-    """As a context, a function that shows how far a run is."""
-
-    def __init__(self, name: str, run: FinetuneRun, shown: bool):
-        from rich.console import Console
-        from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-        self.run = run
-        self.progress = Progress(
-            *Progress.get_default_columns()[:-1],
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        total = run.training.epochs * run.batches
-        self.task = self.progress.add_task(f"training {name}", total=total, state="")
-
-    def __enter__(self) -> Callable[[], None]:
-        self.progress.start()
-        self.show()
-        return self.show
-
-    def show(self) -> None:
-        point = self.run.curve[-1] if self.run.curve else None
-        state = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
-        self.progress.update(self.task, completed=self.run.steps, state=state)
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
+        if run.steps < epochs * run.batches:
+            bars.end(task, f"stopped early, after {len(run.curve) - 1} of {epochs} epochs")

@@ -67,8 +67,8 @@ def train(
     out = Path(out)
     check_replaceable(out, "model.safetensors")
     import torch
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+    from raisf.utils.progress import ProgressBars
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
@@ -80,13 +80,7 @@ def train(
     settings = {"tokens": tokens, "size": size, "seed": seed, "regions": regions, "versions": _versions()}
     unfinished = Unfinished(out, settings)
     trainer = Trainer(model)
-    bar = Progress(
-        *Progress.get_default_columns()[:-1],
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[state]}"),
-        console=Console(stderr=True),
-        disable=not progress,
-    )
+    bar = ProgressBars(progress)
     with bar, _Pretraining(trainer, tokenizer, settings, unfinished, min(exam, CURVE_EXAM), bar) as pretraining:
         run_to_end(pretraining)
     at = pretraining.at
@@ -155,7 +149,7 @@ class _Pretraining:
         seed, regions = self._settings["seed"], self._settings["regions"]
         batches = Batches(self._tokenizer, seed, tokens, regions, self.at["chunk"], self.at["made"], judging)
         self._chunks = iter(self._stack.enter_context(batches))
-        self._task = self._bar.add_task("pretraining", total=tokens, completed=self.at["read"], state="")
+        self._task = self._bar.add_task("pretraining", total=tokens, completed=self.at["read"])
         self._next = next(self._chunks, None)
 
     def advance(self) -> None:
@@ -167,7 +161,7 @@ class _Pretraining:
             at["read"] += ids.numel()
             if not at["curve"] or at["read"] - at["curve"][-1]["tokens"] > tokens / CURVE_POINTS:
                 at["curve"].append({"tokens": at["read"], "loss": round(loss, 4)})
-            self._bar.update(self._task, completed=min(at["read"], tokens), state=f"loss {loss:.3f}")
+            self._bar.update(self._task, completed=min(at["read"], tokens), score=f"loss {loss:.3f}")
         at["chunk"] += 1
         at["made"] += len(chunk) * BATCH_TOKENS
         at["seconds"] = round(self._before + time.monotonic() - self._started, 1)

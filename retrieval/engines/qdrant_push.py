@@ -8,9 +8,10 @@ from typing import Any
 from raisf.retrieval.engines.qdrant import MEAN, TOKENS, asking, count_of, groups, mean_of, metadata_of
 from raisf.retrieval.store.manifest import SEGMENTS, read_manifest
 from raisf.retrieval.store.rows import read_segment
-from raisf.retrieval.store.segments import VECTORS, index_progress
+from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.errors import InputError
+from raisf.utils.progress import progress_bar
 
 
 def push_index(path: Path | str, client: Any, collection: str, progress: bool = True) -> int:
@@ -54,7 +55,7 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
         raise InputError(f"the collection {collection!r} holds something else: choose a new name, or delete it")
     done = count_of(client, collection)
     points = itertools.islice(points, done, None)
-    with index_progress(progress) as bar:
+    with progress_bar(progress) as bar:
         task = bar.add_task("pushing passages", total=manifest.passages, completed=done)
         for group in groups(points, lambda point: len(point["vector"][TOKENS]) * len(point["vector"][MEAN])):
             structs = [models.PointStruct(**point) for point in group]

@@ -5,11 +5,12 @@ import math
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
 from raisf.retrieval.store.rows import read_segment, row_of
+from raisf.utils.progress import progress_bar
 
 if TYPE_CHECKING:
     import torch
@@ -101,7 +102,7 @@ def compress_segment(index: Path, segment: Segment, progress: bool) -> Segment:
     from raisf.retrieval.store.vectors import Vectors
 
     folder = index / SEGMENTS / segment.name
-    with index_progress(progress) as bar:
+    with progress_bar(progress) as bar:
         bar.add_task("compressing vectors", total=None)
         compress(Vectors(folder / VECTORS), folder / PLAID)
     shutil.rmtree(folder / VECTORS)
@@ -127,7 +128,7 @@ def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, pr
     from raisf.retrieval.store.vectors import SHARD, write_shard
 
     texts = iter(texts)
-    with index_progress(progress) as bar:
+    with progress_bar(progress) as bar:
         task = bar.add_task("encoding passages", total=count)
         for number in range(math.ceil(count / SHARD)):
             parts, shard = [], itertools.islice(texts, SHARD)
@@ -135,12 +136,3 @@ def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, pr
                 parts.append(encoder.encode_passages(window))
                 bar.advance(task, len(window))
             write_shard(folder, number, parts)
-
-
-def index_progress(progress: bool) -> Any:
-    """A bar on standard error, as a context; an invisible one without `progress`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=not progress)

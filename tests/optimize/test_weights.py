@@ -16,13 +16,13 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.journal import Journal
-from raisf.optimize.optimizers.weights import _drawn
+from raisf.optimize.optimizers.finetune import _drawn
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.journal import Journal
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
     asked = len(halving.judge.lm.calls)
     with pytest.raises(InputError, match="the rank must be at most 32, the width of"):
         tune(halving, tmp_path, base=base, training=Training(rank=33))
-    with Journal.alone(tmp_path / "work", "weights", "of other options", trains=True):
+    with Journal.alone(tmp_path / "work", "weights", "of other options", lock="training"):
         with pytest.raises(InputError, match=r"another compile is training in .*work: wait for it"):
             tune(halving, tmp_path, base=base)
     assert len(halving.judge.lm.calls) == asked

@@ -1,6 +1,7 @@
 """The report of a comparison: its tables, and the files and the page that they go into."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,31 +26,53 @@ COSTS = {
 RESULTS, PAGE = "results.json", "report.html"
 
 
-def write_report(
-    out: Path,
+@dataclass(frozen=True)
+class ComparisonReport:
+    """Programs on the same questions.
+
+    Attributes:
+        title: The page's.
+        facts: What was compared on what, for the page.
+        results: What results.json holds: scores, pairs, judges and what compiling took, as JSON values.
+        sections: The tables and figures by name, in order.
+        records: By label and question id, what each program answered.
+    """
+
+    title: str
+    facts: dict[str, Any]
+    results: dict[str, Any]
+    sections: dict[str, Section]
+    records: Mapping[str, Mapping[str, dict[str, Any]]]
+
+    def write(self, out: Path) -> None:
+        """Writes results.json, the tables as CSV, and report.html into a folder."""
+        from raisf.reports.page import write_page
+        from raisf.utils.files import write_json
+
+        write_json(out / RESULTS, self.results)
+        for section in self.sections.values():
+            section.write(out)
+        write_page(out / PAGE, self.title, self.facts, list(self.sections.values()))
+
+
+def report_of(
     title: str,
     facts: dict[str, Any],
     records: Mapping[str, Mapping[str, dict[str, Any]]],
     judged: Mapping[str, dict[str, Any]],
     compiled: Mapping[str, dict[str, Any] | None],
-) -> tuple[dict[str, Any], dict[str, Section]]:
-    """Writes a comparison as results.json, tables as CSV, and report.html.
+) -> ComparisonReport:
+    """The report of a comparison.
 
     Args:
-        out: The folder.
         title: The page's.
         facts: What was compared on what, for the page.
-        records: What `answer_all` gave.
-        judged: What `judge_all` gave.
-        compiled: By program, its `compile_report`, if it was compiled.
-
-    Returns:
-        What results.json holds, and the sections by name.
+        records: By label and question id, what each program answered.
+        judged: By label and judge, the judge's report alone against gold.
+        compiled: By label, a program's `compile_report`, if it was compiled.
     """
-    from raisf.evaluation.comparison import compare as compare_records
+    from raisf.evaluation.comparison import compare_records
     from raisf.reports import plots
-    from raisf.reports.page import write_page
-    from raisf.utils.files import write_json
 
     comparison = compare_records(records)
     made = [
@@ -66,18 +89,14 @@ def write_report(
         sections["judge-relevance"].draw(*plots.reliability(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
         sections["cost-of-compiling"].draw(*plots.learning_curves(compiled))
-    data = {
+    results = {
         "facts": facts,
         "programs": {name: report.as_dict() for name, report in comparison.reports.items()},
         "pairs": [pair.as_dict() for pair in comparison.pairs],
         "judges": dict(judged),
         "compiled": {name: report for name, report in compiled.items() if report},
     }
-    write_json(out / RESULTS, data)
-    for section in sections.values():
-        section.write(out)
-    write_page(out / PAGE, title, facts, list(sections.values()))
-    return data, sections
+    return ComparisonReport(title, facts, results, sections, records)
 
 
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
@@ -141,7 +160,7 @@ def output_counts(
 
 def _costs(comparison: "Comparison") -> Section:
     rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in comparison.reports.items()]
-    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Means a question.")
+    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Mean per question.")
 
 
 def _kinds(comparison: "Comparison") -> Section:

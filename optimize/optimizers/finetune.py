@@ -4,8 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -17,9 +15,11 @@ from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.demonstrations import Rows, collect_rows, copy_of, judges
-from raisf.optimize.journal import Journal
-from raisf.optimize.judges.judge_data import Labels
+from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
+from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -31,82 +31,113 @@ QUESTIONS_A_ROW = 2
 SPLITS = ("train", "validation")
 
 
-def train_weights(
-    program: dspy.Module,
-    trainset: Sequence[dspy.Example],
-    valset: Sequence[dspy.Example],
-    *,
-    base: LocalLM | str | None,
-    teacher: dspy.Module | None,
-    predictors: Sequence[str] | None,
-    rows: int,
-    labels: Labels,
-    metric: Callable[..., Any],
-    training: Training,
-    work: Path | str,
-    journal: Journal,
-    threads: int,
-    progress: bool,
-) -> dspy.Module:
-    """A copy of the program whose judges answer with weights trained for them; see `raisf.optimize.compile.compile`.
+@dataclass(kw_only=True, eq=False)
+class FinetuneJudges(Optimizer):
+    """Gives the judges weights of their own: LoRA adapters beside each other on one base, or whole models.
 
-    The other predictors keep their LMs. The copy's `compile_report` says for each trained predictor where its rows came
-    from, how many of each verdict, how many were dropped and why, and what `raisf.lm.finetune.lora.train` reports.
+    Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges learn from
+    gold, or what a teacher did in its right runs; all other predictors from right runs, the student's or the teacher's,
+    each from the steps that it made itself. Rows hold the demonstrations that the predictor has. A validation loss that
+    no longer falls ends the training, and the weights of its lowest point are kept.
 
-    Raises:
-        InputError: No local base, a name that is no predictor, a predictor without rows, a judge with one verdict,
-            a rank above the base's width.
-        LMError: The LM failed on ten questions in a row.
-        KeyboardInterrupt: Ctrl-C; the message says that the same call goes on.
+    Args:
+        base: The local LM to train on, or its spec; None: the one that the predictor asks.
+        predictors: The names of those to train; None: the judges in use, or all where there is none.
+        rows: Examples per predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
+        training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
+        labels: See `raisf.optimize.judges.labels.know_labels`.
+        metric: Called as `metric(example, prediction, trace)`; at 1 a run teaches.
+        seed: Of the training, where that is None; `training.seed` else.
+        threads: Questions asked at a time.
+        work: See `raisf.optimize.optimizers.base.Optimizer`.
+        progress: Likewise.
+
+    Its report says for each trained predictor where its rows came from, how many of each verdict, how many were dropped
+    and why, and what `raisf.lm.finetune.lora.train` reports.
     """
-    chosen = _chosen(program, predictors)
-    bases = {name: _base(program, name, base) for name in chosen}
-    for lm in bases.values():
-        check_rank(lm, training)
-    rng = random.Random(training.seed)
-    samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * rows)) for part in (trainset, valset)]
-    sources = []
-    for split, sample in zip(SPLITS, samples, strict=True):
-        collect = partial(_Source.of, program, sample, teacher, chosen, labels, metric, threads, progress)
-        # Kept, because LMs may answer otherwise when they are asked again, and other rows are another training.
-        sources.append(_Source.of_json(journal.once(split, lambda collect=collect: collect().as_json())))
-    made: dict[str, _Made] = {}
-    missing: dict[str, str] = {}
-    for name in chosen:
-        empty = next((source for source in sources if not source.rows_of(name)), None)
-        if empty is None:
-            made[name] = _Made(program, name, bases[name], sources, rows, rng)
-        elif predictors is None and isinstance(program, Program) and name not in empty.gold.judge:
-            missing[name] = empty.why(name)  # decompositions are in few data sets; the base then goes on doing it
-        else:
-            raise InputError(f"no rows to train {name!r} on: {empty.why(name)}")
-    if not made:
-        raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
-    compiled: Any = copy_of(program)
-    ours = dict(compiled.named_predictors())
-    reports = {}
-    for name, data in made.items():
-        try:
-            learn, measure = data.parts
-            options = {"name": name, "adapter": data.adapter, "progress": progress}
-            folder = train(bases[name], learn, measure, work, training, **options)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{work} keeps what is trained, and the same command goes on from there") from None
-        ours[name].lm = bases[name].with_weights(folder)
-        report = {key: value for key, value in read_json(folder / TRAINING).items() if key not in ("rows", "settings")}
-        reports[name] = {"source": sources[0].origin(name), "rows": data.counts, "dropped": data.dropped, **report}
-    compiled.compile_report = {
-        "how": "weights",
-        "training": asdict(training),
-        "seed": training.seed,
-        "labels": labels,
-        "trainset": len(trainset),
-        "valset": len(valset),
-        "predictors": reports,
-        "missing": missing,
-        "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
-    }
-    return compiled
+
+    base: LocalLM | str | None = None
+    predictors: Sequence[str] | None = None
+    rows: int = 1000
+    training: Training | None = None
+    labels: Labels = "model"
+    metric: Metric = answer_exact_match
+    seed: int = 0
+    threads: int = 8
+
+    how = "weights"
+    trains = True
+
+    def __post_init__(self) -> None:
+        if self.rows < 2:
+            raise InputError(f"rows must be at least 2, one of each verdict; found {self.rows}")
+        check_asking(self.labels, self.threads)
+
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        training = self.training or Training(seed=self.seed)
+        for lm in self._bases(student).values():
+            check_rank(lm, training)
+        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)]
+
+    def _functions(self) -> list[Callable[..., Any]]:
+        return [self.metric]
+
+    def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        return {name: _base(student, name, self.base) for name in _chosen(student, self.predictors)}
+
+    def _compile(self, task: Task) -> Any:
+        program, training = task.student, self.training or Training(seed=self.seed)
+        bases = self._bases(program)
+        rng = random.Random(training.seed)
+        parts = (task.trainset, task.valset)
+        samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        sources = [
+            _Source.of(task, sample, list(bases), split, self) for split, sample in zip(SPLITS, samples, strict=True)
+        ]
+        made: dict[str, _Made] = {}
+        missing: dict[str, str] = {}
+        owner_of = owners(program)
+        for name in bases:
+            empty = next((source for source in sources if not source.rows_of(name)), None)
+            if empty is None:
+                made[name] = _Made(program, name, bases[name], sources, self.rows, rng)
+            elif self.predictors is None and isinstance(owner_of[name], Program) and name not in empty.gold.judge:
+                missing[name] = empty.why(name)  # decompositions are in few data sets; the base then goes on doing it
+            else:
+                raise InputError(f"no rows to train {name!r} on: {empty.why(name)}")
+        if not made:
+            raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
+        compiled: Any = copy_of(program)
+        ours = dict(compiled.named_predictors())
+        reports = {}
+        for name, data in made.items():
+            try:
+                learn, measure = data.parts
+                options: dict[str, Any] = {"name": name, "adapter": data.adapter, "progress": self.progress}
+                folder = train(bases[name], learn, measure, self.work, training, **options)
+            except KeyboardInterrupt:
+                stopped = f"{self.work} keeps what is trained, and the same command goes on from there"
+                raise KeyboardInterrupt(stopped) from None
+            ours[name].lm = bases[name].with_weights(folder)
+            report = {key: value for key, value in read_json(folder / TRAINING).items() if key not in ("settings",)}
+            reports[name] = {"source": sources[0].origin(name), **report, "rows": data.counts, "dropped": data.dropped}
+        compiled.compile_report = {
+            "how": "weights",
+            "training": asdict(training),
+            "seed": training.seed,
+            "labels": self.labels,
+            "trainset": len(task.trainset),
+            "valset": len(task.valset),
+            "predictors": reports,
+            "missing": missing,
+            "unlabelled": {
+                f"{name}, {split}": told
+                for split, source in zip(SPLITS, sources, strict=True)
+                for name, told in source.gold.unlabelled.items()
+            },
+            "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
+        }
+        return compiled
 
 
 @dataclass(slots=True)
@@ -118,35 +149,16 @@ class _Source:
     taught: bool = False
 
     @classmethod
-    def of(
-        cls,
-        program: dspy.Module,
-        examples: Sequence[dspy.Example],
-        teacher: dspy.Module | None,
-        chosen: list[str],
-        labels: Labels,
-        metric: Callable[..., Any],
-        threads: int,
-        progress: bool,
-    ) -> "_Source":
-        # A module of the user's own may have a predictor with a judge's fields that does something else.
-        ours = isinstance(program, Program)
-        gold = collect_rows(program, examples, labels=labels, threads=threads, strict=False) if ours else Rows()
-        source = cls(gold, taught=teacher is not None)
+    def of(cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges) -> "_Source":
+        """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again."""
+        labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
+        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True)
+        source = cls(gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
-            source.traced = traced_rows(teacher or program, examples, metric, threads=threads, progress=progress)
+            tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
+            tracing |= {"journal": task.journal, "name": f"{split} run"}
+            source.traced = traced_rows(task.teacher or task.student, examples, options.metric, **tracing)
         return source
-
-    def as_json(self) -> dict[str, Any]:
-        """As JSON-able values."""
-        of = Rows(self.traced.of).as_json()["of"]
-        return {"gold": self.gold.as_json(), "traced": {**asdict(self.traced), "of": of}, "taught": self.taught}
-
-    @classmethod
-    def of_json(cls, kept: dict[str, Any]) -> "_Source":
-        """What `as_json` gave."""
-        traced = {**kept["traced"], "of": Rows.of_json({"of": kept["traced"]["of"], "judge": {}, "missing": {}}).of}
-        return cls(Rows.of_json(kept["gold"]), Traced(**traced), kept["taught"])
 
     @property
     def runs(self) -> dict[str, int] | None:
@@ -185,7 +197,7 @@ class _Made:
     ):
         self.predictor: Any = dict(program.named_predictors())[name]
         # The programs here speak to an LM in its own format, DSPy's other modules in that of the settings.
-        own = isinstance(program, Program)
+        own = isinstance(owners(program)[name], Program)
         self.adapter: Any = adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
         self.dropped = 0
         self.parts: list[list[TrainingRow]] = []
@@ -243,7 +255,7 @@ def _chosen(program: dspy.Module, wanted: Sequence[str] | None) -> list[str]:
         if strangers := [name for name in wanted if name not in names]:
             raise InputError(f"no predictor {strangers[0]!r} in this program: choose of {', '.join(names)}")
         return list(wanted)
-    return (judges(program) if isinstance(program, Program) else []) or names
+    return judges(program) or names
 
 
 def _base(program: dspy.Module, name: str, base: LocalLM | str | None) -> LocalLM:
