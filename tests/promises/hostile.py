@@ -286,7 +286,7 @@ def _plausible(reply: Reply, value: Any) -> bool:
         text = text.partition("<|end|>")[0]
     text = unicodedata.normalize("NFKC", text).replace("\u200b", "").replace("\ufeff", "")
     text = re.sub(r"<\|[^|]*\|>", " ", text.rpartition("</think>")[2])
-    text = re.sub(r"\[\[ ## \w+ ## \]\]|verdict|relevant_ids", " ", text).casefold()
+    text = re.sub(r"\[\[ ## \w+ ## \]\]|\bverdict\b|\brelevant_ids\b", " ", text).casefold()
     if reply.form == "compact":
         text = text.lstrip().partition("\n\n")[0]
     if reply.form == "json":
