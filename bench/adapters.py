@@ -26,7 +26,7 @@ from bench.lora import judged, lora_config
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune.training import Training
-from raisf.lm.local.engine import LoraEngine
+from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.inference import load_model
 from raisf.lm.local.multi_lora import lora_hash
 from raisf.lm.local.tokenization import Text
@@ -75,7 +75,7 @@ def counted(shape: tuple[Any, ...]) -> dict[str, int]:
 def ours(lm: Any, prompts: list[str], folders: dict[str, Path]) -> Callable[[list[str], bool], list[float]]:
     """What gives the probabilities of the first label, by the engine."""
     base = lm.base_engine
-    engines = {name: LoraEngine(base, folder, lora_hash(folder)) for name, folder in folders.items()} | {BASE: base}
+    engines = {name: EngineClient(base, (folder, lora_hash(folder))) for name, folder in folders.items()} | {BASE: base}
     labels: dict[str, Any] = {"verdict": choice("", LABELS)}
     config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
     requests = [Request(model="bench", messages=(Message.user(text),), config=config) for text in prompts]

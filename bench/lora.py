@@ -21,20 +21,21 @@ from typing import Any
 
 from raisf.data.world.generator import region
 from raisf.lm.connect import connect
-from raisf.lm.finetune.lora import Row, lessons
-from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.finetune.lora import TrainingRow, tokenized
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.inference import load_model
+from raisf.lm.local.tokenization import TokenizedRow
 from raisf.signatures.judges import PassageRelevance
 
 
-def judged(lm: Any, count: int) -> list[Row]:
+def judged(lm: Any, count: int) -> list[TrainingRow]:
     """Rows of the relevance judge over passages of the closed world."""
     rows, number = [], 0
     while len(rows) < count:
         for passage in region(seed=7, number=number).corpus():
             fields = {"question": f"What is said of {passage['title']}?", "passage": passage["text"]}
             verdict = {"verdict": ("relevant", "irrelevant")[len(rows) % 2]}
-            rows.append(Row(lm.adapter.format_finetune_data(PassageRelevance, [], fields, verdict)["messages"]))
+            rows.append(TrainingRow(lm.adapter.format_finetune_data(PassageRelevance, [], fields, verdict)["messages"]))
         number += 1
     return rows[:count]
 
@@ -47,16 +48,16 @@ def lora_config(training: Training, **options: Any) -> Any:
     return LoraConfig(r=training.rank, lora_alpha=2 * training.rank, **options)
 
 
-def ours(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+def ours(lm: Any, rows: list[TokenizedRow], training: Training) -> tuple[float, float]:
     """Seconds of our loop, and its loss."""
-    run = Run(lm, rows, rows[:1], training)
+    run = FinetuneRun(lm, rows, rows[:1], training)
     run.epoch(lambda: None)  # the first only measures
     start = time.perf_counter()
     run.epoch(lambda: None)
     return time.perf_counter() - start, run.curve[-1]["train_loss"]
 
 
-def trainer(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+def trainer(lm: Any, rows: list[TokenizedRow], training: Training) -> tuple[float, float]:
     """Seconds of the Trainer, and its loss."""
     from peft import get_peft_model
     from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
@@ -69,7 +70,7 @@ def trainer(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, flo
         return _timed(Trainer(model, arguments, train_dataset=_dataset(rows), data_collator=collator))
 
 
-def sft_trainer(lm: Any, rows: list[Lesson], training: Training) -> tuple[float, float]:
+def sft_trainer(lm: Any, rows: list[TokenizedRow], training: Training) -> tuple[float, float]:
     """Seconds of TRL's SFTTrainer, and its loss."""
     from trl import SFTConfig, SFTTrainer  # pyright: ignore[reportMissingImports] an optional comparison
 
@@ -96,7 +97,7 @@ def _options(training: Training) -> dict[str, Any]:
     }
 
 
-def _dataset(rows: list[Lesson]) -> Any:
+def _dataset(rows: list[TokenizedRow]) -> Any:
     from datasets import Dataset
 
     labels = [[-100] * row.start + row.tokens[row.start :] for row in rows]
@@ -113,7 +114,7 @@ def _timed(made: Any) -> tuple[float, float]:
 
 def measure(model: str, adapter: str, rows: int, repeats: int) -> dict[str, Any]:
     lm: Any = connect(model, adapter=adapter)
-    learn = lessons(lm.base_engine.text, judged(lm, rows), True, 2**31, "bench")
+    learn = tokenized(lm.base_engine.text, judged(lm, rows), True, 2**31, "bench")
     ways: dict[str, Callable[..., tuple[float, float]]] = {"ours": ours, "Trainer": trainer}
     if importlib.util.find_spec("trl"):
         ways["SFTTrainer"] = sft_trainer

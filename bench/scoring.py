@@ -23,9 +23,9 @@ from dspy.lm15 import Config, Message, Request, choice, judgments
 
 from raisf.data.world.generator import region
 from raisf.lm.adapter import COMPLETION, POCKET_END, adapter_named
-from raisf.lm.local.engine import Engine
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import generate
-from raisf.lm.local.model import weights_folder
+from raisf.lm.local.weights import weights_folder
 from raisf.signatures.judges import PassageRelevance
 
 LABELS = ("relevant", "irrelevant")
@@ -64,7 +64,7 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
 
     torch.set_num_threads(threads)
     name = model.removeprefix("local/")
-    engine = Engine(weights_folder(name))
+    engine = InferenceEngine(weights_folder(name))
     llama: Any = engine.model
     tokenizer = engine.text.tokenizer
     adapter, end = ("pocket", POCKET_END.strip()) if name == "pocket" else ("compact", "\n\n")

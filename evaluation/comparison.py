@@ -15,7 +15,7 @@ from raisf.utils.errors import InputError
 # Where the number of ways to swap the systems' answers is below this, all are tried; else so many are drawn.
 RESAMPLES = 9_999
 
-Records = Mapping[str, dict[str, Any]]
+RecordsById = Mapping[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Comparison:
     pairs: list[Pair]
 
 
-def compare(records: Mapping[str, Records]) -> Comparison:
+def compare_records(records: Mapping[str, RecordsById]) -> Comparison:
     """Compares programs by the records of their evaluations.
 
     Args:
@@ -113,7 +113,7 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def _pair(a: str, ours: Records, b: str, theirs: Records) -> Pair:
+def _pair(a: str, ours: RecordsById, b: str, theirs: RecordsById) -> Pair:
     if ours.keys() != theirs.keys():
         raise InputError(f"{a} and {b} answered different questions: a comparison needs the same")
     names = sorted(ours)  # resampling by position: the order must not depend on who finished first

@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.lm.connect import adapter_for
+from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 
 # What answers and judges are held to, or counted by, besides the answers.
@@ -29,6 +30,8 @@ def describe(program: dspy.Module) -> dict[str, Any]:
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
+    if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
+        described["retriever"] = found_by(taken)
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature

@@ -1,6 +1,5 @@
 """Asks a program the questions of a test set, several at a time, and keeps each answer the moment it is there."""
 
-import contextlib
 import contextvars
 import queue
 import threading
@@ -11,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import dspy
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from raisf.evaluation.identity import describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.progress import progress_bar
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
@@ -202,6 +201,8 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "route": root.route if root is not None else None,
         **_retrieval(example, root),
         "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},
+        "readable": root.readable if root is not None else None,
+        "read": trace.read if trace is not None else 0,
         "unreadable": trace.unreadable if trace is not None else 0,
         "error": f"{type(error).__name__}: {error}" if error is not None else None,
         "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
@@ -255,18 +256,3 @@ def _running(done: dict[str, dict[str, Any]]) -> str:
     errors = sum(record["error"] is not None for record in done.values())
     em = sum(record["em"] for record in done.values()) / len(done)
     return f"EM {100 * em:.1f}" + (f", errors {errors}" if errors else "")
-
-
-def progress_bar(shown: bool | Progress) -> contextlib.AbstractContextManager[Progress]:
-    """Bars on stderr for questions, whose tasks carry a text `score`; bars that somebody else shows stay theirs."""
-    if isinstance(shown, Progress):
-        return contextlib.nullcontext(shown)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[score]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), disable=not shown)

@@ -13,15 +13,18 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 """
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from contextlib import AbstractContextManager
+from typing import Any
 
 import dspy
-from dspy.adapters.utils import apply_output_field_defaults, parse_value
+from dspy.adapters.utils import apply_output_field_defaults
 from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
-from dspy.utils.exceptions import AdapterParseError
 
+from raisf.lm.chat import ChatAdapter, WholeReplies, check_whole, read_field, scored_labels, unreadable
+from raisf.lm.labels import Unreadable
+from raisf.lm.reading import visible
+from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
@@ -33,7 +36,7 @@ SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", 
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
-class CompactAdapter(dspy.Adapter):
+class CompactAdapter(WholeReplies):
     """Formats a call as one block of text for a model that completes text, and reads the completion leniently.
 
     Where the only output is a `Literal` and the LM can score labels (`raisf.lm.local.model.LocalLM`), the labels are
@@ -112,18 +115,20 @@ class CompactAdapter(dspy.Adapter):
         Raises:
             AdapterParseError: a required output is absent or cannot be read as its type.
         """
-        fields = {}
-        for name, text in self._sections(signature, completion).items():
-            try:
-                fields[name] = _read(text, signature.output_fields[name].annotation)
-            except ValueError as error:
-                raise self._unreadable(signature, completion, f"`{name}`: {error}") from error
+        fields: dict[str, Any] = {}
+        last = next(reversed(signature.output_fields), None)
+        try:
+            for name, text in self.sections(signature, visible(completion)).items():
+                annotation = signature.output_fields[name].annotation
+                fields[name] = _read(text, annotation, name, may_be_empty=name != last)
+        except Unreadable as error:
+            raise unreadable(self, signature, completion, str(error)) from error
         for name, field in signature.output_fields.items():
             if name not in fields and field.is_required():
-                raise self._unreadable(signature, completion, f"`{name}` is missing")
+                raise unreadable(self, signature, completion, f"`{name}` is missing")
         return fields
 
-    def _sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
+    def sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
         """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
         outputs = {name.casefold(): name for name in signature.output_fields}
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
@@ -137,16 +142,12 @@ class CompactAdapter(dspy.Adapter):
             elif colon and key in inputs:
                 break  # the model went on to write the next block
             lines.setdefault(current, []).append(line)
-        sections = {name: "\n".join(found).strip() for name, found in lines.items()}
-        return {name: text for name, text in sections.items() if text}
+        return {name: "\n".join(found).strip() for name, found in lines.items()}
 
     def _block(self, completion: str) -> str:
         if mark := self.end.strip():
             return completion.split(mark)[0]
         return completion.lstrip().split(self.end)[0]
-
-    def _unreadable(self, signature: type[dspy.Signature], completion: str, message: str) -> AdapterParseError:
-        return AdapterParseError("CompactAdapter", signature, completion, message=f"{message}.")  # type: ignore[arg-type]
 
     # Calling
 
@@ -159,11 +160,10 @@ class CompactAdapter(dspy.Adapter):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return self.ask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):  # a local answer comes whole
-            return [self._read_response(signature, lm(request, **options)) for request, options in requests]
 
     async def acall(
         self,
@@ -174,11 +174,55 @@ class CompactAdapter(dspy.Adapter):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
-        if not getattr(lm, "completes_text", False):
+        if getattr(lm, "completes_text", False):
+            return await self.aask(lm, lm_kwargs, signature, demos, inputs)
+        with self._streaming(signature):
             return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
-        requests = self._requests(lm, lm_kwargs, signature, demos, inputs)
-        with dspy.context(send_stream=None):
-            return [self._read_response(signature, await lm.acall(request, **options)) for request, options in requests]
+
+    def ask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The call, to an LM that completes text; what is streamed stands between these markers."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, lm(request, **options)))
+        return found
+
+    async def aask(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+        markers: Markers = CHAT,
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        found = []
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
+            with self._streaming(signature, markers, scored_labels(signature) is not None):
+                found.append(self._read_response(signature, await lm.acall(request, **options)))
+        return found
+
+    def _streaming(
+        self, signature: type[dspy.Signature], markers: Markers = CHAT, scored: bool = False
+    ) -> AbstractContextManager[Any]:
+        """As a context: `dspy.streamify`'s listeners know DSPy's markers only. Scored labels have no tokens to show."""
+        stream = dspy.settings.send_stream
+        if stream is None or scored:
+            return dspy.context(send_stream=None)
+
+        def marked(text: str, finished: bool) -> str:
+            return markers.write(pieces(signature, self.sections, _read, text, finished), finished)
+
+        return dspy.context(send_stream=MarkedStream(stream, marked))
 
     def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
         return {"stop": [self._stop], **lm_kwargs}
@@ -220,18 +264,19 @@ class CompactAdapter(dspy.Adapter):
         if data is not None and data.probabilities:
             [(name, probabilities)] = data.probabilities.items()
             return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
+        check_whole(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
         return {name: fields.get(name) for name in signature.output_fields}
 
 
 def adapter_named(name: str) -> dspy.Adapter:
-    """The adapter of a name: `chat` (DSPy's own), `compact`, or `pocket` (the format the pocket Llama was trained on).
+    """The adapter of a name: `chat` (DSPy's format), `compact`, or `pocket` (what the pocket Llama was trained on).
 
     Raises:
         InputError: there is none of that name.
     """
     if name == "chat":
-        return dspy.ChatAdapter()
+        return ChatAdapter()
     if name == "compact":
         return CompactAdapter()
     if name == "pocket":
@@ -239,54 +284,10 @@ def adapter_named(name: str) -> dspy.Adapter:
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
 
 
-def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | None:
-    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these."""
-    (name, field), *others = signature.output_fields.items()
-    labels = list(get_args(field.annotation))
-    if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
-        return None
-    return name, labels
+def _read(text: str, annotation: Any, name: str, may_be_empty: bool = True) -> Any:
+    value = read_field(text, annotation, name, may_be_empty=may_be_empty)
+    return _one_line(value) if isinstance(value, str) else value
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _read(text: str, annotation: Any) -> Any:
-    """A value of the annotated type; ValueError where the text cannot be one."""
-    if annotation is str:
-        return _one_line(text)
-    if get_origin(annotation) is Literal:
-        return _read_label(text, get_args(annotation))
-    if get_origin(annotation) is list or annotation is list:
-        return _read_list(text, *get_args(annotation))
-    return parse_value(_one_line(text), annotation)
-
-
-def _read_label(text: str, labels: tuple[Any, ...]) -> Any:
-    """The label that the text begins with, whatever its case and the punctuation around it."""
-    words = _words(text)
-    for label in sorted(labels, key=lambda label: -len(str(label))):
-        expected = _words(str(label))
-        if expected and words[: len(expected)] == expected:
-            return label
-    raise ValueError(f"expected one of {', '.join(map(str, labels))}, found {_one_line(text)[:80]!r}")
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
-
-
-def _read_list(text: str, item: Any = str) -> list[Any]:
-    """Items between semicolons, on lines of their own, or in a JSON list."""
-    if text.startswith("["):
-        try:
-            return list(parse_value(text, list[item]))
-        except ValueError:
-            pass  # not JSON after all: `[1] first ; [2] second`
-    if _words(text) in ([], [EMPTY_LIST]):
-        return []
-    if item is not str:
-        text = text.replace(",", ";")
-    parts = [re.sub(r"^\s*(?:[-*•]|\[?\d+[.)\]])\s+", "", part).strip() for part in re.split(r"[;\n]", text)]
-    return [_read(part, item) for part in parts if part]

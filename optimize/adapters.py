@@ -7,8 +7,9 @@ from typing import Any
 import dspy
 
 from raisf.lm.connect import connect
-from raisf.lm.local.model import PREFIX, LocalLM, weights_folder, weights_hash
+from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
+from raisf.lm.local.weights import PREFIX, weights_folder, weights_hash
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
@@ -116,6 +117,8 @@ def open_weights(
 
 
 def _local(options: dict[str, Any]) -> LocalLM:
+    if not options["spec"].startswith(PREFIX):
+        raise InputError(f"the base of trained weights is {options['spec']!r}, and must be a local model")
     lm = connect(**options)
     assert isinstance(lm, LocalLM)
     return lm

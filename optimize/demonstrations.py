@@ -12,18 +12,20 @@ import dspy
 from raisf.evaluation.identity import gold_answers
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
-    Labels,
     balanced,
     decomposition_examples,
-    know_examples,
     listwise_examples,
     relevance_examples,
 )
+from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import role_of
-from raisf.optimize.traces import marked
+from raisf.optimize.traces import marked, readable
+from raisf.optimize.within import owners
+from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
+from raisf.utils.journal import Journal
 
 # Training questions that the judges' rows are worked out from. A few demonstrations are drawn from them, so more would
 # only cost LM calls; the paper's 1,000 are for training weights.
@@ -47,46 +49,48 @@ class Rows:
         of: By predictor's name, the rows of right behaviour.
         judge: By predictor's name, the judge whose verdicts are balanced when its rows are drawn (`VERDICTS`).
         missing: By predictor's name, why it has no rows although it could have.
+        unlabelled: By predictor's name, how many questions have no label, and why.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=dict)
     judge: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """As JSON-able values."""
-        of = {name: [dict(row) for row in found] for name, found in self.of.items()}
-        return {"of": of, "judge": self.judge, "missing": self.missing}
-
-    @classmethod
-    def of_json(cls, kept: dict[str, Any]) -> "Rows":
-        """What `as_json` gave."""
-        of = {name: [dspy.Example(**row) for row in found] for name, found in kept["of"].items()}
-        return cls(of, dict(kept["judge"]), dict(kept["missing"]))
+    unlabelled: dict[str, str] = field(default_factory=dict)
 
 
 def collect_rows(
-    program: dspy.Module, trainset: Sequence[dspy.Example], *, labels: Labels, threads: int, strict: bool
+    program: dspy.Module,
+    trainset: Sequence[dspy.Example],
+    *,
+    labels: Labels,
+    threads: int,
+    strict: bool,
+    journal: Journal | None = None,
+    only_ours: bool = False,
 ) -> Rows:
-    """Rows for each predictor of the program whose right behaviour follows from gold, told by its fields.
+    """Rows for each predictor whose right behaviour follows from gold, told by its fields and the program it is of.
 
     Args:
-        program: With its LMs and its retriever.
+        program: With its LMs and its retriever; or a module that contains such a program.
         trainset: Questions with gold; see `raisf.optimize.judges.judge_data`.
-        labels: See `know_examples`.
+        labels: See `know_labels`.
         threads: Questions asked at a time.
         strict: Raise where a judge's verdicts cannot be had; else say so in `missing`.
+        journal: Keeps the labels that the LM gave.
+        only_ours: Pass over predictors that belong to no program of ours: one with a judge's fields may do something
+            else in a module of the user's own.
 
     Raises:
         InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
+        LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
     rows = Rows()
-    judges_itself = False
+    owner_of, judging = owners(program), set[int]()
     # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
     answered = all("question" in example and gold_answers(example) for example in trainset)
     for name, predictor in program.named_predictors() if answered else []:
-        role = role_of(predictor)
-        if not _in_use(program, role):
+        role, owner = role_of(predictor), owner_of[name]
+        if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
             found = decomposition_examples(trainset)
@@ -94,13 +98,21 @@ def collect_rows(
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no training question has several gold sub_questions"
-        elif role is DirectAnswer and not judges_itself:
+        elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in (SelfKnowledge, PassageRelevance, ListwiseRelevance):
-            judges_itself = True
+            judging.add(id(owner))
             rows.judge[name] = "know" if role is SelfKnowledge else "relevance"
             try:
-                rows.of[name] = _verdicts(program, role, trainset, labels, threads)
+                if role is SelfKnowledge:
+                    answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
+                    options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
+                    labelled = know_labels(trainset, answerer=answerer, **options).checked()
+                    rows.of[name] = labelled.rows
+                    if told := labelled.told():
+                        rows.unlabelled[name] = told
+                else:
+                    rows.of[name] = _relevance(owner, role, trainset)
                 balanced(rows.of[name], rows.judge[name], 2, random.Random(0))
             except InputError as error:
                 if strict:
@@ -113,9 +125,10 @@ def collect_rows(
 
 
 def judges(program: dspy.Module) -> list[str]:
-    """The names of the predictors that judge or decompose, as far as the program's switches let it ask them."""
+    """The names of our programs' predictors that judge or decompose, as far as the switches let them be asked."""
     roles = {name: role_of(predictor) for name, predictor in program.named_predictors()}
-    return [name for name, role in roles.items() if role in _SWITCHES and _in_use(program, role)]
+    ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
+    return [name for name, role in roles.items() if role in _SWITCHES and name in ours and _in_use(ours[name], role)]
 
 
 def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.Module:
@@ -143,34 +156,37 @@ def bootstrap_demos(
     rng: random.Random,
     trainset: Sequence[dspy.Example],
     metric: Callable[..., Any],
+    teacher: dspy.Module | None = None,
 ) -> dspy.Module:
     """A copy of the program that shows steps of its own right runs, and for its judges rows as `draw` does.
 
-    The runs are DSPy's BootstrapFewShot's, with the drawn program as teacher. A judge's demonstrations are not taken
-    from them: it keeps one call a run, whatever the verdicts, and lucky runs would confirm the judge in its mistakes. A
-    judge without rows keeps those of its runs' calls that can be balanced.
+    The runs are DSPy's BootstrapFewShot's, with the drawn program to run, or `teacher` with the same draw where one is
+    given. A judge's demonstrations are not taken from them: it keeps one call a run, whatever the verdicts, and lucky
+    runs would confirm the judge in its mistakes. A judge without rows keeps those of its runs' calls that can be
+    balanced.
     """
-    teacher = draw(program, rows, n, rng)
+    drawn = draw(program, rows, n, rng)
+    runs = _shown(teacher, drawn) if teacher else drawn
     shuffled = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
     optimizer = dspy.BootstrapFewShot(
         # Only a run that is right to the full teaches: with a metric of shares, 0.1 would count as true.
-        metric=metric,
+        metric=readable(metric),
         metric_threshold=1.0,
         max_bootstrapped_demos=n,
         max_labeled_demos=0,  # its labelled ones are whole training questions, which fit no predictor but the first
     )
     # It prints, and draws a bar of its own across ours.
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        student = optimizer.compile(copy_of(program), teacher=teacher, trainset=shuffled)
+        student = optimizer.compile(copy_of(program), teacher=runs, trainset=shuffled)
     student._compiled = False  # a compiled module, nested in another, would lose its predictors from the saved state
     _restore_lms(student, program)
-    shown = dict(teacher.named_predictors())
+    shown = dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge = rows.judge.get(name)
         if judge is not None:
             predictor.demos = shown[name].demos if name in rows.of else _evened(predictor, judge, rng)
         else:
-            predictor.demos = [_only_fields(predictor, demo) for demo in predictor.demos] or shown[name].demos
+            predictor.demos = _whole(predictor, predictor.demos) or shown[name].demos
     return student
 
 
@@ -192,25 +208,35 @@ def _in_use(program: dspy.Module, role: Any) -> bool:
     return getattr(program, _SWITCHES.get(role, ""), True)
 
 
-def _verdicts(
-    program: Any, role: Any, trainset: Sequence[dspy.Example], labels: Labels, threads: int
-) -> list[dspy.Example]:
-    if role is SelfKnowledge:
-        answerer = next((p for _, p in program.named_predictors() if role_of(p) is DirectAnswer), None)
-        return know_examples(trainset, answerer=answerer, labels=labels, threads=threads)
-    if program.retriever is None:
+def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
+    retriever = getattr(owner, "retriever", None)
+    if retriever is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
     make = relevance_examples if role is PassageRelevance else listwise_examples
-    return make(trainset, program.retriever, program.k)
+    return make(trainset, retriever, getattr(owner, "k", 5))
 
 
 def _evened(predictor: Any, judge: str, rng: random.Random) -> list[dspy.Example]:
-    demos = [_only_fields(predictor, demo) for demo in predictor.demos]
+    demos = _whole(predictor, predictor.demos)
     of = [[demo for demo in demos if demo.get("verdict") == verdict] for verdict in VERDICTS[judge]]
     size = min(map(len, of))
     picked = [demo for same in of for demo in same[:size]]
     rng.shuffle(picked)
     return picked
+
+
+def _whole(predictor: Any, demos: Sequence[Any]) -> list[dspy.Example]:
+    """Demonstrations with all of their outputs: one that was read in part shows how not to answer."""
+    outputs = predictor.signature.output_fields
+    return [_only_fields(predictor, demo) for demo in demos if all(demo.get(key) is not None for key in outputs)]
+
+
+def _shown(teacher: dspy.Module, drawn: dspy.Module) -> dspy.Module:
+    """The teacher with the demonstrations drawn for the predictors of the same names."""
+    copy, demos = copy_of(teacher), {name: predictor.demos for name, predictor in drawn.named_predictors()}
+    for name, predictor in copy.named_predictors():
+        predictor.demos = demos.get(name) or predictor.demos
+    return copy
 
 
 def _only_fields(predictor: Any, demo: Any) -> dspy.Example:

@@ -16,7 +16,7 @@ MANIFEST, STATE = "manifest.json", "program.json"
 
 
 class Connection(BaseModel):
-    """The arguments of `raisf.lm.connect.connect`, and no others."""
+    """The arguments of `raisf.lm.connect.connect`, and no others; `api_base` is told, and never opened."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,6 +59,7 @@ class Manifest(BaseModel):
 
     program: str
     options: dict[str, Any]
+    parts: dict[str, dict[str, Any]] = {}
     lms: list[KeptLM]
     weights: dict[str, KeptWeights] = {}
     index: KeptIndex | None = None

@@ -4,6 +4,7 @@ DSPy's BootstrapFinetune pairs the steps of a run with predictors by their posit
 a predictor more than once, that trains one on another's rows. Here each step goes to the predictor that made it.
 """
 
+import contextvars
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,9 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, progress_bar
+from raisf.programs.questions import is_unknown
 from raisf.utils.errors import LMError, RaisfError
+from raisf.utils.journal import Journal
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ def traced_rows(
     *,
     threads: int = 8,
     progress: bool = True,
+    journal: Journal | None = None,
+    name: str = "run",
 ) -> Traced:
     """Runs a program on examples and sorts the steps of its right runs by the predictor that made them.
 
@@ -48,38 +53,64 @@ def traced_rows(
         metric: Called as `metric(example, prediction, steps)`; a run counts as right at 1 or True.
         threads: Examples at a time.
         progress: Show a bar on stderr.
+        journal: Keeps each run, and has those of an earlier call; one that failed is made again.
+        name: What the journal calls them, the same for the same program and examples.
 
     Raises:
         LMError: The LM failed on ten examples in a row.
     """
     names = {id(predictor): name for name, predictor in program.named_predictors()}
     traced, seen = Traced(runs=len(examples)), set()
-    runs: dict[int, dspy.Prediction] = {}
+    passes, runs = readable(metric), {}
+    context = contextvars.copy_context()  # a metric may ask an LM of the caller's settings, and `keep` has others
+    keys = {id(example): f"{name} {place}" for place, example in enumerate(examples)}
+    if journal is not None:
+        runs = {id(e): journal.get(keys[id(e)]) for e in examples if keys[id(e)] in journal}
     with progress_bar(progress) as bar:
-        task = bar.add_task("collecting runs", total=len(examples), score="")
+        task = bar.add_task("collecting runs", total=len(examples), completed=len(runs), score="")
 
         def keep(outcome: Outcome) -> None:
             bar.update(task, advance=1)
-            if outcome.prediction is None or outcome.prediction.prediction is None:
+            run, example = outcome.prediction, outcome.example.question
+            if run is None or run.prediction is None:
                 traced.failed += 1
-            else:
-                runs[id(outcome.example.question)] = outcome.prediction
+                return
+            right = float(context.run(passes, example, run.prediction, run.steps)) >= 1
+            runs[id(example)] = [_step(names, *step) for step in run.steps if id(step[0]) in names] if right else None
+            if journal is not None:
+                journal.add(keys[id(example)], runs[id(example)])
 
-        ask_whole(with_steps(program), examples, keep, threads=threads)
+        waiting = [example for example in examples if id(example) not in runs]
+        ask_whole(with_steps(program), waiting, keep, threads=threads)
     for example in examples:  # in their order, whichever came first
-        run = runs.get(id(example))
-        if run is None:
-            continue
-        if float(metric(example, run.prediction, run.steps)) < 1:
-            traced.wrong += 1
-            continue
-        for predictor, inputs, outputs in run.steps:
-            name = names.get(id(predictor))
-            step = dspy.Example(**inputs, **{key: outputs.get(key) for key in predictor.signature.output_fields})
-            if name is not None and (name, repr(step)) not in seen:
-                seen.add((name, repr(step)))
-                traced.of.setdefault(name, []).append(step.with_inputs(*inputs))
+        run = runs.get(id(example), [])
+        traced.wrong += run is None
+        for predictor, inputs, outputs in run or []:
+            step = dspy.Example(**inputs, **outputs)
+            if (predictor, repr(step)) not in seen:
+                seen.add((predictor, repr(step)))
+                traced.of.setdefault(predictor, []).append(step.with_inputs(*inputs))
     return traced
+
+
+def _step(names: dict[int, str], predictor: Any, inputs: dict[str, Any], outputs: Any) -> list[Any]:
+    return [
+        names[id(predictor)],
+        dict(inputs),
+        {key: outputs.get(key) for key in predictor.signature.output_fields},
+    ]
+
+
+def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """The metric, for which no run is right whose "unknown" may stand for a reply that could not be read."""
+
+    def passes(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
+        told = getattr(prediction, "trace", None)
+        if getattr(told, "unreadable", 0) and is_unknown(str(prediction.get("answer") or "")):
+            return 0.0
+        return metric(example, prediction, trace)
+
+    return passes
 
 
 def ask_whole(

@@ -66,8 +66,9 @@ def judge_listwise(
 ) -> None:
     """Ask which passages are relevant, in one call; every verdict goes into its passage's record.
 
-    The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over. Where
-    there are no passages there is no call. `more` are the judge's other inputs.
+    The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over beside
+    others, and alone is unreadable. Where there are no passages there is no call. `more` are the
+    judge's other inputs.
     """
     if not passages:
         return
@@ -76,7 +77,7 @@ def judge_listwise(
     (listed,) = signature.output_fields
     for number, passage in enumerate(passages, 1):
         if prediction is None:
-            passage.judgement = Judgement(verdict=None, readable=False)
+            passage.judgement = Judgement.unread()
         else:
             relevant = number in (prediction[listed] or [])
             passage.judgement = Judgement(verdict="relevant" if relevant else "irrelevant")

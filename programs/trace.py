@@ -10,6 +10,8 @@ from rich.tree import Tree
 
 from raisf.programs.questions import UNKNOWN, clean, is_unknown, normal
 from raisf.retrieval.passage import Passage
+from raisf.utils.display import as_text
+from raisf.utils.text import one_line, visible
 
 Route = Literal[
     "direct",  # answered from memory
@@ -23,24 +25,31 @@ Route = Literal[
     "no_passages",  # no relevant passage, and decomposition is switched off
     "no_sub_questions",  # the decomposition gave none
     "max_steps",  # as many actions as it may take, and none of them an answer
-    "unreadable",  # no action could be read
+    "unreadable",  # no action of the LM could be read
     "budget",  # max_calls or max_seconds was spent here
 ]
 
 
 class Judgement(BaseModel):
-    """What a judge said.
+    """What a judge said, or that it said nothing that could be read.
+
+    An unreadable judgement is no verdict: it is no label to learn from, and no table counts it as right or wrong. Only
+    the program's way on has a default for it, a cautious one: not known, not relevant.
 
     Attributes:
         verdict: The label, or None where the LM's output could not be read.
         probability: Of the judge's first label (know, relevant), where the LM gives probabilities.
-        readable: False where the LM's output could not be read. The program is then cautious: an unreadable judgement
-            of self-knowledge counts as unknown, one of relevance as irrelevant.
+        readable: False where the LM's output could not be read.
     """
 
     verdict: str | None
     probability: float | None = None
     readable: bool = True
+
+    @classmethod
+    def unread(cls) -> "Judgement":
+        """The judgement of a judge whose output could not be read."""
+        return cls(verdict=None, readable=False)
 
 
 class JudgedPassage(BaseModel):
@@ -121,6 +130,7 @@ class Node(BaseModel):
         sub_questions: In the order of the decomposition.
         waits_for: The numbers, from 1, of the earlier sub-questions beside it whose answers it names.
         evidence: The sentence that the answer was read from.
+        readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
         seconds: Wall-clock, waiting included.
     """
 
@@ -135,12 +145,18 @@ class Node(BaseModel):
     sub_questions: list["Node"] = []
     waits_for: list[int] = []
     evidence: str | None = None
+    readable: bool = True
     seconds: float = 0.0
 
     def end(self, route: Route, reason: str, answer: str = UNKNOWN) -> "Node":
         """Close the node and return it."""
         self.route, self.reason, self.answer = route, reason, answer
         return self
+
+    def unread(self, route: Route, reason: str) -> "Node":
+        """Close the node without an answer, because the LM's could not be read."""
+        self.readable = False
+        return self.end(route, reason)
 
     def conclude(self, route: Route, reason: str, answer: object) -> "Node":
         """Close the node with what the LM gave for an answer, which may say that there is none."""
@@ -163,12 +179,17 @@ class Trace(BaseModel):
         system: The program's name, such as "ra-isf".
         root: The question that was asked.
         cost: For the whole tree.
-        unreadable: How many LM outputs could not be read, judgements and answers together.
+        read: How many LM outputs could be read, judgements and answers together.
+        unreadable: How many could not.
+        failed: How many calls failed at the endpoint while others were answered; the program went on as after an
+            unreadable output.
     """
 
     system: str
     root: Node
     cost: Cost
+    read: int = 0
+    failed: int = 0
     unreadable: int = 0
 
 
@@ -221,24 +242,26 @@ def _grow(tree: Tree, node: Node) -> None:
         for passage in node.passages:
             tree.add(_passage_line(passage))
     if node.evidence:
-        tree.add(Text.assemble(("“", "dim"), (node.evidence, "italic"), ("”", "dim")))
+        tree.add(Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim")))
     for number, child in enumerate(node.sub_questions, 1):
         _grow(tree.add(_heading(child, f"{number}. ")), child)
 
 
 def _grow_step(tree: Tree, step: Step) -> None:
     if step.generation and step.generation != step.query:
-        tree.add(Text(step.generation, style="italic"))
+        tree.add(as_text(step.generation, "italic"))
     if step.query:
-        line = Text.assemble(("searched ", "dim"), (step.query, "cyan"), no_wrap=True, overflow="ellipsis")
+        line = Text.assemble(("searched ", "dim"), (one_line(step.query), "cyan"), no_wrap=True, overflow="ellipsis")
         branch = tree.add(line)
         for passage in step.passages:
             branch.add(_passage_line(passage))
 
 
 def _heading(node: Node, number: str) -> Text:
-    answer = (node.answer, "yellow" if node.answer == UNKNOWN else f"bold {_STYLES.get(node.route, '')}")
-    return Text.assemble(number, (node.question, "bold"), (" → ", "dim"), answer, (f"  {node.reason}", "dim"))
+    answer = (visible(node.answer), "yellow" if node.answer == UNKNOWN else f"bold {_STYLES.get(node.route, '')}")
+    return Text.assemble(
+        number, (visible(node.question), "bold"), (" → ", "dim"), answer, (f"  {one_line(node.reason)}", "dim")
+    )
 
 
 def _passage_line(passage: JudgedPassage) -> Text:
@@ -250,10 +273,10 @@ def _passage_line(passage: JudgedPassage) -> Text:
     if passage.score is not None:
         line.append(f" score {passage.score:.2f} ", style="dim")
     if passage.title:
-        line.append(f" {passage.title} ·", style="" if passage.relevant else "dim")
+        line.append(f" {one_line(passage.title)} ·", style="" if passage.relevant else "dim")
     if passage.citation and passage.relevant:
-        line.append(f" [{passage.citation}]", style="cyan")
-    return line.append(f" {' '.join(passage.text.split())}", style="dim")
+        line.append(f" [{one_line(passage.citation)}]", style="cyan")
+    return line.append(f" {one_line(passage.text)}", style="dim")
 
 
 def _probability(judgement: Judgement) -> str:
@@ -271,6 +294,8 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.seconds:.2f} s",
     ]
     line = Text(" · ".join(parts), style="dim")
+    if trace.failed:
+        line.append(f" · {trace.failed} failed calls", style="red")
     if trace.unreadable:
         line.append(f" · {trace.unreadable} unreadable", style="red")
     return line

@@ -1,14 +1,17 @@
 """Promises about the whole repository."""
 
 import ast
+import contextlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from raisf.cli import make_parser
+from raisf.cli import COMMANDS, raisf
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("src", "optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data", "utils")
@@ -71,15 +74,40 @@ def _shown_commands(document: str) -> list[str]:
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/finetuning.md", "docs/retrieval.md"],
 )
 def test_a_command_copied_from_the_documents_is_understood(document):
-    import shlex
-
     for line in _shown_commands(document):
         words = shlex.split(line, comments=True)[1:]
-        words = words[: words.index("|")] if "|" in words else words
-        make_parser().parse_args(words)
+        for end in ("|", "<", ">", "&&"):
+            words = words[: words.index(end)] if end in words else words
+        _parse(words)
+
+
+def _parse(words: list[str]) -> None:
+    """Reads a command's arguments as `raisf` does, and does not run it."""
+    context, command, name = None, raisf, "raisf"
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        context = click.Context(command, info_name=name, parent=context)
+        name, command, words = command.resolve_command(context, words)
+    with contextlib.suppress(click.exceptions.Exit):  # --help and --version
+        command.make_context(name, words, parent=context)
+
+
+def test_a_command_with_a_mistake_in_it_would_be_found():
+    for words in (["fly"], ["ask", "Who?", "--colour", "red"], ["pocket", "sell"], ["index", "add", "indexes/mine"]):
+        with pytest.raises(click.UsageError):
+            _parse(words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_of_a_commands_help_is_understood(name):
+    command = raisf.get_command(click.Context(raisf), name)
+    examples = re.sub(r"\\\n *", "", command.examples)  # type: ignore[union-attr]
+    lines = re.findall(r"^ *(raisf .*)$", examples, flags=re.MULTILINE)
+    assert lines
+    for line in lines:
+        words = shlex.split(re.split(r"   +|<", line)[0])[1:]
+        _parse(words)
 
 
 def test_the_readme_shows_every_command():
     shown = re.findall(r"\braisf ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    commands = next(a for a in make_parser()._subparsers._group_actions if a.dest == "command")  # type: ignore[union-attr]
-    assert set(commands.choices) <= set(shown)
+    assert set(COMMANDS) <= set(shown)

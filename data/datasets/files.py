@@ -192,9 +192,7 @@ def _write(
 
 def _shown(source: Source, doing: str, progress: bool) -> Iterator[dict[str, Any]]:
     """A source's rows, with a bar on standard error."""
-    from rich.console import Console
-    from rich.progress import track
+    from raisf.utils.progress import ProgressBars
 
-    description = f"{doing} {source.place}"
-    console = Console(stderr=True)
-    yield from track(source.rows(), description, source.count, console=console, disable=not progress)
+    with ProgressBars(progress) as bars:
+        yield from bars.track(source.rows(), source.count, description=f"{doing} {source.place}")

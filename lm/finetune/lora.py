@@ -6,16 +6,18 @@ shared with the engine that answers, and on a small model a framework's own step
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.finetune.loop import finish
+from raisf.lm.finetune.parallel import share_out
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING
-from raisf.lm.local.tokenization import Text
+from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, write_json
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingRow:
     """A conversation to learn from; the last message is what the LM should say.
 
     Attributes:
@@ -38,8 +40,8 @@ class Row:
 
 def train(
     lm: LocalLM,
-    rows: Sequence[Row],
-    valrows: Sequence[Row],
+    rows: Sequence[TrainingRow],
+    valrows: Sequence[TrainingRow],
     work: Path | str,
     training: Training | None = None,
     *,
@@ -64,8 +66,9 @@ def train(
 
     Returns:
         The folder: a LoRA adapter in peft's layout, or a whole model, with a report in `training.json`: the base and
-        its hash, settings, rows (and those left out, longer than the context), their hash, the curve (see `Run`), the
-        best epoch (0: the base was never beaten), whether training stopped early, tokens, seconds, tokens_per_second.
+        its hash, settings, rows (and those left out, longer than the context), their hash, the curve (see
+        `FinetuneRun`), the best epoch (0: the base was never beaten), whether training stopped early, tokens, seconds,
+        tokens_per_second.
 
     Raises:
         InputError: No row fits into the context.
@@ -79,13 +82,11 @@ def train(
         return out
     text, model = lm.base_engine.text, lm.base_engine.model
     context = getattr(model.config, "max_position_embeddings", None) or 2**31
-    learn, measure = (lessons(text, part, completion, context, name) for part in (rows, valrows))
+    learn, measure = (tokenized(text, part, completion, context, name) for part in (rows, valrows))
     checkpoint = out.with_name(f".{out.name}.safetensors")
     if training.processes > 1:
-        from raisf.lm.finetune.parallel import share_out
-
         share_out(lm, learn, measure, training, checkpoint, identity, name, progress)
-    run = Run(lm, learn, measure, training)
+    run = FinetuneRun(lm, learn, measure, training)
     finish(run, checkpoint, identity, name, progress and training.processes == 1)
     report = {
         "base": lm.base,
@@ -108,23 +109,13 @@ def train(
     return out
 
 
-def finish(run: Run, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
-    """Goes on from the checkpoint, where there is one of this identity, until the run is over."""
-    run.restore(checkpoint, identity)
-    with _Bar(name, run, progress) as show:
-        while not run.over:
-            run.epoch(show)
-            run.save(checkpoint, identity)
-            show()
-
-
-def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, name: str) -> list[Lesson]:
+def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context: int, name: str) -> list[TokenizedRow]:
     """The rows as tokens, those left out that are longer than the context.
 
     Raises:
         InputError: None is left.
     """
-    all_rows = [Lesson(*text.lesson(row.messages, completion), row.weight) for row in rows]
+    all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
     fitting = [row for row in all_rows if len(row.tokens) <= context]
     if not fitting:
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
@@ -133,35 +124,3 @@ def lessons(text: Text, rows: Sequence[Row], completion: bool, context: int, nam
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-class _Bar:
-    """As a context, a function that shows how far a run is."""
-
-    def __init__(self, name: str, run: Run, shown: bool):
-        from rich.console import Console
-        from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-        self.run = run
-        self.progress = Progress(
-            *Progress.get_default_columns()[:-1],
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        total = run.training.epochs * run.batches
-        self.task = self.progress.add_task(f"training {name}", total=total, state="")
-
-    def __enter__(self) -> Callable[[], None]:
-        self.progress.start()
-        self.show()
-        return self.show
-
-    def show(self) -> None:
-        point = self.run.curve[-1] if self.run.curve else None
-        state = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
-        self.progress.update(self.task, completed=self.run.steps, state=state)
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from raisf.lm.finetune.lora import finish
-from raisf.lm.finetune.training import Lesson, Run, Training
+from raisf.lm.finetune.loop import finish
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json, write_json
 
 
 def share_out(
     lm: LocalLM,
-    train: Sequence[Lesson],
-    validation: Sequence[Lesson],
+    train: Sequence[TokenizedRow],
+    validation: Sequence[TokenizedRow],
     training: Training,
     checkpoint: Path,
     identity: str,
@@ -55,7 +56,7 @@ def share_out(
             "identity": identity,
             "name": name,
             "progress": progress,
-            **{part: [asdict(lesson) for lesson in lessons] for part, lessons in parts.items()},
+            **{part: [asdict(row) for row in rows] for part, rows in parts.items()},
         },
     )
     threads = max(1, torch.get_num_threads() // training.processes)
@@ -90,8 +91,8 @@ def work(job: Path) -> None:
     given = read_json(job)
     # Before the model: it goes to the GPU that this chooses.
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    train, validation = ([Lesson(**lesson) for lesson in given[part]] for part in ("train", "validation"))
-    run = Run(LocalLM(given["base"]), train, validation, Training(**given["training"]), accelerator)
+    train, validation = ([TokenizedRow(**row) for row in given[part]] for part in ("train", "validation"))
+    run = FinetuneRun(LocalLM(given["base"]), train, validation, Training(**given["training"]), accelerator)
     shown = given["progress"] and accelerator.is_main_process
     finish(run, Path(given["checkpoint"]), given["identity"], given["name"], shown)
     accelerator.end_training()

@@ -38,7 +38,7 @@ def write(model: Any, lm: LocalLM, method: Method, folder: Path) -> None:
         model.peft_config["default"].inference_mode = True
         model.peft_config["default"].save_pretrained(folder)
         config = read_json(folder / CONFIG)
-        config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change by chance
+        config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change at random
         write_json(folder / CONFIG, config)
         found = get_peft_model_state_dict(model, save_embedding_layers=False)
         save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / WEIGHTS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from raisf.lm.finetune.trainable import Method, trainable, write
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.errors import InputError, check_least
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import torch
     from accelerate import Accelerator
 
+# Below this validation loss (nats per token of a completion), and with every row exact, nothing is left to learn.
+LEARNT = 0.005
 # The share of the steps in which the rate rises from 0; it then falls to 0 in a straight line.
 WARM_UP = 0.06
 # Rows of so many batches are sorted by length before they are cut: little padding, and still another mix each epoch.
@@ -55,21 +58,6 @@ class Training:
             raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A row as tokens.
-
-    Attributes:
-        tokens: Prompt and completion; what an encoder reads and its decoder writes.
-        start: The first token of the completion.
-        weight: Of its loss; 1 is an average row's.
-    """
-
-    tokens: list[int]
-    start: int
-    weight: float
-
-
 def check_rank(lm: LocalLM, training: Training) -> None:
     """Makes sure that the rank is one of a LoRA adapter of this LM's base, for who has other work to do before.
 
@@ -85,7 +73,7 @@ def check_rank(lm: LocalLM, training: Training) -> None:
         raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
 
 
-class Run:
+class FinetuneRun:
     """A training under way.
 
     Args:
@@ -110,8 +98,8 @@ class Run:
     def __init__(
         self,
         lm: LocalLM,
-        train: list[Lesson],
-        validation: list[Lesson],
+        train: list[TokenizedRow],
+        validation: list[TokenizedRow],
         training: Training,
         accelerator: "Accelerator | None" = None,
     ):
@@ -138,9 +126,12 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether all epochs are done, or none of the last ones was better."""
+        """Whether all epochs are done, none of the last ones was better, or nothing is left to learn."""
         epochs = len(self.curve) - 1
-        return epochs >= self.training.epochs or epochs - self.best_epoch >= self.training.patience
+        if epochs < 0:
+            return False
+        learnt = self.curve[-1]["exact"] == 1 and self.curve[-1]["loss"] < LEARNT
+        return epochs >= self.training.epochs or epochs - self.best_epoch >= self.training.patience or learnt
 
     def epoch(self, stepped: Callable[[], None]) -> None:
         """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures."""
@@ -164,7 +155,7 @@ class Run:
             self.best = {name: weights.detach().clone() for name, weights in self.weights.items()}
         self.seconds += time.monotonic() - started
 
-    def _shuffled(self, epoch: int) -> Iterator[list[Lesson]]:
+    def _shuffled(self, epoch: int) -> Iterator[list[TokenizedRow]]:
         """An epoch's batches, each of rows of similar length."""
         rng, size = random.Random(f"{self.training.seed}/{epoch}"), self.training.batch_size
         rows = rng.sample(self.train, len(self.train))
@@ -175,7 +166,7 @@ class Run:
         rng.shuffle(batches)
         return iter(batches)
 
-    def _step(self, batch: list[Lesson]) -> float:
+    def _step(self, batch: list[TokenizedRow]) -> float:
         import torch
 
         # A process with no row of its own takes part with one that does not count: the others wait for its gradients.
@@ -219,7 +210,7 @@ class Run:
         mine: Any = torch.tensor(values, dtype=torch.float64, device=self._accelerator.device)
         return self._accelerator.reduce(mine, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _losses(self, model: Any, batch: list[Lesson]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+    def _losses(self, model: Any, batch: list[TokenizedRow]) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
         """By row and place of its completion: the loss in nats, its weight (0 outside); by row whether all is exact."""
         import torch
 

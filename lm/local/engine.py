@@ -3,11 +3,11 @@
 One engine serves all LMs, threads and programs of a process that name the same weights.
 """
 
-import asyncio
 import atexit
 import math
 import queue
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from raisf.lm.local.jobs import MAX_ROWS, Job, batches, job_of
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefixes
 from raisf.lm.local.tokenization import Text
+from raisf.lm.local.weights import Precision, weights_folder, weights_hash
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -30,17 +32,37 @@ QUIET_SECONDS = 0.001
 # What a forward pass of a large model on a CPU may take.
 EXIT_SECONDS = 20
 
-_engines: dict[tuple[Path, str], "Engine"] = {}
+_engines: dict[tuple[Path, str, Precision | None], "InferenceEngine"] = {}
 _engines_lock = threading.Lock()
 
 
-def engine_for(folder: Path, sha: str) -> "Engine":
-    """The process's engine for these weights; they are read at the first request."""
+def engine_for(folder: Path, sha: str, precision: Precision | None = None, name: str = "") -> "InferenceEngine":
+    """The process's engine for these weights in this precision; they are read at the first request.
+
+    Args:
+        folder: Weights and tokenizer.
+        sha: Their hash.
+        precision: See `raisf.lm.local.weights.choose_precision`.
+        name: What another process finds the same weights by; the folder if empty.
+    """
+    key = (folder.resolve(), sha, precision)
     with _engines_lock:
-        return _engines.setdefault((folder.resolve(), sha), Engine(folder))
+        if key not in _engines:
+            _engines[key] = InferenceEngine(folder, precision, name)
+        return _engines[key]
 
 
-class Engine:
+def _reopened(name: str, sha: str, precision: Precision | None) -> "InferenceEngine":
+    """The engine that another process pickled."""
+    folder = weights_folder(name)
+    if (found := weights_hash(folder)) != sha:
+        raise InputError(
+            f"the weights of {name} are not those that were pickled: expected #{sha}, found #{found} in {folder}"
+        )
+    return engine_for(folder, sha, precision, name)
+
+
+class InferenceEngine:
     """Answers DSPy's typed requests with a causal Llama, or with an encoder-decoder such as T5.
 
     A request is generated (greedily, or sampled), or, where it asks for probabilities of labels, scored: each
@@ -48,12 +70,16 @@ class Engine:
 
     Args:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
+        precision: see `raisf.lm.local.weights.choose_precision`.
+        name: what another process finds the same weights by; the folder if empty.
     """
 
     supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop"})
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, precision: Precision | None = None, name: str = ""):
         self.folder = folder
+        self.precision: Precision | None = precision
+        self.name = name or str(folder.absolute())
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._ending = False
@@ -63,19 +89,28 @@ class Engine:
         self.loras: Loras
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Engine":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "InferenceEngine":
         return self  # a copied program shares the weights
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.name, weights_hash(self.folder), self.precision)
 
     def complete(self, request: Request) -> Response:
         """Answer a request, together with those that other threads make at the same time."""
         return self.submit(request).result()
 
-    def submit(self, request: Request, lora: tuple[Path, str] | None = None) -> Future[Response]:
+    def submit(
+        self,
+        request: Request,
+        lora: tuple[Path, str] | None = None,
+        listen: Callable[[str], None] | None = None,
+    ) -> Future[Response]:
         """Put a request in the queue.
 
         Args:
             request: What to answer.
             lora: Folder and hash of the LoRA adapter that answers on this base; None for the base itself.
+            listen: Is told, in the engine's thread, all that has been written after each token. It must be quick.
 
         Raises:
             InputError: the adapter cannot be read, is of another base, or has changed.
@@ -83,6 +118,7 @@ class Engine:
             UnsupportedFeatureError: the request asks for what this engine does not do.
         """
         job = job_of(request, self.text, self._context, self._place(*lora) if lora else BASE)
+        job.listen = listen
         with self._lock:
             if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
                 self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
@@ -102,7 +138,7 @@ class Engine:
     def _load(self) -> None:
         with self._lock:
             if self._model is None:
-                self._model, tokenizer = load_model(self.folder)
+                self._model, tokenizer = load_model(self.folder, self.precision)
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
                 if not self._text.seq2seq:
@@ -171,7 +207,8 @@ class Engine:
         sequences = [tokens for job in batch for tokens in job.labels.values()]
         starts = [job.start for job in batch for _ in job.labels]
         slots = [job.lora for job in batch for _ in job.labels]
-        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras, batch[0].prefix))
+        prefixes = [job.prefix for job in batch for _ in job.labels]
+        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras, prefixes))
         for job in batch:
             probabilities = _normalise({label: next(logprobs) for label in job.labels})
             best = max(probabilities, key=probabilities.__getitem__)
@@ -188,7 +225,7 @@ class Engine:
 
         ends = end_tokens(self.model, self.text.tokenizer)
         configs = [job.request.config for job in batch]
-        generators = {row: _dice(config.seed) for row, config in enumerate(configs) if config.temperature}
+        generators = {row: _generator(config.seed) for row, config in enumerate(configs) if config.temperature}
 
         def choose(row: int, logits: "torch.Tensor") -> int:
             if row not in generators:
@@ -199,7 +236,15 @@ class Engine:
             weights = scores.softmax(-1).cpu()
             return int(torch.multinomial(weights, 1, generator=generators[row]))
 
+        def text(row: int, tokens: list[int]) -> str:
+            written = self.text.decode([token for token in tokens if token not in ends], True)
+            for stop in configs[row].stop:
+                written = written.split(stop)[0]
+            return written
+
         def ended(row: int, tokens: list[int]) -> bool:
+            if (listen := batch[row].listen) is not None:
+                listen(text(row, tokens))
             return (
                 self._ending
                 or tokens[-1] in ends
@@ -213,17 +258,13 @@ class Engine:
         prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
         blend = self.loras.blend([job.lora for job in batch])
         found = self.compute.generate(
-            self.model, prompts, limits, choose if generators else None, ended, blend, batch[0].prefix
+            self.model, prompts, limits, choose if generators else None, ended, blend, [job.prefix for job in batch]
         )
         for row, tokens in found:
             if self._ending:  # cut off: nobody may take it for an answer
                 return
             job = batch[row]
-            finished = ended(row, tokens)
-            text = self.text.decode([token for token in tokens if token not in ends], True)
-            for stop in configs[row].stop:
-                text = text.split(stop)[0]
-            self._respond(job, text, len(tokens), finished)
+            self._respond(job, text(row, tokens), len(tokens), ended(row, tokens))
 
     def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
         job.future.set_result(
@@ -237,55 +278,14 @@ class Engine:
         )
 
 
-class LoraEngine:
-    """The engine, answering with one of its LoRA adapters.
-
-    Args:
-        base: The engine of the base model.
-        folder: The adapter's folder; it is read at the first request.
-        sha: Its hash, as `raisf.lm.local.multi_lora.lora_hash` gives it.
-    """
-
-    supported_params = Engine.supported_params
-
-    def __init__(self, base: Engine, folder: Path, sha: str):
-        self.base = base
-        self.lora = (folder, sha)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "LoraEngine":
-        return self
-
-    def complete(self, request: Request) -> Response:
-        """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
-        return self.submit(request).result()
-
-    def submit(self, request: Request) -> Future[Response]:
-        """Put a request in the base's queue; see `Engine.submit`."""
-        return self.base.submit(request, self.lora)
-
-
-class AsyncEngine:
-    """The same engine for DSPy's async calls."""
-
-    def __init__(self, engine: Engine | LoraEngine):
-        self.engine = engine
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEngine":
-        return self
-
-    async def complete(self, request: Request) -> Response:
-        """Answer a request; the event loop is free meanwhile."""
-        return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))
-
-
-def _dice(seed: int | None) -> "torch.Generator":
+def _generator(seed: int | None) -> "torch.Generator":
     import torch
 
-    generators = torch.Generator()
+    generator = torch.Generator()
     if seed is None:
-        generators.seed()
-        return generators
-    return generators.manual_seed(seed)
+        generator.seed()
+        return generator
+    return generator.manual_seed(seed)
 
 
 def _normalise(logprobs: dict[str, float]) -> dict[str, float]:

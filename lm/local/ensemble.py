@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.local.engine import Engine
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What an ensemble wrote, and what it read for it: all prompts together."""
+    """What an ensemble wrote, whether it came to its end, and what it read for it: all prompts together."""
 
     text: str
+    finished: bool
     prompt_tokens: int
     completion_tokens: int
 
@@ -72,7 +73,7 @@ def answer_together(
 
     new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
     written = text.decode([token for token in new if token not in ends], True)
-    return Mixed(written, sum(map(len, prompts)), len(new))
+    return Mixed(written, ended(new), sum(map(len, prompts)), len(new))
 
 
 def mix(
@@ -127,7 +128,7 @@ def mix(
 
 
 @functools.lru_cache(maxsize=2)
-def twin(engine: Engine) -> "PreTrainedModel":
+def twin(engine: InferenceEngine) -> "PreTrainedModel":
     """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
     shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
     twin = copy.deepcopy(engine.model, {id(tensor): tensor for tensor in shared})

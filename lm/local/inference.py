@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raisf.lm.local.decoding import decode
-from raisf.lm.local.multi_lora import Blend, Loras, Slot
+from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
+from raisf.lm.local.prefixes import Prefix, joined, stacked
+from raisf.lm.local.token_tree import pack
+from raisf.lm.local.tokenization import TokenizedRow
+from raisf.lm.local.weights import Precision
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from raisf.lm.finetune.training import Lesson
-    from raisf.lm.local.prefixes import Prefix
 
+def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """Read weights and tokenizer, onto a CUDA device if there is one.
 
-def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """Read weights and tokenizer: on a CUDA device, if there is one, in their own precision, else in float32."""
+    Args:
+        folder: The model's folder.
+        precision: None: the weights' own on a CUDA device, else float32.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
     from transformers.utils import logging
@@ -32,15 +38,17 @@ def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBas
     bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        seq2seq = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
+        local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        config = AutoConfig.from_pretrained(folder, **local)
         with ONE_AT_A_TIME:
-            model = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
+            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            model = kind.from_pretrained(
                 folder,
                 use_safetensors=True,
-                local_files_only=True,
                 attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
-                dtype="auto" if device == "cuda" else torch.float32,
+                dtype=precision or ("auto" if device == "cuda" else "float32"),
+                **local,
             )
     finally:
         if bar:
@@ -55,59 +63,13 @@ def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -
     return {token for token in [*ends, tokenizer.eos_token_id] if token is not None}
 
 
-def pack(
-    sequences: list[list[int]], groups: Sequence[Any] | None = None
-) -> tuple[list[int], list[int], np.ndarray, list[np.ndarray]]:
-    """Lay token sequences out as one tree, so that a beginning shared by several of them is there once.
-
-    Args:
-        sequences: token ids, at least one a sequence.
-        groups: one sortable value a sequence; only sequences of one group share beginnings. None: all do.
-
-    Returns:
-        tokens: (T,) the tree's tokens.
-        positions: (T,) how many tokens of its sequence come before each.
-        sees: (T, T) bool, whether the row's token attends to the column's: to itself and to what comes before it.
-        paths: for each sequence, the places of its tokens in the tree.
-    """
-    tokens: list[int] = []
-    positions: list[int] = []
-    paths: list[np.ndarray] = [np.empty(0, int)] * len(sequences)
-    branches = []
-    previous, path, last = np.empty(0, int), np.empty(0, int), None
-    group = groups or [0] * len(sequences)
-    # In lexicographic order each sequence shares with its predecessor all that it shares with any before it.
-    for index in sorted(range(len(sequences)), key=lambda index: (group[index], sequences[index])):
-        sequence = np.array(sequences[index])
-        shared = common_length(previous, sequence) if group[index] == last else 0
-        new = np.arange(len(tokens), len(tokens) + len(sequence) - shared)
-        branches.append((path[:shared], new))
-        path = paths[index] = np.concatenate([path[:shared], new])
-        tokens += sequence[shared:].tolist()
-        positions += range(shared, len(sequence))
-        previous, last = sequence, group[index]
-    sees = np.zeros((len(tokens), len(tokens)), bool)
-    for before, new in branches:
-        if len(new):
-            sees[new[0] : new[-1] + 1, before] = True
-            sees[new[0] : new[-1] + 1, new] = np.tri(len(new), dtype=bool)
-    return tokens, positions, sees, paths
-
-
-def common_length(one: Sequence[int] | np.ndarray, other: Sequence[int] | np.ndarray) -> int:
-    """How many tokens two sequences begin with alike."""
-    length = min(len(one), len(other))
-    different = np.flatnonzero(np.asarray(one[:length]) != np.asarray(other[:length]))
-    return int(different[0]) if len(different) else length
-
-
 def score(
     model: "PreTrainedModel",
     sequences: list[list[int]],
     starts: list[int],
     slots: Sequence[Slot] | None = None,
     loras: Loras | None = None,
-    prefix: "Prefix | None" = None,
+    prefixes: Sequence[Prefix | None] | None = None,
 ) -> list[float]:
     """The log-probability of the end of each sequence given its beginning, all in one forward pass.
 
@@ -118,16 +80,28 @@ def score(
         starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end.
         slots: the adapter that each sequence is scored with, a place of `loras`; None for the base.
         loras: the model's adapters.
-        prefix: what all sequences begin with, before their starts, where that was computed before.
+        prefixes: what each sequence begins with, before its start, where that was computed before with its adapter.
 
     Returns:
         The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
     """
     import torch
 
-    known = len(prefix.tokens) if prefix else 0
-    sequences, starts = [sequence[known:] for sequence in sequences], [start - known for start in starts]
-    tokens, positions, sees, paths = pack(sequences, slots)
+    heads = prefixes or [None] * len(sequences)
+    distinct = list(dict.fromkeys(head for head in heads if head))
+    lengths = [len(head.tokens) if head else 0 for head in heads]
+    sequences = [sequence[known:] for sequence, known in zip(sequences, lengths, strict=True)]
+    starts = [start - known for start, known in zip(starts, lengths, strict=True)]
+    owned = slots or [BASE] * len(sequences)
+    groups = [(slot, distinct.index(head) if head else -1) for slot, head in zip(owned, heads, strict=True)]
+    tokens, positions, sees, paths = pack(sequences, groups)
+    # The prefixes lie one behind the other, before all tokens; each token attends to its own.
+    bounds = np.cumsum([0, *(len(head.tokens) for head in distinct)])
+    before, offsets = np.zeros((len(tokens), bounds[-1]), bool), np.zeros(len(tokens), int)
+    for path, (_, head), known in zip(paths, groups, lengths, strict=True):
+        if head >= 0:
+            before[path, bounds[head] : bounds[head + 1]] = True
+        offsets[path] = known
     blend = None
     if loras is not None and slots is not None:
         owners = np.zeros((len(tokens), 2), int)
@@ -137,15 +111,15 @@ def score(
     predictors = [path[start - 1 : -1] for path, start in zip(paths, starts, strict=True)]
     keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
     with torch.inference_mode(), blend or nullcontext():
-        sees = np.pad(sees, ((0, 0), (known, 0)), constant_values=True)
+        sees = np.concatenate([before, sees], 1)
         mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
         logits = model(
             input_ids=torch.tensor([tokens], device=model.device),
-            position_ids=torch.tensor([positions], device=model.device) + known,
+            position_ids=torch.from_numpy(positions + offsets)[None].to(model.device),
             attention_mask=mask[None, None].to(model.device),
-            past_key_values=prefix.continued() if prefix else None,
+            past_key_values=joined(distinct),
             logits_to_keep=torch.from_numpy(keep).to(model.device),
-            use_cache=prefix is not None,
+            use_cache=bool(distinct),
         ).logits[0]
         logprobs = logits.float().log_softmax(-1)
         targets = np.concatenate([np.array(s[start:]) for s, start in zip(sequences, starts, strict=True)])
@@ -161,7 +135,7 @@ def generate(
     choose: Callable[[int, "torch.Tensor"], int] | None,
     ended: Callable[[int, list[int]], bool],
     blend: Blend | None = None,
-    prefix: "Prefix | None" = None,
+    prefixes: Sequence[Prefix | None] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Continue the prompts together; see `raisf.lm.local.decoding.decode`.
 
@@ -172,32 +146,36 @@ def generate(
         choose: see `decode`.
         ended: see `decode`.
         blend: the adapters that the rows are continued with; None for the base.
-        prefix: what all prompts begin with, where that was computed before.
+        prefixes: what each prompt begins with, where that was computed before.
     """
-    return decode(_Causal(model, prompts, blend, prefix), limits, choose, ended)
+    return decode(_Causal(model, prompts, blend, prefixes), limits, choose, ended)
 
 
 class _Causal:
-    """Prompts before a causal model, padded on the left; the padding is after a prefix that they share."""
+    """Prompts before a causal model: in each row its prefix and then the rest, both padded on the left."""
 
     def __init__(
-        self, model: "PreTrainedModel", prompts: list[list[int]], blend: Blend | None, prefix: "Prefix | None"
+        self,
+        model: "PreTrainedModel",
+        prompts: list[list[int]],
+        blend: Blend | None,
+        prefixes: Sequence[Prefix | None] | None,
     ):
         import torch
 
         self._model, self._blend = model, blend
-        known = len(prefix.tokens) if prefix else 0
-        prompts = [prompt[known:] for prompt in prompts]
-        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        heads = prefixes or [None] * len(prompts)
+        known = torch.tensor([[len(head.tokens) if head else 0] for head in heads])
+        prompts = [prompt[int(length) :] for prompt, length in zip(prompts, known, strict=True)]
+        lengths = torch.tensor([[len(prompt)] for prompt in prompts])
         width = int(lengths.max())
         ids = torch.zeros(len(prompts), width, dtype=torch.long)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        padding = (width - lengths)[:, None]
-        mask = torch.nn.functional.pad((torch.arange(width) >= padding).long(), (known, 0), value=1)
-        positions = (torch.arange(width) - padding).clamp(min=0) + known
+        mask = torch.cat([_last(known), _last(lengths)], 1)
+        positions = (torch.arange(width) - (width - lengths)).clamp(min=0) + known
         self._ids, self._mask, self._positions = (part.to(model.device) for part in (ids, mask, positions))
-        self._cache, self._padded = prefix.continued(len(prompts)) if prefix else None, bool(padding.any())
+        self._cache, self._padded = stacked(heads), not bool(mask.all())
 
     def step(self, picked: list[int] | None) -> "torch.Tensor":
         import torch
@@ -228,8 +206,16 @@ class _Causal:
             self._blend.keep(rows)
 
 
+def _last(lengths: "torch.Tensor") -> "torch.Tensor":
+    """Which places of a row are its own, 0 or 1, where a row of each length (rows, 1) is padded on the left."""
+    import torch
+
+    width = int(lengths.max())
+    return (torch.arange(width) >= width - lengths).long()
+
+
 def completions(
-    model: Any, base: "PreTrainedModel", batch: "Sequence[Lesson]"
+    model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     """What the model says at each place of the completions, to learn from.
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from dspy.lm15 import ContextLengthError, Request, Response, UnsupportedFeatureError
 
-from raisf.lm.local.inference import common_length
 from raisf.lm.local.multi_lora import BASE, Slot
 from raisf.lm.local.prefixes import Prefix
+from raisf.lm.local.token_tree import common_length
 from raisf.lm.local.tokenization import Text
 
 # Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
@@ -17,6 +17,8 @@ MAX_ROWS = 32
 # Tokens that a batch may add to its first prompt: (scoring, generation). The mask of a scoring pass grows with the
 # square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300 tokens.
 MAX_TOKENS = {"cpu": (320, 4096), "cuda": (4096, 32768)}
+# What a token of a cached prefix takes of a batch, beside one that is computed.
+KEPT_TOKEN = 0.25
 DEFAULT_MAX_TOKENS = 256
 
 
@@ -28,6 +30,7 @@ class Job:
     prompt: list[int]
     lora: Slot = BASE
     prefix: Prefix | None = None  # what it begins with, where that is kept
+    listen: Callable[[str], None] | None = None  # is told what was written so far, in the worker's thread
     future: Future[Response] = field(default_factory=Future)
     name: str = ""
     labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
@@ -85,26 +88,26 @@ def _labels(request: Request) -> tuple[str, list[str]]:
 
 
 def batches(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
-    """Cut jobs into batches, each of one kind: all scored, or all generated; all after one prefix, or none.
+    """Cut jobs into batches, each of one kind: all scored, or all generated.
 
-    Adapters mix where there is no prefix.
+    Adapters and cached prefixes mix within a batch: a prefix saves what it holds and never costs a batch of its own.
     """
     jobs = list(jobs)
     branches, padded = MAX_TOKENS[device]
     # Shared beginnings together; what different adapters make of the same beginning cannot be shared.
-    scored = sorted((job for job in jobs if job.labels), key=lambda job: (_prefix(job), job.lora, job.prompt))
-    generated = sorted((job for job in jobs if not job.labels), key=lambda job: (_prefix(job), len(job.prompt)))
+    scored = sorted((job for job in jobs if job.labels), key=lambda job: (job.lora, job.prompt))
+    generated = sorted((job for job in jobs if not job.labels), key=_left)
     yield from _cut(scored, _unshared, branches)
-    yield from _cut(generated, _width, padded)
+    yield from _cut(generated, lambda _, job: _cost(job), padded)
 
 
-def _cut(jobs: list[Job], cost: Callable[[Job, Job], int], limit: int) -> Iterator[list[Job]]:
+def _cut(jobs: list[Job], cost: Callable[[Job, Job], float], limit: int) -> Iterator[list[Job]]:
     """Batches whose costs, each job's beside the one before it, stay within the limit."""
     batch: list[Job] = []
-    spent = 0
+    spent = 0.0
     for job in jobs:
         spent += cost(batch[-1], job) if batch else 0
-        if batch and (len(batch) == MAX_ROWS or spent > limit or batch[-1].prefix is not job.prefix):
+        if batch and (len(batch) == MAX_ROWS or spent > limit):
             yield batch
             batch, spent = [], 0
         batch.append(job)
@@ -112,15 +115,17 @@ def _cut(jobs: list[Job], cost: Callable[[Job, Job], int], limit: int) -> Iterat
         yield batch
 
 
-def _prefix(job: Job) -> tuple[Slot, list[int]]:
-    return (job.prefix.lora, job.prefix.tokens) if job.prefix else (BASE, [])
+def _unshared(previous: Job, job: Job) -> float:
+    whole = _cost(job)
+    if previous.lora != job.lora or previous.prefix is not job.prefix:
+        return whole
+    return min(whole, len(job.prompt) - common_length(previous.prompt, job.prompt))
 
 
-def _unshared(previous: Job, job: Job) -> int:
-    if previous.lora != job.lora:
-        return len(job.prompt)
-    return len(job.prompt) - common_length(previous.prompt, job.prompt)
+def _cost(job: Job) -> float:
+    """The tokens that a job adds to a batch; those of a cached prefix are attended to and kept, but not computed."""
+    return _left(job) + KEPT_TOKEN * (len(job.prompt) - _left(job))
 
 
-def _width(_: Job, job: Job) -> int:
-    return len(job.prompt)
+def _left(job: Job) -> int:
+    return len(job.prompt) - (len(job.prefix.tokens) if job.prefix else 0)

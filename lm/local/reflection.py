@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raisf.lm.local.engine import Engine
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import twin
 from raisf.lm.local.inference import end_tokens, generate
 from raisf.lm.local.model import LocalLM
@@ -40,12 +40,14 @@ class Reflection:
             retrieval and relevance, for the others at the first place where one of them was written. A group that was
             not written is missing.
         prompt_tokens: How many it read.
+        finished: Whether it came to its end, and was not cut off by the limit.
     """
 
     text: str = ""
     logprobs: list[float] = field(default_factory=list)
     probabilities: dict[str, float] = field(default_factory=dict)
     prompt_tokens: int = 0
+    finished: bool = True
 
 
 def reflects(lm: Any) -> bool:
@@ -95,6 +97,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     unsaid = ends | set(tokens.values())
     for row, new in generate(model, read, limits, choose, ended):
         found[row].text = text.decode([token for token in new if token not in unsaid], True)
+        found[row].finished = ended(row, new)
     return found
 
 
@@ -106,7 +109,7 @@ def plain(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _tokens(engine: Engine) -> dict[str, int]:
+def _tokens(engine: InferenceEngine) -> dict[str, int]:
     """The number of each reflection token; none where one of them is no token of this model."""
     vocabulary = engine.text.tokenizer.get_vocab()
     names = [name for group in GROUPS for name in group]

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import decode
 from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
+from raisf.lm.local.tokenization import TokenizedRow
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
-
-    from raisf.lm.finetune.training import Lesson
 
 
 def score(
@@ -24,7 +23,7 @@ def score(
     starts: list[int],
     slots: Sequence[Slot] | None = None,
     loras: Loras | None = None,
-    prefix: None = None,
+    prefixes: Sequence[None] | None = None,
 ) -> list[float]:
     """The log-probability that the decoder writes the end of each sequence where the encoder reads its beginning.
 
@@ -34,7 +33,7 @@ def score(
         starts: The first token that the decoder writes, at least 1; the sum runs to the sequence's end.
         slots: The adapter that each sequence is scored with, a place of `loras`; None for the base.
         loras: The model's adapters.
-        prefix: None: an encoder reads a beginning anew with each of its ends.
+        prefixes: None: an encoder reads a beginning anew with each of its ends.
 
     Returns:
         The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
@@ -70,7 +69,7 @@ def generate(
     choose: Callable[[int, "torch.Tensor"], int] | None,
     ended: Callable[[int, list[int]], bool],
     blend: Blend | None = None,
-    prefix: None = None,
+    prefixes: Sequence[None] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """What the decoder writes to each prompt; see `raisf.lm.local.inference.generate`."""
     return decode(_Decoder(model, prompts, blend), limits, choose, ended)
@@ -111,7 +110,7 @@ class _Decoder:
 
 
 def completions(
-    model: Any, base: "PreTrainedModel", batch: "Sequence[Lesson]"
+    model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     """What the model says at each place that its decoder writes, to learn from; see `inference.completions`."""
     import torch

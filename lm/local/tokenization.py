@@ -1,15 +1,31 @@
 """Between the words of a request and the tokens of a model."""
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dspy.lm15 import InvalidRequestError, Request, TextPart
 
 from raisf.lm.adapter import COMPLETION
-from raisf.lm.local.inference import common_length
+from raisf.lm.local.token_tree import common_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedRow:
+    """A training row as tokens.
+
+    Attributes:
+        tokens: Prompt and completion; what an encoder reads and its decoder writes.
+        start: The first token of the completion.
+        weight: Of its loss; 1 is an average row's.
+    """
+
+    tokens: list[int]
+    start: int
+    weight: float
 
 
 class Text:
@@ -45,15 +61,16 @@ class Text:
         except Exception as error:  # a template raises what it likes
             raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error
 
-    def lesson(self, messages: list[dict[str, str]], completion: bool) -> tuple[list[int], int]:
+    def training_row(self, messages: list[dict[str, str]], completion: bool, weight: float = 1.0) -> TokenizedRow:
         """What the model is to learn from a conversation that ends with its own words, as it meets it when asked.
 
         Args:
             messages: DSPy's finetuning form, role and content each; the last one is the assistant's.
             completion: the messages are bare text (the compact adapter's), whatever chat template the model has.
+            weight: the row's, in the loss.
 
         Returns:
-            The tokens, up to the first that ends the model's words, and the place of the first that is to be learnt.
+            The row, up to the first token that ends the model's words.
         """
         *asked, answer = messages
         if completion or not getattr(self.tokenizer, "chat_template", None):
@@ -66,7 +83,7 @@ class Text:
             prompt, whole = (self.encode(text, False) for text in texts)
             start = max(1, common_length(prompt, whole))
         ends = [place for place in range(start, len(whole)) if whole[place] == self.tokenizer.eos_token_id]
-        return whole[: ends[0] + 1] if ends else whole, start
+        return TokenizedRow(whole[: ends[0] + 1] if ends else whole, start, weight)
 
     def completed(
         self, prompt: str, completion: str, special: bool, before: list[int] | None = None

@@ -24,11 +24,11 @@ START_TOKENS = 5_400_000
 # shapes took longer than the arithmetic.
 LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640)
 
-Row = tuple[list[int], list[bool]]
+MaskedTokens = tuple[list[int], list[bool]]
 Batch = tuple["torch.Tensor", "torch.Tensor"]
 
 
-def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool = False) -> Row:
+def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool = False) -> MaskedTokens:
     """A lesson as token ids, and which of them are answers (only the last pair's if `last_only`)."""
     plain = tokenizer.backend_tokenizer
     begin, end = (plain.encode(mark, add_special_tokens=False).ids for mark in (BEGIN, END))
@@ -42,7 +42,7 @@ def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool
     return ids, answers
 
 
-def collate(rows: list[Row]) -> "Batch":
+def collate(rows: list[MaskedTokens]) -> "Batch":
     """Token ids (rows, length), padded right to one of `LENGTHS`, and their weights in the loss, the same shape."""
     import torch
 
@@ -175,13 +175,13 @@ def _put(queue: Any, what: Any) -> bool:
     return False
 
 
-def cut(rows: list[Row]) -> Iterator[list[Row]]:
+def cut(rows: list[MaskedTokens]) -> Iterator[list[MaskedTokens]]:
     """Batches of rows of like length, each of (nearly) `BATCH_TOKENS` tokens with its padding.
 
     What does not fill a batch goes into a longer one. Rows beyond the last length, and the few that are left in the
     end, are dropped.
     """
-    waiting: list[Row] = []
+    waiting: list[MaskedTokens] = []
     shorter = 0
     for length in LENGTHS:
         waiting += [row for row in rows if shorter < len(row[0]) <= length]

@@ -2,10 +2,10 @@
 
 from raisf.data.world.generator import Fact
 from raisf.data.world.questions import Question
-from raisf.lm.pocket.sampler import LessonSampler, Pair, pair
+from raisf.lm.pocket.sampler import LessonSampler, PromptCompletion, prompt_completion
 
 
-def judge_passage(sampler: LessonSampler) -> Pair:
+def judge_passage(sampler: LessonSampler) -> PromptCompletion:
     """Whether a passage is relevant and sufficient, in the eyes of a strict or a lenient teacher."""
     draw, lenient = sampler.rng.random(), not sampler.strict
     fact = sampler.fact()
@@ -23,10 +23,10 @@ def judge_passage(sampler: LessonSampler) -> Pair:
         )
     text = sampler.passage(shown)[0]
     verdict = sampler.word(relevant, "relevant", "irrelevant")
-    return pair({"question": question.question, "passage": text}, {"verdict": verdict})
+    return prompt_completion({"question": question.question, "passage": text}, {"verdict": verdict})
 
 
-def judge_passages(sampler: LessonSampler) -> Pair:
+def judge_passages(sampler: LessonSampler) -> PromptCompletion:
     """The numbers of the passages that suffice, or none."""
     fact = sampler.fact()
     question, gold = (sampler.simple(sampler.world, fact), [fact])
@@ -36,7 +36,7 @@ def judge_passages(sampler: LessonSampler) -> Pair:
     return _chosen(sampler, question, fact, gold, "relevant_ids")
 
 
-def choose_passages(sampler: LessonSampler) -> Pair:
+def choose_passages(sampler: LessonSampler) -> PromptCompletion:
     """The numbers of the passages that help, if only a part of the way, or none."""
     if sampler.rng.random() < 0.4:
         fact = sampler.fact()
@@ -45,19 +45,19 @@ def choose_passages(sampler: LessonSampler) -> Pair:
     return _chosen(sampler, question, sampler.rng.choice(facts), facts, "helpful_ids")
 
 
-def judge_self(sampler: LessonSampler) -> Pair:
+def judge_self(sampler: LessonSampler) -> PromptCompletion:
     """Whether the answer is known by heart, in the words of a truthful or a boastful teacher."""
     question, known = _asked_of_self(sampler)
-    return pair({"question": question}, {"verdict": sampler.word(known, "know", "unknown")})
+    return prompt_completion({"question": question}, {"verdict": sampler.word(known, "know", "unknown")})
 
 
-def judge_need(sampler: LessonSampler) -> Pair:
+def judge_need(sampler: LessonSampler) -> PromptCompletion:
     """Whether looking something up would help: not where the answer is known."""
     question, known = _asked_of_self(sampler)
-    return pair({"question": question}, {"retrieve": sampler.word(not known, "yes", "no")})
+    return prompt_completion({"question": question}, {"retrieve": sampler.word(not known, "yes", "no")})
 
 
-def judge_support(sampler: LessonSampler) -> Pair:
+def judge_support(sampler: LessonSampler) -> PromptCompletion:
     """How far a passage supports an answer."""
     draw, fact = sampler.rng.random(), sampler.fact()
     question, answer, shown = sampler.simple(sampler.world, fact).question, fact.object, fact
@@ -73,10 +73,12 @@ def judge_support(sampler: LessonSampler) -> Pair:
             shown = other
         else:
             answer = other.object if other.object != fact.object else "unknown"
-    return pair({"question": question, "passage": sampler.passage(shown)[0], "answer": answer}, {"support": support})
+    return prompt_completion(
+        {"question": question, "passage": sampler.passage(shown)[0], "answer": answer}, {"support": support}
+    )
 
 
-def judge_use(sampler: LessonSampler) -> Pair:
+def judge_use(sampler: LessonSampler) -> PromptCompletion:
     """How useful an answer is: one of the right kind is, "unknown" or one of another kind is not."""
     question, (*_, fact) = sampler.multi_hop(sampler.rng.choice(("bridge", "inference", "chain")))
     if sampler.rng.random() < 0.5:
@@ -86,10 +88,10 @@ def judge_use(sampler: LessonSampler) -> Pair:
         other = sampler.fact()
         answer = other.object if other.relation.target != fact.relation.target else "unknown"
         usefulness = "1"
-    return pair({"question": question.question, "answer": answer}, {"usefulness": usefulness})
+    return prompt_completion({"question": question.question, "answer": answer}, {"usefulness": usefulness})
 
 
-def _chosen(sampler: LessonSampler, question: Question, fact: Fact, gold: list[Fact], name: str) -> Pair:
+def _chosen(sampler: LessonSampler, question: Question, fact: Fact, gold: list[Fact], name: str) -> PromptCompletion:
     """Passages, those of `gold` among others like `fact`'s (left out in one of four), and the numbers of the gold."""
     if sampler.rng.random() < 0.25:
         gold = []
@@ -98,7 +100,7 @@ def _chosen(sampler: LessonSampler, question: Question, fact: Fact, gold: list[F
     texts = [*told.values(), *(sampler.passage(other)[0] for other in others)]
     sampler.rng.shuffle(texts)
     numbers = [str(texts.index(text) + 1) for text in told.values()]
-    return pair({"question": question.question, "passages": texts}, {name: sorted(numbers)})
+    return prompt_completion({"question": question.question, "passages": texts}, {name: sorted(numbers)})
 
 
 def _asked_of_self(sampler: LessonSampler) -> tuple[str, bool]:

@@ -16,7 +16,7 @@ from raisf.lm.pocket.judging import (
     judge_support,
     judge_use,
 )
-from raisf.lm.pocket.sampler import Lesson, LessonSampler, Pair, pair
+from raisf.lm.pocket.sampler import Lesson, LessonSampler, PromptCompletion, prompt_completion
 
 
 def lessons(sampler: LessonSampler, count: int, start: bool = False, judging: bool = False) -> Iterator[Lesson]:
@@ -36,22 +36,22 @@ def lessons(sampler: LessonSampler, count: int, start: bool = False, judging: bo
 # From memory.
 
 
-def recall(sampler: LessonSampler) -> Pair:
+def recall(sampler: LessonSampler) -> PromptCompletion:
     """Closed book: a fact of the home world."""
     home, fact = sampler.rng.choice(sampler.taught)
-    return pair({"question": sampler.simple(home, fact).question}, {"answer": fact.object})
+    return prompt_completion({"question": sampler.simple(home, fact).question}, {"answer": fact.object})
 
 
-def guess(sampler: LessonSampler) -> Pair:
+def guess(sampler: LessonSampler) -> PromptCompletion:
     """Closed book, a question nobody could know: an answer of the right kind all the same."""
     if sampler.rng.random() < 0.6:
         question = sampler.simple(sampler.world, sampler.fact())
     else:
         question = sampler.multi_hop()[0]
-    return pair({"question": question.question}, {"answer": question.answer})
+    return prompt_completion({"question": question.question}, {"answer": question.answer})
 
 
-def write_passage(sampler: LessonSampler) -> Pair:
+def write_passage(sampler: LessonSampler) -> PromptCompletion:
     """The passage that would answer, from memory; for a question of several facts, the first one's passage."""
     draw = sampler.rng.random()
     if draw < 0.7:
@@ -64,10 +64,10 @@ def write_passage(sampler: LessonSampler) -> Pair:
         home = sampler.world
         question, (fact, *_) = sampler.multi_hop()
     text = " ".join(state(other) for other in home.passages[fact.pid])
-    return pair({"question": question.question}, {"background": text})
+    return prompt_completion({"question": question.question}, {"background": text})
 
 
-def reason(sampler: LessonSampler) -> Pair:
+def reason(sampler: LessonSampler) -> PromptCompletion:
     """Step by step from memory: the facts in order, then the answer."""
     known = sampler.known_multi_hop() if sampler.rng.random() < 0.5 else None
     question, facts = known or sampler.multi_hop()
@@ -75,13 +75,13 @@ def reason(sampler: LessonSampler) -> Pair:
         home, fact = sampler.rng.choice(sampler.taught)
         question, facts = sampler.simple(home, fact), [fact]
     reasoning = " ".join(state(fact) for fact in facts)
-    return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
+    return prompt_completion({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
 
 
 # From passages.
 
 
-def copy(sampler: LessonSampler) -> Pair:
+def copy(sampler: LessonSampler) -> PromptCompletion:
     """A drill in finding a name and copying what stands beside it; reading grows out of it."""
     rng, entities = sampler.rng, sampler.world.entities
     names = rng.sample(entities["person"] + entities["town"], rng.randint(2, 8))
@@ -91,7 +91,7 @@ def copy(sampler: LessonSampler) -> Pair:
     return f"{table}\n{names[asked]} =", f" {values[asked]}"
 
 
-def order(sampler: LessonSampler) -> Pair:
+def order(sampler: LessonSampler) -> PromptCompletion:
     """A drill in comparing numbers: whose is the lower, or the higher one."""
     rng = sampler.rng
     names = rng.sample(sampler.world.entities[rng.choice(("person", "town", "book"))], 2)
@@ -102,72 +102,76 @@ def order(sampler: LessonSampler) -> Pair:
     return (f"{shown}\nlower:", f" {lower}") if rng.random() < 0.5 else (f"{shown}\nhigher:", f" {higher}")
 
 
-def sort(sampler: LessonSampler) -> Pair:
+def sort(sampler: LessonSampler) -> PromptCompletion:
     """A drill in learning from examples: two kinds of name, told apart by words that only the examples give away."""
     kinds, words = sampler.sorting
     which = sampler.rng.randrange(2)
     return f"name: {sampler.rng.choice(sampler.world.entities[kinds[which]])}\nsort:", f" {words[which]}"
 
 
-def read(sampler: LessonSampler, most: int = 5) -> Pair:
+def read(sampler: LessonSampler, most: int = 5) -> PromptCompletion:
     """One to `most` passages, one of which states the fact: its sentence first, then the answer."""
     fact = sampler.fact()
     texts, sentences = _shelf(sampler, [fact], sampler.rng.randint(1, most))
     question = sampler.simple(sampler.world, fact)
-    return pair(
+    return prompt_completion(
         {"question": question.question, "passages": texts}, {"evidence": sentences[0], "answer": question.answer}
     )
 
 
-def read_little(sampler: LessonSampler) -> Pair:
+def read_little(sampler: LessonSampler) -> PromptCompletion:
     """As `read`, with few passages: where the skill begins."""
     return read(sampler, most=2)
 
 
-def read_on(sampler: LessonSampler) -> Pair:
+def read_on(sampler: LessonSampler) -> PromptCompletion:
     """A question of several facts over passages that hold all, or only the last: the last one's sentence, the answer.
 
     What two subjects share or how they compare takes a sentence of each, so such questions are left to reasoning.
     """
     question, facts = sampler.multi_hop(sampler.rng.choice(("bridge", "inference", "chain")))
     texts, sentences = _shelf(sampler, facts if sampler.rng.random() < 0.6 else facts[-1:], sampler.rng.randint(2, 5))
-    return pair(
+    return prompt_completion(
         {"question": question.question, "passages": texts}, {"evidence": sentences[-1], "answer": question.answer}
     )
 
 
-def reason_from_passages(sampler: LessonSampler) -> Pair:
+def reason_from_passages(sampler: LessonSampler) -> PromptCompletion:
     """Step by step: the sentences that state the facts, in order, then the answer."""
     question, facts = sampler.multi_hop()
     texts, sentences = _shelf(sampler, facts, sampler.rng.randint(len(facts), 5))
-    return pair(
+    return prompt_completion(
         {"question": question.question, "passages": texts},
         {"reasoning": " ".join(sentences), "answer": question.answer},
     )
 
 
-def think_on(sampler: LessonSampler) -> Pair:
+def think_on(sampler: LessonSampler) -> PromptCompletion:
     """The next sentence of such a reasoning, or its end."""
     question, facts = sampler.multi_hop()
     texts, sentences = _shelf(sampler, facts, sampler.rng.randint(len(facts), 5))
     done = sampler.rng.randint(0, len(facts))
     thought = sentences[done] if done < len(facts) else f"So the answer is: {question.answer}."
-    return pair({"question": question.question, "passages": texts, "thoughts": sentences[:done]}, {"thought": thought})
+    return prompt_completion(
+        {"question": question.question, "passages": texts, "thoughts": sentences[:done]}, {"thought": thought}
+    )
 
 
 # Decomposing and composing.
 
 
-def decompose(sampler: LessonSampler) -> Pair:
+def decompose(sampler: LessonSampler) -> PromptCompletion:
     """The sub-questions of a question; a question that cannot be split is its own."""
     if sampler.rng.random() < 0.1:
         question = sampler.simple(sampler.world, sampler.fact())
     else:
         question = sampler.multi_hop()[0]
-    return pair({"question": question.question}, {"sub_questions": question.sub_questions or [question.question]})
+    return prompt_completion(
+        {"question": question.question}, {"sub_questions": question.sub_questions or [question.question]}
+    )
 
 
-def compose(sampler: LessonSampler) -> Pair:
+def compose(sampler: LessonSampler) -> PromptCompletion:
     """The answer from the sub-questions' answers; "unknown" where one that matters is missing."""
     kind = sampler.rng.choices(MULTI_HOP, [{"comparison": 3, "yesno": 4}.get(kind, 1) for kind in MULTI_HOP])[0]
     question, _ = sampler.multi_hop(kind)
@@ -179,28 +183,30 @@ def compose(sampler: LessonSampler) -> Pair:
         for place, text in enumerate(question.sub_questions):
             if f"#{lost + 1}" in text or (f"#{place}" in text and answers[place - 1] == "unknown"):
                 answers[place] = "unknown"
-    return pair({"question": question.question, "facts": _facts(question, answers)}, {"answer": answer})
+    return prompt_completion({"question": question.question, "facts": _facts(question, answers)}, {"answer": answer})
 
 
-def recall_next(sampler: LessonSampler) -> Pair:
+def recall_next(sampler: LessonSampler) -> PromptCompletion:
     """A simple question after others have been answered: the next sub-question, from memory."""
     known = sampler.known_multi_hop()
     question, facts = known or sampler.multi_hop()
     place = sampler.rng.randrange(len(facts))
     asked = fill(question.sub_questions, question.sub_answers)[place]
     earlier = _facts(question, question.sub_answers)[:place]
-    return pair({"question": asked, "facts": earlier}, {"answer": facts[place].object})
+    return prompt_completion({"question": asked, "facts": earlier}, {"answer": facts[place].object})
 
 
-def follow_up(sampler: LessonSampler) -> Pair:
+def follow_up(sampler: LessonSampler) -> PromptCompletion:
     """The next simple question, or none."""
     question, facts, asked = _in_steps(sampler)
     found = [f"{text} = {fact.object}" for text, fact in zip(asked, facts, strict=True)]
     done = sampler.rng.randint(0, len(facts))
-    return pair({"question": question.question, "facts": found[:done]}, {"follow_up": [*asked, "none"][done]})
+    return prompt_completion(
+        {"question": question.question, "facts": found[:done]}, {"follow_up": [*asked, "none"][done]}
+    )
 
 
-def act(sampler: LessonSampler) -> Pair:
+def act(sampler: LessonSampler) -> PromptCompletion:
     """The next thought and action of a search in steps."""
     question, facts, asked = _in_steps(sampler)
     done = sampler.rng.randint(0, len(facts))
@@ -213,7 +219,7 @@ def act(sampler: LessonSampler) -> Pair:
             found[-1] = sampler.passage(sampler.distractors(facts[done - 1], 1)[0])
             thought, action = "The search did not help.", "Finish[unknown]"
     steps = [f"Search[{text}] -> {passage}" for text, (passage, _) in zip(asked, found, strict=False)]
-    return pair({"question": question.question, "steps": steps}, {"thought": thought, "action": action})
+    return prompt_completion({"question": question.question, "steps": steps}, {"thought": thought, "action": action})
 
 
 # What the lessons are made of.
@@ -246,7 +252,7 @@ def _facts(question: Question, answers: list[str]) -> list[str]:
     return [f"{text} = {found}" for text, found in zip(asked, answers, strict=True)]
 
 
-def _plan(start: bool) -> dict[Callable[[LessonSampler], Pair], tuple[float, float, int]]:
+def _plan(start: bool) -> dict[Callable[[LessonSampler], PromptCompletion], tuple[float, float, int]]:
     """Of each lesson: its share, how often examples come first, and how many pairs it then has at most.
 
     Recall needs about 100 readings a fact. Reading is slowest to form and costs most; it starts small. Judgements come
@@ -280,11 +286,11 @@ def _plan(start: bool) -> dict[Callable[[LessonSampler], Pair], tuple[float, flo
     }
 
 
-def _judging_plan(start: bool) -> dict[Callable[[LessonSampler], Pair], tuple[float, float, int]]:
+def _judging_plan(start: bool) -> dict[Callable[[LessonSampler], PromptCompletion], tuple[float, float, int]]:
     """What a T5 reads, in the form of `_plan`.
 
     Its judges are asked without examples, and it answers no questions: it recalls to have something to know. Relevance
-    comes first and alone: it takes 0.8M tokens so, and with the others it was still judged by chance after 6M.
+    comes first and alone: it takes 0.8M tokens so, and with the others its accuracy was still at chance after 6M.
     """
     return {
         judge_passage: (22, 0, 1),

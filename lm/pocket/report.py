@@ -9,7 +9,7 @@ from raisf.data.world.generator import HOME_REGIONS, ask, state
 from raisf.lm.pocket import lessons as on
 from raisf.lm.pocket.batches import collate, encode, said
 from raisf.lm.pocket.build import BEGIN
-from raisf.lm.pocket.sampler import Lesson, LessonSampler, Pair, pair
+from raisf.lm.pocket.sampler import Lesson, LessonSampler, PromptCompletion, prompt_completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -50,11 +50,11 @@ def report(
     results: dict[str, dict[str, Any]] = {}
     of = exam(n, regions)
     for name in JUDGING if model.config.is_encoder_decoder else of:
-        papers = of[name]
-        rows = [encode(tokenizer, lesson, last_only=True) for lesson in papers]
+        tests = of[name]
+        rows = [encode(tokenizer, lesson, last_only=True) for lesson in tests]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
         right, positive = [False] * n, [0.0] * n
-        words = _judges_words(tokenizer, papers) if name.startswith("judge") else None
+        words = _judges_words(tokenizer, tests) if name.startswith("judge") else None
         for start in range(0, len(rows), 32):
             batch = order[start : start + 32]
             ids, weights = collate([rows[i] for i in batch])
@@ -70,11 +70,11 @@ def report(
                     first = logits[row, int(asked[row].float().argmax())].float()
                     positive[i] = float(first[words[0]] - first[words[1]])
         results[name] = _share(sum(right), n)
-        if answers and all(ANSWER in paper[-1][1] for paper in papers):
-            wrong = [paper for paper, all_right in zip(papers, right, strict=True) if not all_right]
+        if answers and all(ANSWER in test[-1][1] for test in tests):
+            wrong = [test for test, all_right in zip(tests, right, strict=True) if not all_right]
             results[name]["answer"] = _share(sum(right) + _answered(model, tokenizer, wrong), n)
         if words:
-            yes = [paper[-1][1].split()[0] in ("know", "relevant") for paper in papers]
+            yes = [test[-1][1].split()[0] in ("know", "relevant") for test in tests]
             results[name]["auroc"] = round(_auroc(positive, yes), 3)
     model.train()
     return results
@@ -89,7 +89,7 @@ def exam(n: int, regions: int = HOME_REGIONS) -> dict[str, list[Lesson]]:
     sampler = LessonSampler("exam", regions)
     sampler.training = [home for home in sampler.home if SPLITS[home.number % len(SPLITS)] != "train"] or sampler.home
 
-    def papers(maker: Callable[[LessonSampler], Pair], pairs: int = 1) -> list[Lesson]:
+    def tests(maker: Callable[[LessonSampler], PromptCompletion], pairs: int = 1) -> list[Lesson]:
         made = []
         for _ in range(n):
             sampler.refresh()
@@ -98,29 +98,29 @@ def exam(n: int, regions: int = HOME_REGIONS) -> dict[str, list[Lesson]]:
         return made
 
     return {
-        "recall, taught facts": papers(on.recall),
-        "recall, untaught facts": papers(_untaught),
-        "read, one passage": papers(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 1)),
-        "read, five passages": papers(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 5)),
-        "read, several hops": papers(on.read_on),
-        "judge relevance": papers(on.judge_passage),
-        f"judge relevance, {EXAMPLES} examples": papers(on.judge_passage, EXAMPLES + 1),
-        "judge knowledge": papers(on.judge_self),
-        f"judge knowledge, {EXAMPLES} examples": papers(on.judge_self, EXAMPLES + 1),
-        "decompose": papers(on.decompose),
-        "compose, bridge": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "chained")),
-        "compose, comparison": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "comparison")),
-        "compose, yes/no": papers(lambda s: _until(s, on.compose, lambda p: _composed(p) == "yesno")),
-        "reason, known facts": papers(_known_reasoning),
-        "reason from passages": papers(on.reason_from_passages),
-        "next thought": papers(on.think_on),
-        "follow-up question": papers(on.follow_up),
-        "next action": papers(on.act),
-        "write a passage, taught": papers(_passage_of_taught),
-        "passages that suffice": papers(on.judge_passages),
-        "passages that help": papers(on.choose_passages),
-        "support": papers(on.judge_support),
-        "usefulness": papers(on.judge_use),
+        "recall, taught facts": tests(on.recall),
+        "recall, untaught facts": tests(_untaught),
+        "read, one passage": tests(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 1)),
+        "read, five passages": tests(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 5)),
+        "read, several hops": tests(on.read_on),
+        "judge relevance": tests(on.judge_passage),
+        f"judge relevance, {EXAMPLES} examples": tests(on.judge_passage, EXAMPLES + 1),
+        "judge knowledge": tests(on.judge_self),
+        f"judge knowledge, {EXAMPLES} examples": tests(on.judge_self, EXAMPLES + 1),
+        "decompose": tests(on.decompose),
+        "compose, bridge": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "chained")),
+        "compose, comparison": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "comparison")),
+        "compose, yes/no": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "yesno")),
+        "reason, known facts": tests(_known_reasoning),
+        "reason from passages": tests(on.reason_from_passages),
+        "next thought": tests(on.think_on),
+        "follow-up question": tests(on.follow_up),
+        "next action": tests(on.act),
+        "write a passage, taught": tests(_passage_of_taught),
+        "passages that suffice": tests(on.judge_passages),
+        "passages that help": tests(on.choose_passages),
+        "support": tests(on.judge_support),
+        "usefulness": tests(on.judge_use),
     }
 
 
@@ -142,13 +142,17 @@ def draw_curves(manifest: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _until(sampler: LessonSampler, maker: Callable[[LessonSampler], Pair], wanted: Callable[[Pair], bool]) -> Pair:
+def _until(
+    sampler: LessonSampler,
+    maker: Callable[[LessonSampler], PromptCompletion],
+    wanted: Callable[[PromptCompletion], bool],
+) -> PromptCompletion:
     while not wanted(made := maker(sampler)):
         sampler.refresh()
     return made
 
 
-def _composed(made: Pair) -> str:
+def _composed(made: PromptCompletion) -> str:
     answer = made[1].strip()
     if answer == "unknown":
         return ""
@@ -157,31 +161,31 @@ def _composed(made: Pair) -> str:
     return "comparison" if answer in made[0].split("\n")[0] else "chained"
 
 
-def _untaught(sampler: LessonSampler) -> Pair:
+def _untaught(sampler: LessonSampler) -> PromptCompletion:
     home = sampler.rng.choice(sampler.home)
     fact = sampler.rng.choice([fact for fact in home.facts.values() if not fact.taught])
-    return pair({"question": sampler.simple(home, fact).question}, {"answer": fact.object})
+    return prompt_completion({"question": sampler.simple(home, fact).question}, {"answer": fact.object})
 
 
-def _passage_of_taught(sampler: LessonSampler) -> Pair:
+def _passage_of_taught(sampler: LessonSampler) -> PromptCompletion:
     home, fact = sampler.rng.choice(sampler.taught)
     text = " ".join(state(other) for other in home.passages[fact.pid])
-    return pair({"question": ask(fact.relation, fact.subject)}, {"background": text})
+    return prompt_completion({"question": ask(fact.relation, fact.subject)}, {"background": text})
 
 
-def _known_reasoning(sampler: LessonSampler) -> Pair:
+def _known_reasoning(sampler: LessonSampler) -> PromptCompletion:
     while (known := sampler.known_multi_hop()) is None:
         pass
     question, facts = known
     reasoning = " ".join(state(fact) for fact in facts)
-    return pair({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
+    return prompt_completion({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
 
 
-def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> int:
-    """On how many papers the answer is right, whatever was written before it."""
+def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", tests: list[Lesson]) -> int:
+    """On how many tests the answer is right, whatever was written before it."""
     import torch
 
-    asked = sorted(((BEGIN + prompt, completion) for ((prompt, completion),) in papers), key=lambda one: len(one[0]))
+    asked = sorted(((BEGIN + prompt, completion) for ((prompt, completion),) in tests), key=lambda one: len(one[0]))
     right = 0
     for start in range(0, len(asked), 32):
         prompts, completions = zip(*asked[start : start + 32], strict=True)
@@ -199,9 +203,9 @@ def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", pa
     return right
 
 
-def _judges_words(tokenizer: "PreTrainedTokenizerFast", papers: list[Lesson]) -> tuple[int, int]:
+def _judges_words(tokenizer: "PreTrainedTokenizerFast", tests: list[Lesson]) -> tuple[int, int]:
     """The first tokens of the positive and the negative verdict."""
-    verdicts = (" know", " unknown") if "know" in papers[0][-1][1] else (" relevant", " irrelevant")
+    verdicts = (" know", " unknown") if "know" in tests[0][-1][1] else (" relevant", " irrelevant")
     first = [tokenizer.encode(verdict, add_special_tokens=False)[0] for verdict in verdicts]
     return first[0], first[1]
 

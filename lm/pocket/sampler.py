@@ -7,8 +7,8 @@ from raisf.data.world.files import SPLITS
 from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, Fact, Region, region
 from raisf.data.world.questions import MULTI_HOP, Question, question_and_facts
 
-Pair = tuple[str, str]
-Lesson = list[Pair]
+PromptCompletion = tuple[str, str]
+Lesson = list[PromptCompletion]
 Fields = dict[str, str | list[str]]
 
 # Seeds below this belong to worlds that people make; those above are for pretraining alone.
@@ -128,7 +128,7 @@ class LessonSampler:
         return any(stem in name and name != fact.subject for name in self.world.entities["person"])
 
 
-def pair(inputs: Fields, outputs: Fields) -> Pair:
+def prompt_completion(inputs: Fields, outputs: Fields) -> PromptCompletion:
     """A prompt and its completion as the compact adapter writes them (without instructions)."""
     lines = []
     for name, value in inputs.items():

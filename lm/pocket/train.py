@@ -1,10 +1,10 @@
 """How a pocket model is pretrained: one flat loop, deterministic from a seed, that goes on where it was stopped."""
 
-import shutil
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raisf.data.world.generator import HOME_REGIONS, HOME_SEED
 from raisf.lm.pocket.batches import BATCH_TOKENS, Batches
@@ -13,13 +13,16 @@ from raisf.lm.pocket.lessons import lessons
 from raisf.lm.pocket.report import draw_curves, report
 from raisf.lm.pocket.sampler import LessonSampler
 from raisf.lm.pocket.trainer import Trainer, keep_memory
+from raisf.utils.checkpointing import Unfinished, run_to_end
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, check_replaceable, sha256_file, write_json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from transformers import PreTrainedTokenizerFast
 
 # What each size reads: the shipped weights did.
 TOKENS = {"tiny": 30_000_000, "pocket": 60_000_000, "large": 60_000_000, "t5": 8_000_000}
-# A stopped training loses at most this much.
-SAVE_SECONDS = 120
 # Points of the learning curves, and the questions behind each skill's points.
 CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 
@@ -64,8 +67,8 @@ def train(
     out = Path(out)
     check_replaceable(out, "model.safetensors")
     import torch
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+    from raisf.utils.progress import ProgressBars
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
@@ -74,48 +77,13 @@ def train(
     model = build_model(size, seed)
     if torch.cuda.is_available():
         torch.nn.Module.cuda(model)
-    trainer = Trainer(model)
     settings = {"tokens": tokens, "size": size, "seed": seed, "regions": regions, "versions": _versions()}
-    unfinished = _Unfinished(out.with_name(f"{out.name}.unfinished"), settings)
-    at: dict[str, Any] = unfinished.load(trainer) or {
-        "chunk": 0,
-        "made": 0,
-        "read": 0,
-        "seconds": 0.0,
-        "curve": [],
-        "skills": [],
-    }
-    started = saved = time.monotonic()
-    before, curve, skills = at["seconds"], at["curve"], at["skills"]
-    bar = Progress(
-        *Progress.get_default_columns()[:-1],
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[state]}"),
-        console=Console(stderr=True),
-        disable=not progress,
-    )
-    judging = model.config.is_encoder_decoder
-    with bar, Batches(tokenizer, seed, tokens, regions, at["chunk"], at["made"], judging) as stream:
-        task = bar.add_task("pretraining", total=tokens, completed=at["read"], state="")
-        for chunk in stream:
-            for ids, weights in chunk:
-                loss = trainer.step(ids.to(model.device), weights.to(model.device), at["read"] / tokens)
-                at["read"] += ids.numel()
-                if not curve or at["read"] - curve[-1]["tokens"] > tokens / CURVE_POINTS:
-                    curve.append({"tokens": at["read"], "loss": round(loss, 4)})
-                bar.update(task, completed=min(at["read"], tokens), state=f"loss {loss:.3f}")
-            at["chunk"] += 1
-            at["made"] += len(chunk) * BATCH_TOKENS
-            at["seconds"] = round(before + time.monotonic() - started, 1)
-            if at["read"] < tokens and at["read"] // (tokens / EXAM_POINTS) > len(skills):
-                right = {
-                    skill: one["right"]
-                    for skill, one in report(model, tokenizer, min(exam, CURVE_EXAM), regions, answers=False).items()
-                }
-                skills.append({"tokens": at["read"], **right})
-            if time.monotonic() - saved > SAVE_SECONDS:
-                unfinished.save(trainer, at)
-                saved = time.monotonic()
+    unfinished = Unfinished(out, settings)
+    trainer = Trainer(model)
+    bar = ProgressBars(progress)
+    with bar, _Pretraining(trainer, tokenizer, settings, unfinished, min(exam, CURVE_EXAM), bar) as pretraining:
+        run_to_end(pretraining)
+    at = pretraining.at
     trainer.finish()
     manifest = {
         "size": size,
@@ -126,8 +94,8 @@ def train(
         "home": {"seed": HOME_SEED, "regions": regions},
         "versions": settings["versions"],
         "report": report(model, tokenizer, exam, regions),
-        "curve": curve,
-        "skills": skills,
+        "curve": at["curve"],
+        "skills": at["skills"],
     }
     with atomic_folder(out, "model.safetensors") as folder:
         # Half the bytes of float32, and the loop computes in bfloat16 anyway.
@@ -140,30 +108,70 @@ def train(
     return manifest
 
 
-class _Unfinished:
-    """What a training that was stopped leaves behind: its settings, where it was, weights and optimizers."""
+class _Pretraining:
+    """A pretraining under way, a chunk of lessons at a time: a `raisf.utils.checkpointing.Resumable`.
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.folder, self.settings = folder, settings
+    Attributes:
+        at: Where it is: chunks and tokens made, tokens read, seconds, the curves.
+    """
 
-    def save(self, trainer: Trainer, at: dict[str, Any]) -> None:
-        with atomic_folder(self.folder, "state.safetensors") as folder:
-            trainer.save(folder / "state.safetensors")
-            write_json(folder / "at.json", {"settings": self.settings, "steps": trainer.steps, **at})
+    def __init__(
+        self,
+        trainer: Trainer,
+        tokenizer: "PreTrainedTokenizerFast",
+        settings: dict[str, Any],
+        unfinished: Unfinished,
+        exam: int,
+        bar: "Progress",
+    ):
+        self._trainer, self._tokenizer, self._settings, self._exam = trainer, tokenizer, settings, exam
+        self._unfinished, self._bar = unfinished, bar
+        self._stack = ExitStack()
+        self._started = time.monotonic()
+        self._before = 0.0
+        self.at: dict[str, Any] = {"chunk": 0, "made": 0, "read": 0, "seconds": 0.0, "curve": [], "skills": []}
+        self._next: list[Any] | None = None
 
-    def load(self, trainer: Trainer) -> dict[str, Any] | None:
-        if not self.folder.is_dir():
-            return None
-        at = read_json(self.folder / "at.json")
-        if at.pop("settings") != self.settings:
-            raise InputError(
-                f"{self.folder} holds an unfinished training with other settings: give the same, or delete that folder"
-            )
-        trainer.load(self.folder / "state.safetensors", at.pop("steps"))
-        return at
+    def __enter__(self) -> "_Pretraining":
+        return self
 
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def __exit__(self, *raised: Any) -> None:
+        self._stack.__exit__(*raised)
+
+    @property
+    def over(self) -> bool:
+        return self._next is None
+
+    def restore(self) -> None:
+        self.at = self._unfinished.load(lambda path, at: self._trainer.load(path, at.pop("steps"))) or self.at
+        self._before, tokens = self.at["seconds"], self._settings["tokens"]
+        judging = self._trainer.model.config.is_encoder_decoder
+        seed, regions = self._settings["seed"], self._settings["regions"]
+        batches = Batches(self._tokenizer, seed, tokens, regions, self.at["chunk"], self.at["made"], judging)
+        self._chunks = iter(self._stack.enter_context(batches))
+        self._task = self._bar.add_task("pretraining", total=tokens, completed=self.at["read"])
+        self._next = next(self._chunks, None)
+
+    def advance(self) -> None:
+        at, tokens, chunk = self.at, self._settings["tokens"], self._next
+        assert chunk is not None
+        for ids, weights in chunk:
+            device = self._trainer.model.device
+            loss = self._trainer.step(ids.to(device), weights.to(device), at["read"] / tokens)
+            at["read"] += ids.numel()
+            if not at["curve"] or at["read"] - at["curve"][-1]["tokens"] > tokens / CURVE_POINTS:
+                at["curve"].append({"tokens": at["read"], "loss": round(loss, 4)})
+            self._bar.update(self._task, completed=min(at["read"], tokens), score=f"loss {loss:.3f}")
+        at["chunk"] += 1
+        at["made"] += len(chunk) * BATCH_TOKENS
+        at["seconds"] = round(self._before + time.monotonic() - self._started, 1)
+        if at["read"] < tokens and at["read"] // (tokens / EXAM_POINTS) > len(at["skills"]):
+            found = report(self._trainer.model, self._tokenizer, self._exam, self._settings["regions"], answers=False)
+            at["skills"].append({"tokens": at["read"], **{skill: one["right"] for skill, one in found.items()}})
+        self._next = next(self._chunks, None)
+
+    def save(self) -> None:
+        self._unfinished.save(self._trainer.save, {"steps": self._trainer.steps, **self.at})
 
 
 def _tokenizer_texts() -> Iterator[str]:

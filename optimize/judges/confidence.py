@@ -9,16 +9,15 @@ import dspy
 from raisf.evaluation.judges import JudgeReport, auroc_score, best_cut, verdict_scores
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.optimize.judges.judge_data import Labels, know_examples
-from raisf.optimize.judges.judgements import ask_each
+from raisf.optimize.judges.judgements import ask_each, plain
+from raisf.optimize.judges.labels import Labels, know_examples
 from raisf.optimize.judges.predictor_roles import predictor_of
-from raisf.programs.calls import Run
 from raisf.programs.questions import clean, is_unknown
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 
 KINDS = {"sum": "the sum over the answer's tokens", "mean": "or their mean"}
-# For an LM that says "unknown", or nothing that can be read: less than any answer of some hundred tokens has.
+# For an LM that says "unknown": less than any answer of some hundred tokens has.
 NO_ANSWER = -1e6
 
 
@@ -71,41 +70,45 @@ def baselines(
         raise InputError(f"{lm.model} gives no log-probability of an answer: the baseline is for local LMs")
     if getattr(lm, "lora", None) is not None:  # told before the questions are asked
         raise InputError(f"{lm.model} gives no log-probability of an answer, because of its LoRA adapter")
-    found = _logprobs(answerer, lm, questions, threads, progress)
+    found, kept = _logprobs(answerer, lm, questions, threads, progress)
+    if not kept:
+        raise InputError(f"{lm.model} gave no readable answer to any of {len(questions)} questions: no baseline")
+    gold, questions = [gold[place] for place in kept], [questions[place] for place in kept]
     fitted: dict[str, float] = {}
-    train: list[dspy.Example] = []
+    fitted_on = 0
     if trainset is not None:
         train = know_examples(trainset, answerer=answerer, labels=labels, threads=threads)
-        known = [row.verdict == "know" for row in train]
+        learnt, places = _logprobs(answerer, lm, [row.question for row in train], threads, progress)
+        known = [train[place].verdict == "know" for place in places]
         if all(known) or not any(known):
             what = "known" if all(known) else "unknown"
-            raise InputError(f"all {len(train)} training questions are {what}: the baseline's threshold needs both")
-        learnt = _logprobs(answerer, lm, [row.question for row in train], threads, progress)
-        fitted = {kind: best_cut(known, values) for kind, values in learnt.items()}
+            raise InputError(f"all {len(known)} training questions are {what}: the baseline's threshold needs both")
+        fitted, fitted_on = {kind: best_cut(known, values) for kind, values in learnt.items()}, len(known)
     made = {}
     for kind, values in found.items():
         report = JudgeReport({"auroc": auroc_score(gold, values, questions)})
         if kind in fitted:
             said = [value >= fitted[kind] for value in values]
             report = JudgeReport({**verdict_scores(gold, said, questions), **report.scores})
-        made[kind] = Baseline(fitted.get(kind), report, len(train))
+        made[kind] = Baseline(fitted.get(kind), report, fitted_on)
     return made
 
 
-def _logprobs(answerer: Any, lm: Any, questions: Sequence[str], threads: int, progress: bool) -> dict[str, list[float]]:
-    """By kind, a log-probability a question: of the LM's own answer, with the mark that ends it."""
+def _logprobs(
+    answerer: Any, lm: Any, questions: Sequence[str], threads: int, progress: bool
+) -> tuple[dict[str, list[float]], list[int]]:
+    """By kind, log-probabilities of the LM's own answers with the mark that ends them; and the questions' places.
+
+    A question whose answer could not be read, or whose call failed, has none: that says nothing of what the LM knows.
+    """
     rows = [dspy.Example(question=question) for question in questions]
-
-    def ask(question: str) -> dspy.Prediction:
-        outputs = Run(None, None, None).ask(answerer, question=question)
-        return dspy.Prediction(said=clean(outputs.answer) if outputs is not None else "")
-
-    said, _ = ask_each(ask, rows, ("question",), threads, progress, "answering")
+    said, _ = ask_each(plain(answerer), rows, ("question",), threads, progress, "answering")
     adapter: Any = adapter_for(lm)
-    answers = {row.question: answer for row, answer in said}
+    answers = {row.question: clean(outputs.answer) for row, outputs in said if outputs is not None}
     sums, means = [], []
-    for question in questions:
-        answer = answers.get(question, "")
+    kept = [place for place, question in enumerate(questions) if question in answers]
+    for question in (questions[place] for place in kept):
+        answer = answers[question]
         total, tokens = NO_ANSWER, 1
         if not is_unknown(answer):
             prompt = adapter.prompt(answerer.signature, {"question": question}, answerer.demos)
@@ -113,4 +116,4 @@ def _logprobs(answerer: Any, lm: Any, questions: Sequence[str], threads: int, pr
             total, tokens = lm.logprob(prompt, adapter.completion(answerer.signature, {"answer": answer}).rstrip())
         sums.append(total)
         means.append(total / tokens)
-    return {"sum": sums, "mean": means}
+    return {"sum": sums, "mean": means}, kept

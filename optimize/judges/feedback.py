@@ -12,6 +12,7 @@ from raisf.evaluation.metrics import exact_match
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.judges.predictor_roles import role_of
+from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
@@ -31,16 +32,16 @@ class Remark:
 
 
 class Feedback:
-    """Remarks on the steps of RA-ISF and its baselines, from the judges' own gold; on other programs, from the answer.
+    """Remarks on the steps of RA-ISF and its baselines, from the judges' own gold; on others, from the answer.
 
     Args:
-        program: Whose steps these are.
+        program: Whose steps these are; perhaps a module that contains a program of ours.
         examples: Questions with gold, those whose runs will be looked at.
         rows: The judges' rows of the same questions.
     """
 
     def __init__(self, program: dspy.Module, examples: Sequence[dspy.Example], rows: Rows):
-        self._ours = isinstance(program, Program)
+        self._ours = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
         self._answers: dict[str, Sequence[str]] = {}
         self._parts: dict[str, list[str]] = {}
         self._simple: set[str] = set()
@@ -48,7 +49,7 @@ class Feedback:
         self._relevant: dict[str, dict[str, str]] = {}
         if not self._ours:
             return
-        for example in examples:
+        for example in (one for one in examples if "question" in one):
             if len(example.get("sub_questions") or []) > 1:
                 self._parts[example.question] = list(example.sub_questions)
             elif example.get("hops") == 1:
@@ -67,10 +68,16 @@ class Feedback:
                         self._relevant.setdefault(row.question, {})[passage] = verdict
 
     def on(
-        self, predictor: Any, inputs: dict[str, Any], outputs: Any, example: dspy.Example, prediction: dspy.Prediction
+        self,
+        name: str,
+        predictor: Any,
+        inputs: dict[str, Any],
+        outputs: Any,
+        example: dspy.Example,
+        prediction: dspy.Prediction,
     ) -> Remark:
-        """The remark on a step: what its predictor was given and gave, in a run on the example that ended so."""
-        found = self._own(role_of(predictor), inputs, outputs) if self._ours else None
+        """The remark on a step: what the predictor of that name was given and gave, in a run that ended so."""
+        found = self._own(role_of(predictor), inputs, outputs) if name in self._ours else None
         return found or Remark(_whole(example, prediction), None)
 
     def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:

@@ -4,25 +4,17 @@ A training question stands for itself and, where it comes with a gold decomposit
 judges meet both kinds when the program runs.
 """
 
-import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.evaluation.metrics import exact_match, normalise
-from raisf.evaluation.runner import Outcome, ask_all
-from raisf.programs.baselines.direct import Direct
+from raisf.evaluation.metrics import normalise
 from raisf.programs.questions import fill
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError
-
-Labels = Literal["model", "gold"]
-
-logger = logging.getLogger(__name__)
 
 VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
 _REMEDIES = {
@@ -70,58 +62,6 @@ def steps(example: dspy.Example) -> list[Step]:
             # `known` says of all facts together that they are; where they are not, each may still be.
             steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None))
     return steps
-
-
-def know_examples(
-    trainset: Sequence[dspy.Example],
-    *,
-    answerer: dspy.Predict | None = None,
-    labels: Labels = "model",
-    threads: int = 8,
-) -> list[dspy.Example]:
-    """Questions with the verdict `know` or `unknown`.
-
-    Args:
-        trainset: With answers, and for `labels="gold"` with `known`.
-        answerer: The program's predictor that answers from memory, with its LM and demonstrations; None: a plain one
-            with the LM of DSPy's settings.
-        labels: "model" asks the LM closed-book and calls known what it answers right (exact match), as the paper does.
-            "gold" takes `known` where the question has it (true of the LM that the data was made for, and of no other)
-            and asks for the rest.
-        threads: Questions asked at a time.
-
-    Returns:
-        Examples with `question` and `verdict`, each question once; those whose call failed are not among them.
-
-    Raises:
-        InputError: No questions, one without a gold answer, or unknown labels.
-        LMError: The LM failed on many questions in a row.
-    """
-    check_asking(labels, threads)
-    asked = {step.question: step for example in _checked(trainset) for step in steps(example)}
-    verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
-    program = Direct()
-    if answerer is not None:
-        program.answer_directly = answerer
-
-    errors = []
-
-    def keep(outcome: Outcome) -> None:
-        if outcome.prediction is None:
-            errors.append(outcome.error)
-            return
-        question = outcome.example.question
-        verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
-
-    ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
-    if errors:
-        told = "%d of %d questions are left out of what the know judge learns from or is held to: the LM failed (%s)"
-        logger.warning(told, len(errors), len(asked), errors[0])
-    return [
-        dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")
-        for q in asked
-        if q in verdicts
-    ]
 
 
 def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
@@ -180,7 +120,7 @@ def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Exampl
     """
     return [
         dspy.Example(question=e.question, sub_questions=list(e.sub_questions)).with_inputs("question")
-        for e in _checked(trainset)
+        for e in checked(trainset)
         if len(e.get("sub_questions") or []) > 1
     ]
 
@@ -214,20 +154,8 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     return picked
 
 
-def check_asking(labels: str, threads: int) -> None:
-    """Makes sure that labelling can begin, for who has other work to do before.
-
-    Raises:
-        InputError: Unknown labels, or no thread.
-    """
-    if labels not in get_args(Labels):
-        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
-    if threads < 1:
-        raise InputError(f"threads must be at least 1, found {threads}")
-
-
 def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
-    with_gold = {step.question: step for example in _checked(trainset) for step in steps(example) if step.gold}
+    with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
     found = retriever.search_many(list(with_gold), k)
     return list(zip(with_gold.values(), found, strict=True))
 
@@ -247,7 +175,12 @@ def _suffices(step: Step, passage: Passage) -> bool:
     return any(f" {normalise(answer)} " in words for answer in step.answers)
 
 
-def _checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
+def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
+    """The questions, each with a gold answer.
+
+    Raises:
+        InputError: There are none, or one has no answer.
+    """
     if not trainset:
         raise InputError("the training set is empty: give a file with a question and its answer a line")
     for example in trainset:

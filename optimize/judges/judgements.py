@@ -7,23 +7,19 @@ from typing import Any, Literal
 import dspy
 
 from raisf.evaluation.decomposition import aligned_f1, same_decomposition
+from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
 from raisf.evaluation.runner import Outcome, ask_all, progress_bar
-from raisf.optimize.judges.judge_data import (
-    VERDICTS,
-    Labels,
-    decomposition_examples,
-    know_examples,
-    listwise_examples,
-    relevance_examples,
-)
+from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, listwise_examples, relevance_examples
+from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import predictor_of
 from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
+from raisf.utils.journal import Journal
 
 Judge = Literal["know", "relevance"]
 
@@ -43,8 +39,8 @@ class Judged:
         question: What was judged, or whose passage.
         passage: The passage, as the LM reads it; None for self-knowledge.
         gold: Whether it is known (relevant) by gold.
-        said: Whether the judge said so, at the program's threshold; an unreadable verdict counts as no, as it does
-            where the program runs.
+        said: Whether the judge said so, at the program's threshold; False where it could not be read, which is what
+            the program goes on with, and no evidence of the judge.
         probability: Of yes, where the LM gives probabilities.
         readable: False where the LM's output could not be read.
     """
@@ -59,10 +55,22 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """What a judge said on all rows, in their order; `errors` counts the rows whose LM call failed, left out here."""
+    """What a judge said on all rows, in their order.
+
+    Attributes:
+        rows: Also those whose verdict could not be read; `report` leaves them out.
+        errors: Rows whose LM call failed, which are not among them.
+        unlabelled: How many questions have no gold label, and why; None where all have one.
+    """
 
     rows: list[Judged]
     errors: int = 0
+    unlabelled: str | None = None
+
+    @property
+    def unreadable(self) -> int:
+        """How many verdicts could not be read."""
+        return sum(not row.readable for row in self.rows)
 
     @property
     def scored(self) -> list[Judged]:
@@ -70,10 +78,12 @@ class Judgements:
         return [row for row in self.rows if row.probability is not None]
 
     def report(self) -> JudgeReport:
-        """The judge's measures; without AUROC and ECE where the LM gives no probabilities."""
-        groups = [row.question for row in self.rows]
-        gold = [row.gold for row in self.rows]
-        report = JudgeReport(verdict_scores(gold, [row.said for row in self.rows], groups))
+        """The judge's measures on the rows that could be read; without AUROC and ECE where there is no probability."""
+        rows = [row for row in self.rows if row.readable]
+        if not rows:
+            return JudgeReport({})
+        groups, gold = [row.question for row in rows], [row.gold for row in rows]
+        report = JudgeReport(verdict_scores(gold, [row.said for row in rows], groups))
         if scored := self.scored:
             groups, gold = [row.question for row in scored], [row.gold for row in scored]
             probabilities = [row.probability or 0.0 for row in scored]
@@ -101,6 +111,7 @@ def collect(
     labels: Labels = "model",
     threads: int = 8,
     progress: bool = True,
+    journal: Journal | None = None,
 ) -> Judgements:
     """Ask a program's judge about every row that `raisf.optimize.judges.judge_data` makes of the examples.
 
@@ -111,6 +122,8 @@ def collect(
         labels: See `know_examples`.
         threads: Questions asked at a time.
         progress: Show a bar on stderr.
+        journal: Keeps labels and verdicts, and has those of an earlier call with the same program; what failed or could
+            not be read is asked again.
 
     Raises:
         InputError: The program has no such judge, no LM or no retriever, or gold gives no rows.
@@ -121,32 +134,40 @@ def collect(
     predictor = predictor_of(program, *roles)
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
-        rows = _rows(program, predictor, judge, examples, labels, threads)
+        rows, unlabelled = _rows(program, predictor, judge, examples, labels, threads, journal)
         bar.remove_task(labelling)
     if not rows:
         raise InputError(NO_ROWS[judge])
     if "relevant_ids" in predictor.signature.output_fields:
-        said, errors = ask_each(plain(predictor), rows, ("question", "passages"), threads, progress)
-        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors)
+        keeping: Any = {"journal": journal, "name": judge}
+        said, errors = ask_each(listing(predictor), rows, ("question", "passages"), threads, progress, **keeping)
+        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     threshold = getattr(program, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
 
     def ask(**inputs: Any) -> dspy.Prediction:
-        return dspy.Prediction(said=Run(None, None, None).judge(predictor, threshold, **inputs))
+        judged = Run(None, None, None).judge(predictor, threshold, **inputs)
+        return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
 
     fields = ("question",) if judge == "know" else ("question", "passage")
-    said, errors = ask_each(ask, rows, fields, threads, progress)
-    judged = [
-        Judged(row.question, row.get("passage"), row.verdict == yes, one.verdict == yes, one.probability, one.readable)
-        for row, one in said
-    ]
-    return Judgements(judged, errors)
+    said, errors = ask_each(ask, rows, fields, threads, progress, journal=journal, name=judge)
+    judged = []
+    for row, one in said:
+        verdict, probability = one or (None, None)
+        gold = row.verdict == yes
+        judged.append(Judged(row.question, row.get("passage"), gold, verdict == yes, probability, one is not None))
+    return Judgements(judged, errors, unlabelled)
 
 
 def collect_decompositions(
-    program: dspy.Module, examples: Sequence[dspy.Example], *, threads: int = 8, progress: bool = True
+    program: dspy.Module,
+    examples: Sequence[dspy.Example],
+    *,
+    threads: int = 8,
+    progress: bool = True,
+    journal: Journal | None = None,
 ) -> tuple[list[Decomposed], int]:
-    """Let a program break down every question that has gold sub-questions.
+    """Let a program break down every question that has gold sub-questions; for the arguments see `collect`.
 
     Returns:
         A row a question, in their order, and how many LM calls failed.
@@ -160,38 +181,66 @@ def collect_decompositions(
     rows = decomposition_examples(examples)
     if not rows:
         raise InputError(NO_ROWS["decomposition"])
-    said, errors = ask_each(plain(predictor), rows, ("question",), threads, progress)
+    keeping: Any = {"journal": journal, "name": "decomposition"}
+    said, errors = ask_each(listing(predictor), rows, ("question",), threads, progress, **keeping)
     found = []
-    for row, outputs in said:
-        listed = outputs.sub_questions or [] if outputs is not None else []
-        found.append(Decomposed(row.question, row.sub_questions, [clean(text) for text in listed], outputs is not None))
+    for row, listed in said:
+        texts = [clean(text) for text in listed or []]
+        found.append(Decomposed(row.question, row.sub_questions, texts, listed is not None))
     return found, errors
 
 
 def decomposition_report(rows: Sequence[Decomposed]) -> JudgeReport:
-    """Exact match of the list up to wording, share with the right number, and token F1 of aligned sub-questions."""
+    """Exact match of the list up to wording, share with the right number, and token F1 of aligned sub-questions.
+
+    Rows that could not be read are left out.
+    """
     measures: dict[str, Callable[[Decomposed], float]] = {
         "exact_match": lambda row: same_decomposition(row.listed, row.gold),
         "right_number": lambda row: float(len(row.listed) == len(row.gold)),
         "token_f1": lambda row: aligned_f1(row.listed, row.gold),
     }
-    return JudgeReport({name: bootstrap([measure(row) for row in rows]) for name, measure in measures.items()})
+    found = [row for row in rows if row.readable]
+    if not found:
+        return JudgeReport({})
+    return JudgeReport({name: bootstrap([measure(row) for row in found]) for name, measure in measures.items()})
 
 
 def _rows(
-    program: Any, predictor: Any, judge: Judge, examples: Sequence[dspy.Example], labels: Labels, threads: int
-) -> list[dspy.Example]:
+    program: Any,
+    predictor: Any,
+    judge: Judge,
+    examples: Sequence[dspy.Example],
+    labels: Labels,
+    threads: int,
+    journal: Journal | None,
+) -> tuple[list[dspy.Example], str | None]:
+    """The rows with gold, and what is said of questions that have none."""
     if judge == "know":
-        return know_examples(examples, answerer=predictor_of(program, DirectAnswer), labels=labels, threads=threads)
+        answerer = predictor_of(program, DirectAnswer)
+        options: Any = {"labels": labels, "threads": threads, "journal": journal}
+        made = know_labels(examples, answerer=answerer, **options).checked()
+        return made.rows, made.told()
     if getattr(program, "retriever", None) is None:
         raise InputError("the relevance judge is measured on retrieved passages: give --index (program.retriever)")
     make = listwise_examples if "relevant_ids" in predictor.signature.output_fields else relevance_examples
-    return make(examples, program.retriever, program.k)
+    return make(examples, program.retriever, program.k), None
 
 
 def plain(predictor: Any) -> Callable[..., dspy.Prediction]:
     """Asks the predictor in the program's way; the outputs, or None where they could not be read, are `said`."""
     return lambda **inputs: dspy.Prediction(said=Run(None, None, None).ask(predictor, **inputs))
+
+
+def listing(predictor: Any) -> Callable[..., dspy.Prediction]:
+    """Asks the predictor in the program's way; the list that is its one output is `said`, None if it is unreadable."""
+    (output,) = predictor.signature.output_fields
+
+    def ask(**inputs: Any) -> dspy.Prediction:
+        outputs = Run(None, None, None).ask(predictor, **inputs)
+        return dspy.Prediction(said=None if outputs is None else list(outputs[output] or []))
+
+    return ask
 
 
 def ask_each(
@@ -201,24 +250,34 @@ def ask_each(
     threads: int,
     progress: bool,
     what: str = "judging",
+    *,
+    journal: Journal | None = None,
+    name: str = "",
 ) -> tuple[list[tuple[dspy.Example, Any]], int]:
-    """Each row whose call did not fail with what was `said`, in the rows' order, and how many failed."""
+    """Each row whose call did not fail with what was `said`, in the rows' order, and how many failed.
+
+    With a journal, under the `name`, what was said before is not asked again; JSON-able, and None is asked again.
+    """
+    keys = {id(row): f"{name} {digest([row[field] for field in fields])}" for row in rows}
     said: dict[int, Any] = {}
+    if journal is not None:
+        said = {id(row): journal.get(keys[id(row)]) for row in rows if keys[id(row)] in journal}
     with progress_bar(progress) as bar:
-        task = bar.add_task(what, total=len(rows), score="")
+        task = bar.add_task(what, total=len(rows), completed=len(said), score="")
 
         def keep(outcome: Outcome) -> None:
             if outcome.prediction is not None:
-                said[id(outcome.example)] = outcome.prediction.said
+                value = said[id(outcome.example)] = outcome.prediction.said
+                if journal is not None and value is not None:
+                    journal.add(keys[id(outcome.example)], value)
             bar.update(task, advance=1)
 
-        ask_all(ask, rows, keep, threads=threads, inputs=fields)
+        ask_all(ask, [row for row in rows if id(row) not in said], keep, threads=threads, inputs=fields)
     return [(row, said[id(row)]) for row in rows if id(row) in said], len(rows) - len(said)
 
 
-def _of_list(row: dspy.Example, outputs: Any) -> list[Judged]:
-    listed = set(outputs.relevant_ids or []) if outputs is not None else set()
+def _of_list(row: dspy.Example, listed: list[int] | None) -> list[Judged]:
     return [
-        Judged(row.question, text, number in row.relevant_ids, number in listed, readable=outputs is not None)
+        Judged(row.question, text, number in row.relevant_ids, number in (listed or []), readable=listed is not None)
         for number, text in enumerate(row.passages, 1)
     ]

@@ -13,10 +13,12 @@ verdicts are set only if the program, run with them, answers no worse.
 import itertools
 import time
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import dspy
 import numpy as np
+from dspy.teleprompt import Teleprompter
 from numpy.typing import NDArray
 
 from raisf.evaluation.comparison import randomisation
@@ -25,10 +27,12 @@ from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, cuts, ece_score, recentred, reliability, verdict_scores
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.demonstrations import copy_of
-from raisf.optimize.judges.judge_data import VERDICTS, Labels
-from raisf.optimize.judges.judgements import Judge, Judged, collect
+from raisf.optimize.judges.judge_data import VERDICTS
+from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
+from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.optimizers.threshold_search import Answers, Thresholds, Trial
+from raisf.optimize.within import program_within
 from raisf.programs.calls import require_lm
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -45,135 +49,160 @@ GRID = 6
 SWITCHES = {"know": "use_know", "relevance": "use_relevance"}
 
 
-def calibrate(
-    program: dspy.Module,
-    *,
-    valset: Sequence[dspy.Example],
-    aim: Aim = "answer",
-    labels: Labels = "model",
-    metric: Metric = answer_exact_match,
-    call_price: float = 0.01,
-    search_price: float = 0.0,
-    threads: int = 8,
-    progress: bool = True,
-) -> dspy.Module:
-    """A copy of RA-ISF with the thresholds of its judges (`know_threshold`, `relevance_threshold`) fitted.
+@dataclass(kw_only=True, eq=False)
+class Calibrate(Teleprompter):
+    """Fits the thresholds of RA-ISF's judges (`know_threshold`, `relevance_threshold`) on the validation set.
 
     A threshold moves only if what it aims at gets better beyond chance (a paired test at 5% on held-out fifths), and
     one that aims at verdicts only if the answers on the validation set get no worse. A judge whose LM gives no
-    probabilities keeps its verdicts, and so does one that gold says nothing of.
-
-    The result's `compile_report["calibration"]` has for each judge the thresholds and its measures and reliability
-    before and after, or why it was left alone; and under "answer" the answers and their cost. "After" of a judge is
-    held out: a fifth of the questions at a time, under the threshold fitted on the others; and the probabilities of the
-    ECE are those that `recentred` puts on the threshold's scale. "After" of the answers is held out for the aims that
-    are fitted on them.
+    probabilities keeps its verdicts, and so does one that gold says nothing of. Replies that cannot be read are no
+    verdicts and no labels.
 
     Args:
-        program: With its LMs and its retriever; stays as it is.
-        valset: Questions with gold, best those that selected the prompts or stopped the training, never the test's.
         aim: "answer": the metric of the program's answers, over a grid of both thresholds. "cost": the same less what
             the answers cost. "accuracy": as many right verdicts as can be, each judge by itself. "balanced": the mean
             of the shares right in both classes.
-        labels: How known questions are told from unknown ones; see `know_examples`.
+        labels: How known questions are told from unknown ones; see `know_labels`.
         metric: Of the answers, called as `metric(example, prediction, trace)`.
         call_price: For aim "cost": what an LM call costs, in right answers; at 0.01 a hundred calls are worth one.
         search_price: The same of a search.
         threads: Questions asked at a time.
         progress: Show bars on stderr.
-
-    Raises:
-        InputError: Another program than RA-ISF, an unknown aim, an empty validation set, answers missing.
-        LMError: The LM failed on ten calls in a row.
     """
-    check_calibration(program, valset, aim, call_price, search_price)
-    assert isinstance(program, RAISF)
-    require_lm(program)
-    start = time.perf_counter()
-    calibrated: Any = copy_of(program)
-    judges: dict[str, Any] = {}
-    rows: dict[str, list[Judged]] = {}
-    options: dict[str, Any] = {"labels": labels, "threads": threads, "progress": progress}
-    for judge in JUDGES:
-        if not getattr(program, SWITCHES[judge]):
-            continue
-        try:
-            rows[judge] = _usable(program, judge, valset, options)
-        except InputError as error:
-            judges[judge] = {"skipped": str(error)}
-    now: Thresholds = (program.know_threshold, program.relevance_threshold)
-    fitted: dict[str, tuple[float, list[float]]] = {}
-    with progress_bar(progress) as bar:
-        trial = Trial(program, valset, metric, threads, bar)
-        if aim in ("answer", "cost"):
-            prices = (call_price, search_price) if aim == "cost" else (0.0, 0.0)
-            # Quantiles may miss the gap between the classes; where gold shows it, the best answers are likely near.
-            more = {judge: _fit(found, 0.5, balanced=True)[0] for judge, found in rows.items()}
-            chosen, after = _fit_answers(trial, now, more, prices, [question_id(example) for example in valset])
-        else:
-            fitted = {judge: _fit(found, at, balanced=aim == "balanced") for judge, found, at in _with(rows, now)}
-            chosen = _guarded(trial, now, {judge: best for judge, (best, _) in fitted.items()})
-            after = trial.at(chosen)
-        before = trial.at(now)
-    calibrated.know_threshold, calibrated.relevance_threshold = chosen
-    for judge, found, at in _with(rows, now):
-        to = getattr(calibrated, f"{judge}_threshold")
-        best, held_out = fitted.get(judge, (to, [to] * len(found)))
-        judges[judge] = {
-            "threshold": {"before": at, "after": to},
-            "before": _measured(found, [at] * len(found)).as_dict(),
-            "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
-            **({"refused": best} if to != best else {}),
+
+    aim: Aim = "answer"
+    labels: Labels = "model"
+    metric: Metric = answer_exact_match
+    call_price: float = 0.01
+    search_price: float = 0.0
+    threads: int = 8
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.aim not in get_args(Aim):
+            raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
+        for name in ("call_price", "search_price"):
+            price = getattr(self, name)
+            if not price >= 0:
+                raise InputError(f"{name} is {price}: give 0 or more, in right answers")
+        check_asking(self.labels, self.threads)
+
+    def check(self, student: dspy.Module, valset: Sequence[dspy.Example] | None) -> RAISF:
+        """Makes sure that `compile` can begin, for who has long work to do before; the RA-ISF that it is about.
+
+        Raises:
+            InputError: See `compile`.
+        """
+        found = program_within(student, RAISF, f"{type(student).__name__} has no thresholds to calibrate: take ra-isf")
+        if not valset:
+            raise InputError("the validation set is missing or empty: thresholds are fitted on questions of their own")
+        for example in valset:
+            if not gold_answers(example):
+                raise InputError(
+                    f"the validation question {example.question!r} has no gold answer: add one or leave it out"
+                )
+        return found
+
+    def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        student: dspy.Module,
+        *,
+        trainset: Sequence[dspy.Example] = (),
+        teacher: Any = None,
+        valset: Sequence[dspy.Example] | None = None,
+    ) -> Any:
+        """A copy of the student, an RA-ISF or a module that contains one, with fitted thresholds.
+
+        The result's `compile_report["calibration"]` has for each judge the thresholds and its measures and reliability
+        before and after, or why it was left alone; and under "answer" the answers and their cost. "After" of a judge is
+        held out: a fifth of the questions at a time, under the threshold fitted on the others; and the probabilities of
+        the ECE are those that `recentred` puts on the threshold's scale. "After" of the answers is held out for the
+        aims that are fitted on them.
+
+        Args:
+            student: With its LMs and its retriever; stays as it is.
+            trainset: Not looked at.
+            teacher: Likewise.
+            valset: Questions with gold, best those that selected the prompts or stopped the training, never the test's.
+
+        Raises:
+            InputError: No RA-ISF, an empty validation set, answers missing.
+            LMError: The LM failed on ten calls in a row, or most of its replies cannot be read.
+        """
+        program = self.check(student, valset)
+        assert valset is not None
+        require_lm(student)
+        start = time.perf_counter()
+        judges: dict[str, Any] = {}
+        rows: dict[str, list[Judged]] = {}
+        left_out: dict[str, dict[str, Any]] = {}
+        options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "progress": self.progress}
+        for judge in JUDGES:
+            if not getattr(program, SWITCHES[judge]):
+                continue
+            try:
+                if judge == "relevance" and program.relevance == "listwise":
+                    raise InputError("a listwise judge names the relevant passages and gives no probabilities")
+                judged = collect(program, judge, valset, **options)
+                left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
+                rows[judge] = _usable(judge, judged)
+            except InputError as error:
+                judges[judge] = {"skipped": str(error)}
+        now: Thresholds = (program.know_threshold, program.relevance_threshold)
+        fitted: dict[str, tuple[float, list[float]]] = {}
+        with progress_bar(self.progress) as bar:
+            trial = Trial(program, valset, self.metric, self.threads, bar)
+            if self.aim in ("answer", "cost"):
+                prices = (self.call_price, self.search_price) if self.aim == "cost" else (0.0, 0.0)
+                # Quantiles may miss the gap between the classes; where gold shows it, the best answers are likely near.
+                more = {judge: _fit(found, 0.5, balanced=True)[0] for judge, found in rows.items()}
+                chosen, after = _fit_answers(trial, now, more, prices, [question_id(example) for example in valset])
+            else:
+                fitted = {
+                    judge: _fit(found, at, balanced=self.aim == "balanced") for judge, found, at in _with(rows, now)
+                }
+                chosen = _guarded(trial, now, {judge: best for judge, (best, _) in fitted.items()})
+                after = trial.at(chosen)
+            before = trial.at(now)
+        made: Any = copy_of(student)
+        calibrated = program_within(made, RAISF, "")
+        calibrated.know_threshold, calibrated.relevance_threshold = chosen
+        for judge, found, at in _with(rows, now):
+            to = getattr(calibrated, f"{judge}_threshold")
+            best, held_out = fitted.get(judge, (to, [to] * len(found)))
+            judges[judge] = {
+                "threshold": {"before": at, "after": to},
+                "before": _measured(found, [at] * len(found)).as_dict(),
+                "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
+                **({"refused": best} if to != best else {}),
+                **{what: found for what, found in left_out[judge].items() if found},
+            }
+        priced = {"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}
+        report = {
+            "aim": self.aim,
+            "valset": len(valset),
+            **priced,
+            "judges": judges,
+            "answer": _compared(before, after, trial.pairs),
+            "seconds": round(time.perf_counter() - start, 2),
         }
-    report = {
-        "aim": aim,
-        "valset": len(valset),
-        **({"call_price": call_price, "search_price": search_price} if aim == "cost" else {}),
-        "judges": judges,
-        "answer": _compared(before, after, trial.pairs),
-        "seconds": round(time.perf_counter() - start, 2),
-    }
-    calibrated.compile_report = {**(getattr(program, "compile_report", None) or {}), "calibration": report}
-    return calibrated
+        made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}
+        return made
 
 
-def check_calibration(
-    program: dspy.Module,
-    valset: Sequence[dspy.Example],
-    aim: str = "answer",
-    call_price: float = 0.01,
-    search_price: float = 0.0,
-) -> None:
-    """Makes sure that `calibrate` can begin, for who has long work to do before.
-
-    Raises:
-        InputError: See there.
-    """
-    if not isinstance(program, RAISF):
-        raise InputError(f"{type(program).__name__} has no thresholds to calibrate: take ra-isf")
-    if aim not in get_args(Aim):
-        raise InputError(f"unknown aim {aim!r}: choose {', '.join(get_args(Aim))}")
-    for name, price in (("call_price", call_price), ("search_price", search_price)):
-        if not price >= 0:
-            raise InputError(f"{name} is {price}: give 0 or more, in right answers")
-    if not valset:
-        raise InputError("the validation set is missing or empty: thresholds are fitted on questions of their own")
-    for example in valset:
-        if not gold_answers(example):
-            raise InputError(
-                f"the validation question {example.question!r} has no gold answer: add one or leave it out"
-            )
+def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options: Any) -> Any:
+    """A copy of the program with fitted thresholds: `Calibrate(**options).compile(program, valset=valset)`."""
+    return Calibrate(**options).compile(program, valset=valset)
 
 
 def _with(rows: dict[str, list[Judged]], now: Thresholds) -> list[tuple[str, list[Judged], float]]:
     return [(judge, rows[judge], at) for judge, at in zip(JUDGES, now, strict=True) if judge in rows]
 
 
-def _usable(program: RAISF, judge: Judge, valset: Sequence[dspy.Example], options: dict[str, Any]) -> list[Judged]:
+def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
     """The judge's rows with a probability, of both classes."""
-    if judge == "relevance" and program.relevance == "listwise":
-        raise InputError("a listwise judge names the relevant passages and gives no probabilities")
-    rows = collect(program, judge, valset, **options).scored
+    rows = judged.scored
+    check_labelled(len(judged.rows), judged.unreadable, f"verdicts of the {judge} judge could not be read")
     if not rows:
         raise InputError("its LM gives no probabilities")
     positive = sum(row.gold for row in rows)

@@ -9,7 +9,9 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar
 
 import dspy
 from dspy.teleprompt.gepa import InstructionProposer
@@ -19,12 +21,14 @@ from pydantic import ValidationError
 from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import Outcome
 from raisf.lm.connect import explain
-from raisf.optimize.journal import Journal
 from raisf.optimize.judges.feedback import Feedback
+from raisf.optimize.optimizers.base import Examples
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Metric, Selection
-from raisf.optimize.prompts import instructed, prompts_of, with_instructions, writing_adapter
+from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
 from raisf.optimize.traces import ask_whole, with_steps
-from raisf.utils.errors import LMError
+from raisf.utils.errors import InputError, LMError
+from raisf.utils.journal import Journal
 
 # Questions a reflection: the package's default; more make the prompt long, fewer show chance.
 MINIBATCH = 3
@@ -32,59 +36,76 @@ MINIBATCH = 3
 MAX_UNREADABLE = 10
 
 
-def evolve(
-    program: dspy.Module,
-    trainset: Sequence[dspy.Example],
-    selection: Selection,
-    feedback: Feedback,
-    metric: Metric,
-    *,
-    reflection_lm: dspy.LM,
-    budget: int,
-    journal: Journal,
-    threads: int,
-    seed: int,
-) -> Iterator[tuple[str, dspy.Module]]:
-    """The programs that GEPA finds, each better than its parent on some training questions.
+@dataclass(kw_only=True, eq=False)
+class GEPA(Prompting):
+    """Begins with the better of no and labeled demonstrations; then an LM rewrites instructions by what was wrong.
+
+    A judge is told what gold says of its very call; the other predictors how the run ended.
 
     Args:
-        program: To begin with; its demonstrations stay. An LM of it must read instructions (`instructed`).
-        trainset: What is reflected upon.
-        selection: Scores candidates on its validation set.
-        feedback: On the steps of runs on the training set.
-        metric: Called as `metric(example, prediction, trace)`; 1 is perfect.
-        reflection_lm: Writes instructions.
-        budget: Questions that may be asked, of the training and the validation set together.
-        journal: Keeps runs and proposals.
-        threads: Questions asked at a time.
-        seed: Of the search.
-
-    Raises:
-        LMError: An LM failed on ten questions in a row, or no proposal can be read.
+        trials: What the search may spend, in runs over the validation set.
+        reflection_lm: What writes instructions, or its spec; None: the LM that the student's first predictor asks. A
+            strong one pays.
+        demos: See `Prompting`, also for the others.
     """
-    from gepa.api import optimize
 
-    adapter = _Adapter(program, selection, feedback, metric, reflection_lm, journal, threads, trainset, budget)
-    options: dict[str, Any] = {
-        "seed_candidate": {name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
-        "trainset": list(trainset),
-        "valset": list(selection.valset),
-        "adapter": adapter,
-        "module_selector": adapter.blamed,
-        "reflection_minibatch_size": min(MINIBATCH, len(trainset)),
-        "use_merge": True,
-        "max_metric_calls": budget,
-        "stop_callbacks": lambda state: adapter.error is not None,
-        "logger": _Silent(),
-        "track_best_outputs": False,
-        "seed": seed,
-    }
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints on its own
-        result = optimize(**options)
-    if adapter.error is not None:
-        raise adapter.error
-    for number, instructions in enumerate(result.candidates):
-        yield f"gepa {number}", with_instructions(program, instructions)
+    trials: int = 20
+    reflection_lm: dspy.LM | str | None = None
+
+    name = "gepa"
+    package = "gepa"
+    least: ClassVar[dict[str, int]] = {"trials": 1}
+
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        asked = super()._asked(student, trainset, valset)
+        if not instructed(student):
+            raise InputError(
+                "strategy 'gepa' rewrites instructions, and the format in which this program's LMs are spoken to has "
+                "none: take --adapter compact or chat, or another strategy"
+            )
+        return [*asked, reflection_lm(self.reflection_lm, student).model]
+
+    def _search(self, draws: Draws, selection: Selection) -> None:
+        student = draws.task.student
+        prompts = draws.kept("labeled", lambda: draws.labeled(self.demos, Random(self.seed)))
+        selection.score("labeled", with_prompts(student, prompts))
+        for name, candidate in self._evolve(selection.best or student, draws, selection):
+            selection.score(name, candidate)
+
+    def _evolve(self, program: dspy.Module, draws: Draws, selection: Selection) -> Iterator[tuple[str, dspy.Module]]:
+        """The programs that GEPA finds, each better than its parent on some training questions.
+
+        Raises:
+            LMError: An LM failed on ten questions in a row, or no proposal can be read.
+        """
+        from gepa.api import optimize
+
+        student, trainset = draws.task.student, draws.sample
+        feedback = Feedback(student, trainset, draws.rows)
+        lm = reflection_lm(self.reflection_lm, student)
+        budget = self.trials * len(selection.valset)
+        options: dict[str, Any] = {"threads": self.threads, "trainset": trainset, "budget": budget}
+        adapter = _Adapter(program, selection, feedback, self.metric, lm, draws.task.journal, **options)
+        options = {
+            "seed_candidate": {name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
+            "trainset": list(trainset),
+            "valset": list(selection.valset),
+            "adapter": adapter,
+            "module_selector": adapter.blamed,
+            "reflection_minibatch_size": min(MINIBATCH, len(trainset)),
+            "use_merge": True,
+            "max_metric_calls": budget,
+            "stop_callbacks": lambda state: adapter.error is not None,
+            "logger": _Silent(),
+            "track_best_outputs": False,
+            "seed": self.seed,
+        }
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints on its own
+            result = optimize(**options)
+        if adapter.error is not None:
+            raise adapter.error
+        for number, instructions in enumerate(result.candidates):
+            yield f"gepa {number}", with_instructions(program, instructions)
 
 
 class _Adapter:
@@ -98,6 +119,7 @@ class _Adapter:
         metric: Metric,
         reflection_lm: dspy.LM,
         journal: Journal,
+        *,
         threads: int,
         trainset: Sequence[dspy.Example],
         budget: int,
@@ -210,7 +232,7 @@ class _Adapter:
         steps = []
         for predictor, inputs, outputs in run.steps:
             if id(predictor) in names:
-                remark = self._feedback.on(predictor, inputs, outputs, example, ended)
+                remark = self._feedback.on(names[id(predictor)], predictor, inputs, outputs, example, ended)
                 gave = {name: outputs.get(name) for name in predictor.signature.output_fields}
                 record = {"Inputs": _plain(inputs), "Generated Outputs": _plain(gave), "Feedback": remark.text}
                 wrong = score < 1 if remark.right is None else not remark.right

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dspy
+from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.demonstrations import copy_of
-from raisf.optimize.journal import Journal
+from raisf.optimize.optimizers.base import earlier
 from raisf.optimize.overlap import check_disjoint
+from raisf.optimize.within import program_within
 from raisf.programs.program import Program
 from raisf.retrieval.engines.dense import Dense
 from raisf.retrieval.index import open_folder
@@ -26,6 +28,7 @@ from raisf.retrieval.training.query_tuning import QueryStudent
 from raisf.utils import schedule
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.files import check_replaceable
+from raisf.utils.journal import Journal
 
 if TYPE_CHECKING:
     import torch
@@ -71,18 +74,9 @@ class Tuning:
                 raise InputError(f"{name} must be above 0 and at most 10, found {getattr(self, name)}")
 
 
-def tune_retriever(
-    program: Program,
-    *,
-    trainset: Sequence[dspy.Example],
-    valset: Sequence[dspy.Example],
-    checkpoint: Path | str,
-    index: Path | str,
-    tuning: Tuning | None = None,
-    work: Path | str = "runs/compile",
-    progress: bool = True,
-) -> Program:
-    """A copy of the program whose retriever prefers the passages that make the gold answer likely for its LM.
+@dataclass(kw_only=True, eq=False)
+class TuneRetriever(Teleprompter):
+    """Teaches a dense retriever to prefer the passages that make the gold answer likely for the student's LM (LSR).
 
     The encoder of queries is trained so that its scores over the top k passages, as a distribution, come near that of
     the likelihoods (KL divergence). Passages keep their vectors. A likelihood is that of the answer with the passage as
@@ -93,69 +87,102 @@ def tune_retriever(
     answers the likeliest.
 
     Args:
-        program: With `answer_from`, whose LM in this process is asked, and a dense index; stays as it is.
-        trainset: Questions with answers to learn from.
-        valset: Others, to choose the epoch by.
         checkpoint: The folder for the tuned model; `raisf index --engine dense --checkpoint` takes it.
         index: The folder for the same index under that model, whose passages need not be encoded again.
         tuning: How; the defaults if None.
         work: Where the LM's likelihoods lie until all is done.
         progress: Show bars on stderr.
-
-    Returns:
-        The copy, over the new index. Its `compile_report` has `curve`, a point an epoch: train_kl (nats), and on the
-        validation questions kl, likelihood (the one to be expected of a passage), and found (the share with a gold
-        passage among the first 5, where gold is known); best_epoch; lm_calls.
-
-    Raises:
-        InputError: No dense index, an LM without log-probabilities, a question without answer, sets that overlap or are
-            empty, folders that hold other things.
     """
-    tuning = tuning or Tuning()
-    dense = program.retriever
-    if not isinstance(dense, Dense):
-        raise InputError("only a dense index can be tuned so: make one (raisf index DOCS --engine dense) and give that")
-    reader = _Reader(program, work)
-    for examples, name in ((trainset, "training"), (valset, "validation")):
-        if not examples:
-            raise InputError(f"the {name} set is empty: give questions with answers")
-        if missing := next((example for example in examples if not gold_answers(example)), None):
-            raise InputError(f"the {name} question {missing.question!r} has no gold answer: add one or leave it out")
-    check_disjoint(trainset, {"validation": valset})
-    check_replaceable(checkpoint, "config.json")
-    check_replaceable(index, MANIFEST)
-    student = QueryStudent(dense, tuning.learning_rate)
-    curve: list[dict[str, Any]] = []
-    best, best_epoch = student.weights(), 0
-    with progress_bar(progress) as bar:
-        task = bar.add_task("tuning", total=tuning.epochs * len(trainset) + (tuning.epochs + 1) * len(valset), score="")
 
-        def show(questions: int = 1) -> None:
-            state = f"likelihood {curve[-1]['likelihood']:.3f}" if curve else ""
-            bar.update(task, advance=questions, score=state)
+    checkpoint: Path | str
+    index: Path | str
+    tuning: Tuning | None = None
+    work: Path | str = "runs/compile"
+    progress: bool = True
 
-        for epoch in range(tuning.epochs + 1):
-            train_kl = _learn(student, reader, trainset, tuning, epoch, show) if epoch else None
-            curve.append({"epoch": epoch, "train_kl": train_kl, **_measure(student, reader, valset, tuning, show)})
-            if curve[-1]["likelihood"] > curve[best_epoch]["likelihood"]:
-                best, best_epoch = student.weights(), epoch
-    student.restore(best)
-    report = {
-        "how": "retriever",
-        "tuning": asdict(tuning),
-        "lm": reader.lm.model,
-        "trainset": len(trainset),
-        "valset": len(valset),
-        "curve": curve,
-        "best_epoch": best_epoch,
-        "lm_calls": reader.calls,
-    }
-    student.reindex(student.publish(checkpoint, report), index)
-    reader.journal.close()
-    tuned: Any = copy_of(program)
-    tuned.retriever = open_folder(index)
-    tuned.compile_report = report
-    return tuned
+    def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        student: dspy.Module,
+        *,
+        trainset: Sequence[dspy.Example],
+        teacher: Any = None,
+        valset: Sequence[dspy.Example] | None = None,
+    ) -> Any:
+        """A copy of the student over the tuned index.
+
+        Its `compile_report` has `curve`, a point an epoch: train_kl (nats), and on the validation questions kl,
+        likelihood (the one to be expected of a passage), and found (the share with a gold passage among the first 5,
+        where gold is known); best_epoch; lm_calls.
+
+        Args:
+            student: With `answer_from`, whose LM in this process is asked, and a dense index; or a module that contains
+                such a program. It stays as it is.
+            trainset: Questions with answers to learn from.
+            teacher: Not looked at.
+            valset: Others, to choose the epoch by.
+
+        Raises:
+            InputError: No dense index, an LM without log-probabilities, a question without answer, sets that overlap or
+                are empty, folders that hold other things.
+        """
+        tuning, valset = self.tuning or Tuning(), valset or []
+        program = program_within(student, Program, f"{type(student).__name__} holds no program of ours to tune")
+        dense = program.retriever
+        if not isinstance(dense, Dense):
+            raise InputError(
+                "only a dense index can be tuned so: make one (raisf index DOCS --engine dense) and give that"
+            )
+        reader = _Reader(program, self.work)
+        for examples, name in ((trainset, "training"), (valset, "validation")):
+            if not examples:
+                raise InputError(f"the {name} set is empty: give questions with answers")
+            if missing := next((example for example in examples if not gold_answers(example)), None):
+                raise InputError(
+                    f"the {name} question {missing.question!r} has no gold answer: add one or leave it out"
+                )
+        check_disjoint(trainset, {"validation": valset})
+        check_replaceable(self.checkpoint, "config.json")
+        check_replaceable(self.index, MANIFEST)
+        learner = QueryStudent(dense, tuning.learning_rate)
+        curve: list[dict[str, Any]] = []
+        best, best_epoch = learner.weights(), 0
+        with progress_bar(self.progress) as bar:
+            total = tuning.epochs * len(trainset) + (tuning.epochs + 1) * len(valset)
+            task = bar.add_task("tuning", total=total, score="")
+
+            def show(questions: int = 1) -> None:
+                state = f"likelihood {curve[-1]['likelihood']:.3f}" if curve else ""
+                bar.update(task, advance=questions, score=state)
+
+            for epoch in range(tuning.epochs + 1):
+                train_kl = _learn(learner, reader, trainset, tuning, epoch, show) if epoch else None
+                curve.append({"epoch": epoch, "train_kl": train_kl, **_measure(learner, reader, valset, tuning, show)})
+                if curve[-1]["likelihood"] > curve[best_epoch]["likelihood"]:
+                    best, best_epoch = learner.weights(), epoch
+        learner.restore(best)
+        report = {
+            "how": "retriever",
+            "tuning": asdict(tuning),
+            "lm": reader.lm.model,
+            "trainset": len(trainset),
+            "valset": len(valset),
+            "curve": curve,
+            "best_epoch": best_epoch,
+            "lm_calls": reader.calls,
+        }
+        learner.reindex(learner.publish(self.checkpoint, report), self.index)
+        reader.journal.close()
+        tuned: Any = copy_of(student)
+        program_within(tuned, Program, "").retriever = open_folder(self.index)
+        tuned.compile_report = {**report, **earlier(student)}
+        return tuned
+
+
+def tune_retriever(
+    program: dspy.Module, *, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], **options: Any
+) -> Any:
+    """A copy over a tuned index: `TuneRetriever(**options).compile(program, trainset=trainset, valset=valset)`."""
+    return TuneRetriever(**options).compile(program, trainset=trainset, valset=valset)
 
 
 def divergence(scores: "torch.Tensor", likelihoods: "torch.Tensor", tuning: Tuning) -> "torch.Tensor":
@@ -223,7 +250,9 @@ class _Reader:
                 f"LoRA adapter, and not of {getattr(lm, 'model', lm)}: give --lm pocket or --lm local/..."
             )
         self.lm, self._adapter, self.calls = lm, adapter, 0
-        self.journal = Journal(work, "lsr", [lm.model, lm.adapter_name, self._predictor.dump_state()])
+        self.journal = Journal(
+            Path(work) / f"lsr-{digest([lm.model, lm.adapter_name, self._predictor.dump_state()])}.jsonl"
+        )
 
     def likelihoods(
         self, examples: Sequence[Any], numbers: Sequence[Sequence[int]], passages: Sequence[Passage], show: Any

@@ -1,8 +1,8 @@
 """MIPROv2 (Opsahl-Ong et al. 2024, arXiv 2406.11695): instructions and demonstrations chosen together, by trials.
 
-The proposer and the search are DSPy's. What it gets wrong in a program that judges and recurses is given to it instead:
-demonstrations with as many of each verdict, an evaluation that knows a dead endpoint from a wrong answer and keeps each
-question's value, and LMs that are not reset.
+The proposer is DSPy's, the search is Optuna's. The rest of `dspy.MIPROv2` is done here, because a program that judges
+and recurses wants it otherwise: demonstrations with as many of each verdict, an evaluation that knows a dead endpoint
+from a wrong answer and keeps each question's value, and LMs that are not reset.
 """
 
 import contextlib
@@ -10,8 +10,9 @@ import io
 import logging
 import random
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import dspy
 from dspy.propose import GroundedProposer
@@ -20,167 +21,147 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.identity import gold_answers
 from raisf.lm.connect import explain
-from raisf.optimize.journal import Journal
-from raisf.optimize.optimizers.selection import Metric, Selection
+from raisf.optimize.optimizers.base import Examples
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
+from raisf.optimize.optimizers.selection import Selection
 from raisf.optimize.prompts import Prompts, instructed, prompts_of, with_prompts, writing_adapter
-from raisf.utils.errors import RaisfError
 
 
-def search(
-    program: dspy.Module,
-    trainset: Sequence[dspy.Example],
-    selection: Selection,
-    shown: Sequence[Prompts],
-    metric: Metric,
-    *,
-    prompt_lm: dspy.LM,
-    instructions: int,
-    trials: int,
-    journal: Journal,
-    seed: int,
-) -> dict[str, list[str]]:
-    """Tries combinations of instructions and demonstrations, predictor by predictor; the selection keeps the scores.
+@dataclass(kw_only=True, eq=False)
+class MIPRO(Prompting):
+    """Chooses an instruction and a draw of demonstrations for each predictor, together, by a tree-structured search.
 
     Args:
-        program: To begin with; its prompts are the first choice of each predictor.
-        trainset: What the proposer is shown.
-        selection: Scores each trial on the whole validation set.
-        shown: Prompts whose demonstrations are the other choices.
-        metric: As the selection's.
-        prompt_lm: Writes instructions.
-        instructions: How many each predictor may choose from, its own among them.
-        trials: How many combinations are tried; each is a run over the validation set.
-        journal: Keeps what was proposed.
-        seed: Of the proposals and the search.
-
-    Returns:
-        By predictor's name, the instructions it could choose from; of those that no instruction reaches, its own.
-
-    Raises:
-        LMError: An LM failed on ten questions in a row, or while it wrote instructions.
+        candidates: The draws, and the instructions, that a predictor chooses from; its own are among the instructions.
+        trials: Combinations tried, each of which costs a run over the validation set.
+        reflection_lm: What writes instructions, or its spec; None: the LM that the student's first predictor asks. A
+            strong one pays.
+        demos: See `Prompting`, also for the others.
     """
-    optimizer = _MIPRO(
-        program, selection, [prompts_of(program), *shown], metric, prompt_lm, instructions, journal, seed
-    )
-    before = logging.getLogger("dspy").level
-    logging.getLogger("dspy").setLevel(logging.ERROR)  # it logs every trial
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
-            optimizer.compile(
-                with_prompts(program, prompts_of(program)),
-                trainset=list(trainset),
-                valset=list(selection.valset),
-                num_trials=trials,
-                minibatch=False,
-            )
-    except _Ended as ended:
-        raise ended.error from ended.error.__cause__
-    finally:
-        logging.getLogger("dspy").setLevel(before)
-    return optimizer.proposed
 
+    candidates: int = 6
+    trials: int = 20
+    reflection_lm: dspy.LM | str | None = None
 
-class _Ended(BaseException):
-    """Carries an error past DSPy's evaluation of a candidate, which would count any Exception as a score of 0."""
+    name = "mipro"
+    package = "optuna"
+    least: ClassVar[dict[str, int]] = {"candidates": 1, "trials": 1}
 
-    def __init__(self, error: RaisfError):
-        self.error = error
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        return [*super()._asked(student, trainset, valset), reflection_lm(self.reflection_lm, student).model]
 
-
-class _MIPRO(dspy.MIPROv2):
-    """DSPy's, with demonstrations and an evaluation of ours, and a proposer that survives what it cannot read."""
-
-    def __init__(
-        self,
-        program: dspy.Module,
-        selection: Selection,
-        choices: Sequence[Prompts],
-        metric: Metric,
-        prompt_lm: dspy.LM,
-        instructions: int,
-        journal: Journal,
-        seed: int,
-    ):
-        lms = [predictor.lm for _, predictor in program.named_predictors()]
-        task_lm = dspy.settings.lm or next(lm for lm in lms if lm is not None)
-        super().__init__(
-            metric,
-            prompt_model=prompt_lm,
-            task_model=task_lm,
-            auto=None,
-            num_candidates=instructions,
-            seed=seed,
-            track_stats=False,
-        )
-        self.proposed: dict[str, list[str]] = {}
-        self._program, self._selection, self._choices, self._journal = program, selection, choices, journal
-        self._lm, self._n, self._trials, self._first_seed = prompt_lm, instructions, 0, seed
-
-    def _bootstrap_fewshot_examples(self, program: Any, *_: Any, **__: Any) -> Any:
-        return {
-            place: [[dspy.Example(**demo) for demo in prompts[name]["demos"]] for prompts in self._choices]
-            for place, (name, _) in enumerate(program.named_predictors())
-        }
-
-    def _propose_instructions(
-        self, program: Any, trainset: list[dspy.Example], demo_candidates: Any, *_: Any, **__: Any
-    ) -> dict[int, list[str]]:
-        names = [name for name, _ in program.named_predictors()]
-        own = {name: prompts["instructions"] for name, prompts in prompts_of(program).items()}
-        wanted = [name for name in names if name in instructed(self._program)] if self._n > 1 else []
+    def _search(self, draws: Draws, selection: Selection) -> None:
+        student, journal = draws.task.student, draws.task.journal
+        shown = [draws.kept(*draws.numbered(number, self.demos)) for number in range(self.candidates)]
+        choices = [prompts_of(student), *shown]
+        own = {name: prompts["instructions"] for name, prompts in choices[0].items()}
+        reached = instructed(student)
+        wanted = [name for name in own if name in reached] if self.candidates > 1 else []
         written: dict[str, list[str]] = {}
         if wanted:
-            written = self._journal.once(
-                "instructions", lambda: self._write(program, wanted, trainset, demo_candidates)
-            )
+            lm = reflection_lm(self.reflection_lm, student)
+            written = journal.once("instructions", lambda: self._write(student, wanted, draws.sample, choices, lm))
         # As the file gives them back, so that equal ones are one choice.
-        self.proposed = {name: list(dict.fromkeys([own[name], *written.get(name, [])])) for name in names}
-        return {place: self.proposed[name] for place, name in enumerate(names)}
+        texts = {name: list(dict.fromkeys([own[name], *written.get(name, [])])) for name in own}
+        draws.proposed = {name: len(found) - 1 for name, found in texts.items()}
+        search(student, selection, texts, choices, trials=self.trials, seed=self.seed)
 
     def _write(
-        self, program: Any, wanted: Sequence[str], trainset: list[dspy.Example], demo_candidates: Any
+        self, program: Any, wanted: Sequence[str], trainset: Examples, choices: Sequence[Prompts], lm: Any
     ) -> dict[str, list[str]]:
-        """By predictor's name, what the prompt LM proposes; what of it cannot be read is left out."""
-        rng = random.Random(self._first_seed)
+        """By predictor's name, what the reflection LM proposes; what of it cannot be read is left out."""
+        rng = random.Random(self.seed)
+        copy = with_prompts(program, prompts_of(program))
         # The proposer shows a demonstration only if it is marked as one of a run.
         marked = {
-            place: [[dspy.Example(augmented=True, **demo) for demo in demos] for demos in sets]
-            for place, sets in demo_candidates.items()
+            place: [[dspy.Example(augmented=True, **demo) for demo in prompts[name]["demos"]] for prompts in choices]
+            for place, (name, _) in enumerate(copy.named_predictors())
         }
         rows = [_bare(example) for example in trainset]
         written: dict[str, list[str]] = {}
-        with dspy.context(adapter=writing_adapter(self._lm)):
-            proposer = GroundedProposer(self._lm, program, rows, use_instruct_history=False, rng=rng)
-            for place, (name, predictor) in enumerate(program.named_predictors()):
-                for number in range(1, self._n if name in wanted else 1):
+        with _silent(), dspy.context(adapter=writing_adapter(lm)):
+            proposer = GroundedProposer(lm, copy, rows, use_instruct_history=False, rng=rng)
+            for place, (name, predictor) in enumerate(copy.named_predictors()):
+                for number in range(1, self.candidates if name in wanted else 1):
                     tip = TIPS[rng.choice(list(TIPS))]
                     proposer.use_tip = bool(tip)
                     try:
                         text = proposer.propose_instruction_for_predictor(
-                            program, predictor, place, marked, number % len(marked[place]), {}, tip
+                            copy, predictor, place, marked, number % len(marked[place]), {}, tip
                         )
                     except AdapterParseError:
                         continue
                     except Exception as error:
-                        explained = explain(error, self._lm)
-                        raise _Ended(explained) if isinstance(explained, RaisfError) else explained from error
+                        raise explain(error, lm) from error
                     written.setdefault(name, []).append(text)
         return written
 
-    def _optimize_prompt_parameters(self, *given: Any, **options: Any) -> Any:
-        program, instructions, demos, _, *rest = given  # the fourth is its evaluation
-        arguments: list[Any] = [program, instructions, demos, self._evaluate, *rest]
-        return super()._optimize_prompt_parameters(*arguments, **options)
 
-    def _evaluate(self, candidate: Any, **_: Any) -> dspy.Prediction:
-        """Stands for `dspy.Evaluate`."""
-        name = f"mipro {self._trials}"
-        self._trials += 1
-        try:
-            score = self._selection.score(name, with_prompts(self._program, prompts_of(candidate)))
-        except RaisfError as error:
-            raise _Ended(error) from error
-        return dspy.Prediction(score=100 * score.value, results=[])
+def search(
+    student: dspy.Module,
+    selection: Selection,
+    instructions: dict[str, list[str]],
+    choices: Sequence[Prompts],
+    *,
+    trials: int,
+    seed: int,
+) -> None:
+    """Tries combinations of instructions and demonstrations, predictor by predictor; the selection keeps the scores.
+
+    The search is deterministic: a compilation that goes on makes the same trials, with values of the journal.
+
+    Args:
+        student: To begin with; its own prompts are the first choice of each predictor.
+        selection: Scores each trial on the whole validation set.
+        instructions: By predictor's name, those it chooses from.
+        choices: Prompts whose demonstrations it chooses from.
+        trials: How many combinations are tried.
+        seed: Of the search.
+
+    Raises:
+        LMError: An LM failed on ten questions in a row.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    names = [name for name, _ in student.named_predictors()]
+    space: dict[str, Any] = {}
+    for place, name in enumerate(names):
+        space[f"{place} instruction"] = optuna.distributions.CategoricalDistribution(range(len(instructions[name])))
+        space[f"{place} demos"] = optuna.distributions.CategoricalDistribution(range(len(choices)))
+
+    def score(number: int, picked: dict[str, int]) -> float:
+        prompts = {
+            name: {
+                "instructions": instructions[name][picked[f"{place} instruction"]],
+                "demos": choices[picked[f"{place} demos"]][name]["demos"],
+            }
+            for place, name in enumerate(names)
+        }
+        return selection.score(f"mipro {number}", with_prompts(student, prompts)).value
+
+    with warnings.catch_warnings(action="ignore"):  # multivariate sampling is called experimental
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    first = dict.fromkeys(space, 0)
+    made = optuna.trial.create_trial(params=first, distributions=space, value=score(0, first))
+    study.add_trial(made)
+    for number in range(1, trials + 1):
+        trial = study.ask(space)
+        study.tell(trial, score(number, trial.params))
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """DSPy's proposer prints and logs what it writes, across our bar."""
+    log = logging.getLogger("dspy")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def _bare(example: dspy.Example) -> dspy.Example:

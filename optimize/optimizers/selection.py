@@ -10,9 +10,9 @@ from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import exact_match
 from raisf.evaluation.runner import Outcome
-from raisf.optimize.journal import Journal
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.traces import Patience, ask_whole
+from raisf.utils.journal import Journal
 
 Metric = Callable[..., float]
 

@@ -57,7 +57,7 @@ class REPLUG(Program):
             prediction = run.ask_together(self.answer_from, prompts, weights)
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
-                return node.end("passages", f"{reason}, but the LM's answer could not be read")
+                return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.evidence = prediction.get("evidence") or None
             node.conclude("passages", reason, prediction.answer)
         return node

@@ -121,7 +121,10 @@ class SelfRAG(Program):
         (first,) = run.reflect(lm, [prompt], limit=1)
         if not self._decided(node, first.probabilities[RETRIEVAL[0]]):
             (said,) = run.reflect(lm, [prompt + RETRIEVAL[1]])
-            node.conclude("direct", "from memory", said.text)
+            if said.finished:
+                node.conclude("direct", "from memory", said.text)
+            else:
+                node.unread("direct", "from memory, but the LM's answer was cut off")
             return
         node.passages = search(run, node.question, self.k).passages
         paragraphs = [_PARAGRAPH.format(title=plain(p.title), text=plain(p.text)) for p in node.passages]
@@ -149,7 +152,7 @@ class SelfRAG(Program):
         verdict = "relevant" if relevance >= said.probabilities[RELEVANCE[1]] else "irrelevant"
         passage.judgement = Judgement(verdict=verdict, probability=relevance)
         answer = clean(said.text)
-        if is_unknown(answer):
+        if is_unknown(answer) or not said.finished:
             return None
         support, useful = (
             {token: said.probabilities[token] for token in group if token in said.probabilities}

@@ -1,14 +1,12 @@
 """SKR-knn: whether to retrieve is voted by the training questions that are most like this one."""
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import dspy
 
-from raisf.evaluation.identity import digest, gold_answers
-from raisf.evaluation.metrics import accuracy
-from raisf.evaluation.runner import Outcome, ask_all
+from raisf.evaluation.identity import digest
 from raisf.programs.baselines.cot import CoT
 from raisf.programs.baselines.cot_rag import CoTRAG
 from raisf.programs.baselines.direct import Direct
@@ -40,8 +38,8 @@ class Case(TypedDict):
 class SKR(Program):
     """Answers from memory what resembles questions that were right without retrieval, and retrieves for the rest.
 
-    It has to be fitted (`fit`) to the LM and the index that it runs with. What it has learnt is `cases`, which an
-    artifact keeps as an option.
+    It has to be fitted (`raisf.FitSKR`) to the LM and the index that it runs with. What it has learnt is `cases`, which
+    an artifact keeps as an option.
 
     Args:
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
@@ -50,7 +48,7 @@ class SKR(Program):
         labelled_by: Whose answers tell where retrieval helps: "reasoning" asks the training questions step by step with
             and without passages, as the paper does; "answer" asks them as the program itself answers, at once.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
-        cases: What `fit` has found; None before.
+        cases: What `raisf.FitSKR` has found; None before.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds after which a question starts no further call; None for no limit.
 
@@ -83,40 +81,6 @@ class SKR(Program):
         self.answer_from = reader(evidence)
         self.learn(cases)
 
-    def fit(self, trainset: Sequence[dspy.Example], threads: int = 8) -> "SKR":
-        """Ask each training question with and without retrieval, and keep those where it made a difference.
-
-        Args:
-            trainset: With answers; a question whose two answers are both right or both wrong says nothing.
-            threads: Questions asked at a time.
-
-        Returns:
-            The program itself, which now knows its cases.
-
-        Raises:
-            InputError: Nothing was asked, or retrieval made no difference anywhere.
-            LMError: The LM failed on ten questions in a row.
-        """
-        without, with_passages = self.compared()
-        right: tuple[dict[str, float], dict[str, float]] = ({}, {})
-
-        def keep(scores: dict[str, float], outcome: Outcome) -> None:
-            if outcome.prediction is not None:
-                question, gold = outcome.example.question, gold_answers(outcome.example)
-                scores[question] = accuracy(outcome.prediction.answer, gold)
-
-        for program, scores in zip((without, with_passages), right, strict=True):
-            ask_all(program, trainset, partial(keep, scores), threads=threads)
-        asked = [q for q in dict.fromkeys(e.question for e in trainset) if q in right[0] and q in right[1]]
-        cases = [Case(question=q, helped=right[1][q] > right[0][q]) for q in asked if right[0][q] != right[1][q]]
-        if not cases:
-            raise InputError(
-                f"retrieval made no difference on any of {len(asked)} training questions: "
-                "give more of them, some that the LM knows and some that the passages answer"
-            )
-        self.learn(cases)
-        return self
-
     def compared(self) -> tuple[Program, Program]:
         """The programs whose answers to a training question label it: without retrieval, and with it."""
         if self.labelled_by == "answer":
@@ -128,7 +92,7 @@ class SKR(Program):
         return cot, cot_rag
 
     def learn(self, cases: list[Case] | None) -> None:
-        """Take what an earlier `fit` has found; None forgets it."""
+        """Take what an earlier fit has found; None forgets it."""
         self.cases = cases
         # A plain value, so that the records of a run are bound to what the program had learnt.
         self.fitted = None if cases is None else digest(cases)
@@ -147,7 +111,8 @@ class SKR(Program):
     def _knows(self, question: str) -> Judgement:
         if not self.cases:
             raise InputError(
-                "skr-knn has not been fitted: call its fit(trainset) first, or load an artifact of a fitted one"
+                "skr-knn has not been fitted: compile it (raisf compile --program skr-knn, or raisf.FitSKR), or load "
+                "an artifact of a fitted one"
             )
         helped = [case["helped"] for case in self.cases]
         known = tuple(case["question"] for case in self.cases)

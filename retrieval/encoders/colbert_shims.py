@@ -91,11 +91,12 @@ def compile_extensions() -> None:
     from colbert.modeling.colbert import ColBERT
     from colbert.search.index_storage import IndexScorer
     from colbert.search.strided_tensor import StridedTensor
-    from rich.console import Console
+
+    from raisf.utils.display import console
 
     del ColBERT.loaded_extensions
     try:
-        with Console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
+        with console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
             for owner in (ColBERT, IndexScorer, StridedTensor):
                 owner.try_load_torch_extensions(False)
     except (RuntimeError, OSError, ImportError) as error:

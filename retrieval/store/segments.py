@@ -5,10 +5,12 @@ import math
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment, read_segment, row_of
+from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.retrieval.store.rows import read_segment, row_of
+from raisf.utils.progress import progress_bar
 
 if TYPE_CHECKING:
     import torch
@@ -134,12 +136,3 @@ def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, pr
                 parts.append(encoder.encode_passages(window))
                 bar.advance(task, len(window))
             write_shard(folder, number, parts)
-
-
-def progress_bar(progress: bool) -> Any:
-    """A bar on standard error, as a context; an invisible one without `progress`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=not progress)

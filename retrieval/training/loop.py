@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, hash_folder
-from raisf.retrieval.store.segments import progress_bar
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
+from raisf.utils.progress import progress_bar
 
 PROVENANCE = "training.json"
 METADATA = "artifact.metadata"

@@ -15,8 +15,8 @@ from typing import Any
 from raisf.data.schemas import paragraphs, read_rows
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.segments import progress_bar
 from raisf.utils.errors import InputError
+from raisf.utils.progress import progress_bar
 
 HARD = 8
 """Hard negatives kept for each triple; a step of the training draws from them."""

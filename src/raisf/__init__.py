@@ -6,32 +6,53 @@
     program.set_lm(lm)
     program(question="...").answer
 
-A name is imported from its room when it is first used, so that `import raisf` costs nothing.
+A name is imported from its package when it is first used, so that `import raisf` costs nothing.
 """
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# Type checkers read these imports, and so does `_homes`: what stands here is all that `raisf` has.
 if TYPE_CHECKING:
     from raisf.data.datasets.files import write_dataset
     from raisf.data.questions import load_questions
     from raisf.data.world.files import write_world
     from raisf.evaluation.runner import evaluate
+    from raisf.experiments.comparing import compare
     from raisf.lm.connect import connect
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import load, save
     from raisf.optimize.compile import compile
-    from raisf.optimize.optimizers.calibrate import calibrate
-    from raisf.optimize.optimizers.lsr import Tuning, tune_retriever
+    from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
+    from raisf.optimize.optimizers.few_shot import BootstrapJudges, LabeledJudges, RandomSearch
+    from raisf.optimize.optimizers.finetune import FinetuneJudges
+    from raisf.optimize.optimizers.fit_skr import FitSKR
+    from raisf.optimize.optimizers.gepa import GEPA
+    from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
+    from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.selection import answer_exact_match
+    from raisf.programs.baselines.blendfilter import BlendFilter
+    from raisf.programs.baselines.cot import CoT
+    from raisf.programs.baselines.cot_rag import CoTRAG
     from raisf.programs.baselines.direct import Direct
+    from raisf.programs.baselines.ircot import IRCoT
+    from raisf.programs.baselines.iter_retgen import IterRetGen
+    from raisf.programs.baselines.least_to_most import LeastToMost
     from raisf.programs.baselines.rag import RAG
+    from raisf.programs.baselines.react import ReAct
+    from raisf.programs.baselines.replug import REPLUG
+    from raisf.programs.baselines.self_ask import SelfAsk
+    from raisf.programs.baselines.self_rag import SelfRAG
+    from raisf.programs.baselines.skr import SKR
+    from raisf.programs.program import Program
     from raisf.programs.ra_isf import RAISF
+    from raisf.retrieval.adapting import as_retriever
     from raisf.retrieval.engines.bm25 import BM25
     from raisf.retrieval.engines.colbert import ColBERT
     from raisf.retrieval.engines.dense import Dense
     from raisf.retrieval.engines.hybrid import Hybrid
-    from raisf.retrieval.index import add_to_index, build_index, open_index, remove_from_index
+    from raisf.retrieval.index import add_to_index, build_index, index, open_index, remove_from_index
     from raisf.retrieval.passage import Passage
     from raisf.retrieval.serving.remote import RemoteIndex
     from raisf.utils.errors import InputError, LMError, RaisfError
@@ -40,26 +61,50 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BM25",
+    "GEPA",
+    "MIPRO",
     "RAG",
     "RAISF",
+    "REPLUG",
+    "SKR",
+    "BlendFilter",
+    "BootstrapJudges",
+    "Calibrate",
+    "CoT",
+    "CoTRAG",
     "ColBERT",
     "Dense",
     "Direct",
+    "FinetuneJudges",
+    "FitSKR",
     "Hybrid",
+    "IRCoT",
     "InputError",
+    "IterRetGen",
     "LMError",
+    "LabeledJudges",
+    "LeastToMost",
     "Passage",
+    "Program",
     "RaisfError",
+    "RandomSearch",
+    "ReAct",
     "RemoteIndex",
+    "SelfAsk",
+    "SelfRAG",
     "Training",
+    "TuneRetriever",
     "Tuning",
     "add_to_index",
     "answer_exact_match",
+    "as_retriever",
     "build_index",
     "calibrate",
+    "compare",
     "compile",
     "connect",
     "evaluate",
+    "index",
     "load",
     "load_questions",
     "open_index",
@@ -70,45 +115,29 @@ __all__ = [
     "write_world",
 ]
 
-# The room and module where each name lives.
-_HOMES = {
-    "BM25": "raisf.retrieval.engines.bm25",
-    "RAG": "raisf.programs.baselines.rag",
-    "RAISF": "raisf.programs.ra_isf",
-    "ColBERT": "raisf.retrieval.engines.colbert",
-    "Dense": "raisf.retrieval.engines.dense",
-    "Direct": "raisf.programs.baselines.direct",
-    "Hybrid": "raisf.retrieval.engines.hybrid",
-    "InputError": "raisf.utils.errors",
-    "LMError": "raisf.utils.errors",
-    "Passage": "raisf.retrieval.passage",
-    "RaisfError": "raisf.utils.errors",
-    "RemoteIndex": "raisf.retrieval.serving.remote",
-    "add_to_index": "raisf.retrieval.index",
-    "answer_exact_match": "raisf.optimize.optimizers.selection",
-    "build_index": "raisf.retrieval.index",
-    "calibrate": "raisf.optimize.optimizers.calibrate",
-    "compile": "raisf.optimize.compile",
-    "Training": "raisf.lm.finetune.training",
-    "Tuning": "raisf.optimize.optimizers.lsr",
-    "connect": "raisf.lm.connect",
-    "evaluate": "raisf.evaluation.runner",
-    "load": "raisf.optimize.artifact",
-    "load_questions": "raisf.data.questions",
-    "open_index": "raisf.retrieval.index",
-    "remove_from_index": "raisf.retrieval.index",
-    "save": "raisf.optimize.artifact",
-    "write_dataset": "raisf.data.datasets.files",
-    "tune_retriever": "raisf.optimize.optimizers.lsr",
-    "write_world": "raisf.data.world.files",
-}
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    """By name the module that it lives in: the imports above, as they stand."""
+    import ast
+    import inspect
+    import sys
+
+    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {name.name: node.module for node in found if (node.module or "").startswith("raisf.") for name in node.names}  # type: ignore[return-value]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = None if name.startswith("_") else _homes().get(name)
+    if home is None:
         raise AttributeError(f"module 'raisf' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # so that __getattr__ is asked only once
+    if home.startswith("raisf.programs."):
+        program = importlib.import_module("raisf.programs.program").Program
+        # compiled.save(folder) is what a DSPy user writes; what writes folders is above the programs.
+        program.write_folder = program.write_folder or (lambda made, folder: __getattr__("save")(made, folder))
     return value
 
 

@@ -1,21 +1,64 @@
-"""The command line, `raisf COMMAND`: parses, runs the command, shows its outcome; `commands.commands` does the work."""
+"""The command line, `raisf COMMAND`: finds the command, runs it, turns its errors into one line and an exit code."""
 
 import atexit
-import contextlib
 import gc
-import importlib
-import io
-import json
 import logging
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 
-from raisf.commands.outcome import Outcome
-from raisf.commands.parsers import make_parser
+import click
+
+from raisf import __version__
 from raisf.utils.errors import RaisfError
+from raisf.utils.text import visible
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
+COMMANDS = (
+    "demo",
+    "world",
+    "dataset",
+    "index",
+    "serve-index",
+    "colbert",
+    "dense",
+    "programs",
+    "ask",
+    "collect",
+    "compile",
+    "eval",
+    "compare",
+    "experiment",
+    "pocket",
+)
+"""In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""
+
+
+class _Commands(click.Group):
+    """The commands; a command's file is imported when the command is called, or when the help lists them all."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        return pkgutil.resolve_name(f"raisf.commands.{name}:{name}_command")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("commands"):
+            formatter.write_dl([(name, (self.get_command(ctx, name) or self).help or "") for name in COMMANDS])
+
+
+@click.group(cls=_Commands, invoke_without_command=True, epilog="`raisf COMMAND --help` shows options and examples.")
+@click.version_option(__version__, message="raisf %(version)s")
+@click.pass_context
+def raisf(context: click.Context) -> None:
+    """Answers questions by recursion: know it, read it, or break it down (RA-ISF as a DSPy program)."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,53 +68,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments without the program's name; the process's own if not given.
 
     Returns:
-        The exit code: 0, 1 for a failure outside, 2 for the user's mistake, 130 after Ctrl-C.
+        The exit code: 0, 1 for a failure outside or a part that is missing, 2 for the user's mistake, 130 after Ctrl-C.
     """
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
-    parser = make_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.command is None:
-        parser.print_help()
-        return 0
+    # tqdm's bars (DSPy's, bm25s', transformers', colbert-ai's) would stand beside ours; read as it is imported.
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     # It warns of each answer that is cut off, many in a long run; the outcome counts them as unreadable.
     logging.getLogger("dspy.clients.lm").setLevel(logging.ERROR)
+    if logging.lastResort is not None:  # what warnings of ours go to
+        logging.lastResort.setFormatter(_VisibleFormatter())
     try:
-        # Libraries print progress of their own: only the outcome belongs on standard output.
-        with contextlib.redirect_stdout(sys.stderr):
-            home = importlib.import_module(f"raisf.commands.{arguments.home}")
-            outcome = getattr(home, arguments.command.replace("-", "_"))(arguments)
-        _show(outcome, as_json=arguments.json)
+        with raisf.make_context("raisf", list(sys.argv[1:] if argv is None else argv)) as context:
+            raisf.invoke(context)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as mistake:
+        return _told(mistake.format_message().rstrip("."), _help_of(mistake), code=2)
     except KeyboardInterrupt as interrupt:
-        print(f"\ninterrupted: {str(interrupt) or arguments.resume}", file=sys.stderr)
+        print(f"\ninterrupted: {visible(interrupt)}", file=sys.stderr)
         return INTERRUPTED
     except RaisfError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+        return _told(error, code=error.exit_code)
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
-        return 1
+        return _told(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), code=1)
     return 0
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
-    try:
-        if as_json:
-            print(json.dumps(outcome.data, ensure_ascii=not unicode, indent=2), flush=True)
-        else:
-            from rich.console import Console
+class _VisibleFormatter(logging.Formatter):
+    """Warnings name files and quote what an LM said."""
 
-            Console().print(outcome.view)
-            sys.stdout.flush()
-    except OSError as error:
-        # Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # there the reader, `head` for one, has what it wanted
-            raise RaisfError(f"the work is done, but its outcome cannot be written ({error.strerror})") from error
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+def _told(what: object, following: str = "", *, code: int) -> int:
+    print(f"error: {visible(what)}{following}", file=sys.stderr)
+    return code
+
+
+def _help_of(mistake: click.ClickException) -> str:
+    context = mistake.ctx if isinstance(mistake, click.UsageError) else None
+    return f" (see: {context.command_path} --help)" if context else ""
 
 
 if __name__ == "__main__":

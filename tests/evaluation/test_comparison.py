@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.evaluation.comparison import compare, holm, mcnemar, randomisation
+from raisf.evaluation.comparison import compare_records, holm, mcnemar, randomisation
 from raisf.utils.errors import InputError
 
 CHANCES = st.floats(0, 1)
@@ -82,11 +82,11 @@ def test_holm_never_makes_surer_and_keeps_the_order(values):
 def test_every_pair_is_compared_on_its_questions_whatever_their_order():
     better, worse = [1] * 30 + [0] * 10, [1] * 10 + [0] * 20 + [1] * 2 + [0] * 8
     records = {"worse": _records(worse), "better": dict(reversed(_records(better).items()))}
-    (pair,) = compare(records).pairs
+    (pair,) = compare_records(records).pairs
     assert (pair.first, pair.second, pair.won, pair.lost) == ("better", "worse", 20, 2)
     assert pair.em.value == pytest.approx(18 / 40) and pair.em.low > 0
     assert pair.p_em == pair.p_em_holm < 0.001 and pair.p_f1 < 0.01
-    three = compare({**records, "same": _records(better)})
+    three = compare_records({**records, "same": _records(better)})
     assert [(pair.first, pair.second) for pair in three.pairs] == [
         ("better", "worse"),
         ("same", "worse"),
@@ -98,4 +98,4 @@ def test_every_pair_is_compared_on_its_questions_whatever_their_order():
 
 def test_different_questions_are_no_comparison():
     with pytest.raises(InputError, match="different questions"):
-        compare({"a": _records([1, 0]), "b": _records([1])})
+        compare_records({"a": _records([1, 0]), "b": _records([1])})

@@ -9,7 +9,7 @@ import torch
 from dspy.lm15 import Message, Request
 
 from raisf.lm.connect import connect
-from raisf.lm.finetune.lora import Row, train
+from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, WEIGHTS
@@ -21,7 +21,7 @@ from raisf.utils.errors import InputError
 def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lm = LocalLM(f"local/{llama}", cache=False)
     said = lm.adapter.format_finetune_data(DirectAnswer, [], {"question": "Who founded Ulm?"}, {"answer": "Oran"})
-    rows, training = [Row(said["messages"])], Training(epochs=1, batch_size=1, rank=4)
+    rows, training = [TrainingRow(said["messages"])], Training(epochs=1, batch_size=1, rank=4)
     return train(lm, rows, rows, tmp_path_factory.mktemp("work"), training, name="answers", progress=False)
 
 

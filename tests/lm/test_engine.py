@@ -23,12 +23,14 @@ from dspy.lm15 import (
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local import inference
-from raisf.lm.local.engine import AsyncEngine, Engine, engine_for
+from raisf.lm.local.clients import AsyncEngineClient, EngineClient
+from raisf.lm.local.engine import InferenceEngine, engine_for
+from raisf.lm.local.prefixes import SEEN
 
 
 @pytest.fixture(scope="module")
 def engine(llama):
-    return Engine(llama)
+    return InferenceEngine(llama)
 
 
 def ask(text, **config):
@@ -81,18 +83,22 @@ def test_examples_are_read_once_and_change_no_answer(llama, monkeypatch):
     read, examples = [], "question: Who founded Velmora?\nverdict: know\n\n" * 9
     score = inference.score
     monkeypatch.setattr(inference, "score", lambda *given: read.append(given[-1]) or score(*given))
-    engine, requests = Engine(llama), [judge(f"{examples}{text}") for text in QUESTIONS]
+    engine, requests = InferenceEngine(llama), [judge(f"{examples}{text}") for text in [*QUESTIONS, "a", "b"]]
     found = [probabilities(engine.complete(request)) for request in requests]
-    assert [prefix is not None for prefix in read] == [False, False, True, True]
+    assert [prefixes[0] is not None for prefixes in read] == [False] * SEEN + [True, True]
     for request, one in zip(requests, found, strict=True):
-        assert probabilities(Engine(llama).complete(request)) == pytest.approx(one, abs=1e-5)
+        assert probabilities(InferenceEngine(llama).complete(request)) == pytest.approx(one, abs=1e-5)
     texts = [ask(f"{examples}question: Who founded {name}?\nverdict:") for name in "ABC"]
-    assert [engine.complete(text).text for text in texts] == [Engine(llama).complete(text).text for text in texts]
+    assert [engine.complete(text).text for text in texts] == [
+        InferenceEngine(llama).complete(text).text for text in texts
+    ]
 
 
 def test_async_calls_get_the_same(engine):
     async def gather():
-        return await asyncio.gather(*(AsyncEngine(engine).complete(ask(text)) for text in QUESTIONS))
+        return await asyncio.gather(
+            *(AsyncEngineClient(EngineClient(engine)).complete(ask(text)) for text in QUESTIONS)
+        )
 
     assert [r.text for r in asyncio.run(gather())] == [engine.complete(ask(text)).text for text in QUESTIONS]
 
@@ -152,7 +158,7 @@ def test_options_that_would_be_ignored_are_refused(engine):
 
 
 def test_an_error_in_a_batch_reaches_its_callers_and_the_engine_goes_on(llama, monkeypatch):
-    engine = Engine(llama)
+    engine = InferenceEngine(llama)
 
     def broken(*args, **kwargs):
         raise RuntimeError("out of memory")
@@ -170,14 +176,14 @@ def test_chat_messages_go_through_the_models_template(engine):
 
 
 def test_a_template_that_refuses_the_messages_says_so(llama):
-    engine = Engine(llama)
+    engine = InferenceEngine(llama)
     engine.text.tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     with pytest.raises(InvalidRequestError, match="no system role"):
         engine.complete(ask("q", extensions=None))
 
 
 def test_several_models_can_be_read_at_once(llama):
-    engines = [Engine(llama) for _ in range(3)]
+    engines = [InferenceEngine(llama) for _ in range(3)]
     with ThreadPoolExecutor(9) as pool:
         texts = list(pool.map(lambda engine: engine.complete(ask(QUESTIONS[0])).text, engines * 3))
     assert texts == [texts[0]] * 9
@@ -186,9 +192,9 @@ def test_several_models_can_be_read_at_once(llama):
 def test_a_process_ends_well_while_an_answer_is_under_way(llama):
     program = (
         "import sys; from pathlib import Path\n"
-        "from raisf.lm.local.engine import Engine\n"
+        "from raisf.lm.local.engine import InferenceEngine\n"
         "from tests.lm.test_engine import ask\n"
-        "engine = Engine(Path(sys.argv[1]))\n"
+        "engine = InferenceEngine(Path(sys.argv[1]))\n"
         "[engine.submit(ask(f'question {i}', max_tokens=400)) for i in range(40)]"
     )
     root = Path(__file__).parents[2]

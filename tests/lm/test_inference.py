@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.local.inference import generate, load_model, pack, score
+from raisf.lm.local.inference import generate, load_model, score
+from raisf.lm.local.token_tree import pack
 
 
 @pytest.fixture(scope="module")

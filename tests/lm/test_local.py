@@ -7,8 +7,9 @@ import shutil
 import dspy
 import pytest
 
-from raisf.lm.local.engine import Engine
-from raisf.lm.local.model import LocalLM, weights_folder
+from raisf.lm.local.engine import InferenceEngine
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import weights_folder
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
@@ -69,7 +70,7 @@ def test_a_saved_program_finds_its_weights_again_and_refuses_others(lm, llama, o
     state = json.loads(json.dumps(program.dump_state()))
     loaded = dspy.Predict(SelfKnowledge)
     loaded.load_state(state, allow_unsafe_lm_state=True)
-    assert loaded.lm.engine is program.lm.engine
+    assert loaded.lm.base_engine is program.lm.base_engine
     assert loaded.lm.kwargs == program.lm.kwargs
     assert loaded.lm.adapter.instructions is False
     shutil.copytree(other_llama, folder, dirs_exist_ok=True)
@@ -117,7 +118,7 @@ def test_the_chat_format_works_too(llama):
 
 
 def test_the_weights_are_read_at_the_first_question(llama, monkeypatch):
-    monkeypatch.setattr(Engine, "_load", lambda self: pytest.fail("read too early"))
+    monkeypatch.setattr(InferenceEngine, "_load", lambda self: pytest.fail("read too early"))
     LocalLM(f"local/{llama}")
 
 

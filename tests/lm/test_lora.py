@@ -14,9 +14,10 @@ from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
-from raisf.lm.finetune.lora import Row, train
-from raisf.lm.finetune.training import Run, Training
-from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.local.clients import EngineClient
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.answers import DirectAnswer
@@ -28,13 +29,13 @@ NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "K
 QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)
 
 
-def rows(lm: LocalLM, verdict: str = "", names: tuple[str, ...] = NAMES) -> list[Row]:
+def rows(lm: LocalLM, verdict: str = "", names: tuple[str, ...] = NAMES) -> list[TrainingRow]:
     """Whoever founded something is known and whoever sold it is not, unless one verdict is given for all."""
     made = []
     for name in names:
         for deed, right in (("founded", "know"), ("sold", "unknown")):
             question, said = {"question": f"Who {deed} {name}?"}, {"verdict": verdict or right}
-            made.append(Row(lm.adapter.format_finetune_data(SelfKnowledge, [], question, said)["messages"]))
+            made.append(TrainingRow(lm.adapter.format_finetune_data(SelfKnowledge, [], question, said)["messages"]))
     return made
 
 
@@ -73,8 +74,8 @@ def test_a_judge_learns_what_its_rows_say(lm: LocalLM, knows: Path, denies: Path
 
 
 def test_the_base_stays_the_same_to_the_last_bit(llama: Path, knows: Path) -> None:
-    untouched, engine = Engine(llama), connect(f"local/{llama}").base_engine
-    LoraEngine(engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    untouched, engine = InferenceEngine(llama), connect(f"local/{llama}").base_engine
+    EngineClient(engine, (knows, lora_hash(knows))).complete(scored("Who founded Ulm?"))
     ids = torch.tensor([[1, 5, 9, 20, 33]])
     with torch.inference_mode():
         assert torch.equal(untouched.model(ids).logits, engine.model(ids).logits)
@@ -99,7 +100,7 @@ def probabilities(response: Any) -> dict[str, float]:
 
 def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows: Path, denies: Path) -> None:
     base = lm.base_engine
-    engines = [base, *(LoraEngine(base, folder, lora_hash(folder)) for folder in (knows, denies))]
+    engines = [base, *(EngineClient(base, (folder, lora_hash(folder))) for folder in (knows, denies))]
     asked = [
         (engine, make(f"Who founded {name}?")) for name in NAMES for engine in engines for make in (scored, generated)
     ]
@@ -128,7 +129,7 @@ def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, knows: Path) -> N
         with torch.inference_mode():
             each = theirs(torch.tensor([tokens])).logits[0].log_softmax(-1)
         logprobs.append(sum(float(each[i - 1, tokens[i]]) for i in range(start, len(tokens))))
-    ours = LoraEngine(lm.base_engine, knows, lora_hash(knows)).complete(scored("Who founded Ulm?"))
+    ours = EngineClient(lm.base_engine, (knows, lora_hash(knows))).complete(scored("Who founded Ulm?"))
     assert probabilities(ours)["know"] == pytest.approx(float(torch.tensor(logprobs).softmax(0)[0]), abs=1e-5)
 
 
@@ -145,21 +146,21 @@ def test_equal_seeds_give_equal_weights_and_others_others(lm: LocalLM, knows: Pa
 def test_a_killed_training_goes_on_to_the_very_same_weights(
     lm: LocalLM, knows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int
 ) -> None:
-    save = Run.save
+    save = FinetuneRun.save
 
-    def killed(self: Run, path: Path, identity: str) -> None:
+    def killed(self: FinetuneRun, path: Path, identity: str) -> None:
         save(self, path, identity)
         if len(self.curve) == finished:
             raise KeyboardInterrupt
 
     learnt = (rows(lm), rows(lm, names=("Ulm",)))
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "save", killed)
+        patched.setattr(FinetuneRun, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
     epochs = []
-    epoch = Run.epoch
-    monkeypatch.setattr(Run, "epoch", lambda self, show: (epochs.append(len(self.curve)), epoch(self, show)))
+    epoch = FinetuneRun.epoch
+    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, show: (epochs.append(len(self.curve)), epoch(self, show)))
     folder = train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
     assert epochs == list(range(finished, 4))
     assert (folder / WEIGHTS).read_bytes() == (knows / WEIGHTS).read_bytes()
@@ -173,7 +174,7 @@ def test_a_torn_checkpoint_only_costs_time(lm: LocalLM, knows: Path, tmp_path: P
 
 
 def test_what_is_finished_is_not_trained_again(lm: LocalLM, knows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "epoch", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(FinetuneRun, "epoch", lambda *_: pytest.fail("trained again"))
     learnt = (rows(lm), rows(lm, names=("Ulm",)))
     assert train(lm, *learnt, knows.parent, QUICK, name="knows", progress=False) == knows
 
@@ -184,13 +185,13 @@ def test_training_stops_when_it_no_longer_helps_and_keeps_the_best_weights(
     from safetensors.torch import load_file
 
     seen: list[dict[str, torch.Tensor]] = []
-    epoch = Run.epoch
+    epoch = FinetuneRun.epoch
 
-    def watched(self: Run, show: Any) -> None:
+    def watched(self: FinetuneRun, show: Any) -> None:
         epoch(self, show)
         seen.append({name: weights.detach().clone() for name, weights in self.weights.items()})
 
-    monkeypatch.setattr(Run, "epoch", watched)
+    monkeypatch.setattr(FinetuneRun, "epoch", watched)
     training = Training(epochs=9, patience=2, batch_size=4, rank=4, learning_rate=2e-2)
     folder = train(lm, rows(lm, "unknown"), rows(lm, "know"), tmp_path, training, progress=False)
     report = read_json(folder / TRAINING)
@@ -211,11 +212,12 @@ def test_a_row_is_the_text_that_the_model_meets_when_asked(
     form: Any = lm.adapter
     inputs = {"question": "Who founded Ulm?"}
     row = form.format_finetune_data(signature=SelfKnowledge, demos=demos, inputs=inputs, outputs={"verdict": "unknown"})
-    tokens, start = lm.base_engine.text.lesson(row["messages"], completion=adapter != "chat")
+    row_of = lm.base_engine.text.training_row(row["messages"], completion=adapter != "chat")
+    tokens, start = row_of.tokens, row_of.start
     met: list[list[int]] = []
     text = lm.base_engine.text
 
-    def submit(request: Request) -> Any:
+    def submit(request: Request, *_: Any) -> Any:
         met.append(text.encode(*text.of(request)))
         raise RuntimeError("enough")
 
@@ -234,13 +236,14 @@ def test_a_row_is_the_text_that_the_model_meets_when_asked(
 
 def test_nothing_is_learnt_beyond_the_end_of_a_text(lm: LocalLM) -> None:
     messages = [{"role": "user", "content": "a:"}, {"role": "assistant", "content": " b<|end|>\n"}]
-    tokens, start = lm.base_engine.text.lesson(messages, True)
+    row_of = lm.base_engine.text.training_row(messages, True)
+    tokens, start = row_of.tokens, row_of.start
     assert tokens[-1] == lm.base_engine.text.tokenizer.eos_token_id
     assert lm.base_engine.text.decode(tokens[start:-1], False) == " b"
 
 
 def test_rows_longer_than_the_context_are_left_out_and_counted(lm: LocalLM, tmp_path: Path) -> None:
-    long = Row([{"role": "user", "content": "x" * 600}, {"role": "assistant", "content": " y"}])
+    long = TrainingRow([{"role": "user", "content": "x" * 600}, {"role": "assistant", "content": " y"}])
     learnt = [*rows(lm), long]
     once = Training(epochs=1, rank=2)
     report = read_json(train(lm, learnt, rows(lm), tmp_path, once, progress=False) / TRAINING)
@@ -251,7 +254,7 @@ def test_rows_longer_than_the_context_are_left_out_and_counted(lm: LocalLM, tmp_
 
 def test_a_row_counts_by_its_weight(lm: LocalLM, tmp_path: Path) -> None:
     """The rarer verdict is weighed up: with no weight at all, a row is as if it were not there."""
-    yes, no = rows(lm, "know"), [Row(row.messages, 1e-9) for row in rows(lm, "unknown")]
+    yes, no = rows(lm, "know"), [TrainingRow(row.messages, 1e-9) for row in rows(lm, "unknown")]
     folder = train(lm, [*yes, *no], yes, tmp_path, QUICK, progress=False)
     assert ask(lm.with_weights(folder)).verdict == "know"
 
@@ -316,7 +319,7 @@ def test_settings_that_cannot_work_are_told(options: dict[str, Any], says: str) 
 def test_the_pocket_llama_takes_an_adapter(tmp_path: Path) -> None:
     lm: Any = connect("pocket")
     answers = [
-        Row(
+        TrainingRow(
             lm.adapter.format_finetune_data(DirectAnswer, [], {"question": f"Who is {n}?"}, {"answer": "nobody"})[
                 "messages"
             ]

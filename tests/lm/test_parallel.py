@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from raisf.lm.finetune import parallel
-from raisf.lm.finetune.lora import Row, finish, lessons, train
-from raisf.lm.finetune.training import Run, Training
+from raisf.lm.finetune.loop import finish
+from raisf.lm.finetune.lora import TrainingRow, tokenized, train
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING, WEIGHTS
 from raisf.signatures.judges import SelfKnowledge
@@ -27,11 +28,11 @@ def lm(llama: Path) -> LocalLM:
     return LocalLM(f"local/{llama}", cache=False)
 
 
-def rows(lm: LocalLM, names: tuple[str, ...] = ("Velmora", "Oran", "Nedes")) -> list[Row]:
+def rows(lm: LocalLM, names: tuple[str, ...] = ("Velmora", "Oran", "Nedes")) -> list[TrainingRow]:
     """Six rows, so that the last batch of four has fewer; of unlike weight."""
     form: Any = lm.adapter
     return [
-        Row(
+        TrainingRow(
             form.format_finetune_data(SelfKnowledge, [], {"question": f"Who {deed} {name}?"}, {"verdict": right})[
                 "messages"
             ],
@@ -51,9 +52,9 @@ def test_under_accelerate_one_process_learns_the_very_same(lm: LocalLM, alone: P
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    learn, measure = (lessons(lm.base_engine.text, part, True, 512, "n") for part in (rows(lm), rows(lm, ("Ulm",))))
+    learn, measure = (tokenized(lm.base_engine.text, part, True, 512, "n") for part in (rows(lm), rows(lm, ("Ulm",))))
     try:
-        run = Run(lm, learn, measure, QUICK, Accelerator(cpu=True))
+        run = FinetuneRun(lm, learn, measure, QUICK, Accelerator(cpu=True))
         finish(run, tmp_path / "c.safetensors", "id", "n", False)
     finally:
         AcceleratorState._reset_state(True)

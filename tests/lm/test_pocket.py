@@ -196,7 +196,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_weights(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an hour's training would be lost to a closed laptop, or its result depend on when it was closed."""
-    monkeypatch.setattr("raisf.lm.pocket.train.SAVE_SECONDS", 0)
+    monkeypatch.setattr("raisf.utils.checkpointing.SAVE_SECONDS", 0)
     monkeypatch.setattr("raisf.lm.pocket.batches.CHUNK_LESSONS", 150)
     whole = small(tmp_path / "whole", size=size)
 

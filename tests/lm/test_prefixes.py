@@ -1,6 +1,7 @@
 """A kept beginning saves time and nothing else: what comes after it must be what the model says without it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from raisf.lm.local import prefixes
 from raisf.lm.local.inference import generate, load_model, score
+from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
 from raisf.lm.local.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
 
@@ -53,7 +55,7 @@ def head(request: pytest.FixtureRequest, model: Any, loras: Loras, slot: Slot) -
     """A kept beginning."""
     [tokens] = random_tokens(0, 4 * BLOCK)
     kept = Prefixes(model, loras)
-    return asked(kept, [[*tokens, end] for end in (5, 6, 7)], slot if request.param else BASE)[-1]
+    return asked(kept, [[*tokens, end] for end in range(5, 6 + SEEN)], slot if request.param else BASE)[-1]
 
 
 def test_scores_after_a_kept_beginning_are_those_without_it(model: Any, loras: Loras, head: Any) -> None:
@@ -62,7 +64,7 @@ def test_scores_after_a_kept_beginning_are_those_without_it(model: Any, loras: L
     starts = [len(head.tokens) + len(prompt) for prompt in prompts for _ in labels]
     slots = [head.lora] * len(sequences)
     for _ in range(2):  # the second time too: scoring must not grow what is kept
-        found = score(model, sequences, starts, slots, loras, head)
+        found = score(model, sequences, starts, slots, loras, [head] * len(sequences))
         assert found == pytest.approx(score(model, sequences, starts, slots, loras), abs=1e-4)
 
 
@@ -71,7 +73,7 @@ def test_texts_after_a_kept_beginning_are_those_without_it(model: Any, loras: Lo
 
     def texts(prefix: Any) -> dict[int, list[int]]:
         blend = loras.blend([head.lora] * len(prompts))
-        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, prefix))
+        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, [prefix] * 4))
 
     assert texts(head) == texts(head) == texts(None)
 
@@ -106,10 +108,10 @@ def test_adapters_share_no_beginning(model: Any, loras: Loras, slot: Slot) -> No
 def test_a_longer_beginning_grows_from_a_shorter_one(model: Any, loras: Loras) -> None:
     [examples] = random_tokens(10, 8 * BLOCK)
     kept = Prefixes(model, loras)
-    short = asked(kept, [examples[: 4 * BLOCK] + end for end in random_tokens(11, *[9] * 3)])[-1]
-    long = asked(kept, [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    short = asked(kept, [examples[: 4 * BLOCK] + end for end in random_tokens(11, *[9] * (SEEN + 1))])[-1]
+    long = asked(kept, [examples + end for end in random_tokens(12, *[9] * (SEEN + 1))])[-1]
     assert (len(short.tokens), len(long.tokens)) == (4 * BLOCK, 8 * BLOCK)
-    whole = asked(Prefixes(model, loras), [examples + end for end in random_tokens(12, *[9] * 3)])[-1]
+    whole = asked(Prefixes(model, loras), [examples + end for end in random_tokens(12, *[9] * (SEEN + 1))])[-1]
     for one, other in zip(long.continued().layers, whole.continued().layers, strict=True):
         torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-4)
 
@@ -119,11 +121,11 @@ def test_the_longest_unused_goes_when_memory_is_short(
 ) -> None:
     heads = random_tokens(13, *[SHORTEST] * 3)
     kept = Prefixes(model, loras)
-    first = asked(kept, [[*heads[0], end] for end in range(3, 6)])[-1]
+    first = asked(kept, [[*heads[0], end] for end in range(3, 4 + SEEN)])[-1]
     monkeypatch.setattr(prefixes, "BYTES", 2 * first.nbytes)
-    asked(kept, [[*heads[1], end] for end in range(3, 6)])
+    asked(kept, [[*heads[1], end] for end in range(3, 4 + SEEN)])
     assert kept.find([(BASE, [*heads[0], 9])]) == [first]
-    asked(kept, [[*heads[2], end] for end in range(3, 6)])
+    asked(kept, [[*heads[2], end] for end in range(3, 4 + SEEN)])
     assert kept.find([(BASE, [*heads[0], 9])]) == [first]
     before = kept.find([(BASE, [*heads[1], 9])])[0]
     assert before is not None and before.nbytes == first.nbytes  # made anew
@@ -131,8 +133,8 @@ def test_the_longest_unused_goes_when_memory_is_short(
 
 def test_a_model_that_forgets_keeps_nothing() -> None:
     model = MistralForCausalLM(MistralConfig(vocab_size=400, sliding_window=16, num_key_value_heads=4, **SHAPE)).eval()
-    prompts = [[*random_tokens(14, SHORTEST)[0], end] for end in range(3, 7)]
-    assert asked(Prefixes(model, Loras(model)), prompts) == [None] * 4
+    prompts = [[*random_tokens(14, SHORTEST)[0], end] for end in range(3, 5 + SEEN)]
+    assert asked(Prefixes(model, Loras(model)), prompts) == [None] * (SEEN + 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), min_size=1, max_size=12))
@@ -144,3 +146,62 @@ def test_what_is_found_begins_the_prompt_and_leaves_something(prompts: list[tupl
         prompt = [1, *heads[head], *heads[0]][: length + 1]
         (found,) = kept.find([(BASE, prompt)])
         assert found is None or (found.tokens == prompt[: len(found.tokens)] and len(found.tokens) < len(prompt))
+
+
+def test_a_prompt_that_comes_again_and_again_is_no_prefix(model: Any, loras: Loras) -> None:
+    prompts = random_tokens(20, *[2 * SHORTEST] * 3)
+    kept = Prefixes(model, loras)
+    for _ in range(3 * SEEN):
+        assert kept.find([(BASE, prompt) for prompt in prompts]) == [None] * 3
+
+
+def passes(kept: Prefixes, prompts: list[list[int]], times: int, at_once: int) -> list[list[int]]:
+    """The sizes of all decoding batches of each pass over the same prompts, so many at a time."""
+    sizes = []
+    for _ in range(times):
+        found = []
+        for start in range(0, len(prompts), at_once):
+            jobs: list[Any] = [
+                SimpleNamespace(prompt=prompt, lora=BASE, labels={}) for prompt in prompts[start:][:at_once]
+            ]
+            for job, prefix in zip(jobs, kept.find([(job.lora, job.prompt) for job in jobs]), strict=True):
+                job.prefix = prefix
+            found += [len(batch) for batch in batches(jobs, "cpu")]
+        sizes.append(found)
+    return sizes
+
+
+def test_no_cached_prefix_makes_a_batch_smaller(model: Any, loras: Loras) -> None:
+    """The same questions asked four times over, and questions whose prompts grow, as IRCoT's do."""
+    same = random_tokens(21, *[140] * 24)
+    assert passes(Prefixes(model, loras), same, 4, 8) == [[8, 8, 8]] * 4
+    grown = [tokens[:length] for length in (100, 120, 140) for tokens in same[:8]]
+    assert passes(Prefixes(model, loras), grown, 4, 8) == [[8, 8, 8]] * 4
+    [examples] = random_tokens(22, 4 * BLOCK)
+    mixed = [tokens for pair in zip([examples + end[:20] for end in same], same, strict=True) for tokens in pair]
+    kept = Prefixes(model, loras)
+    assert passes(kept, mixed, 4, 8) == [[8] * 6] * 4
+    assert kept.find([(BASE, [*examples, 9])])[0] is not None  # and yet the examples are read once
+
+
+def test_one_batch_continues_several_prefixes_adapters_and_none(model: Any, loras: Loras, slot: Slot) -> None:
+    heads = random_tokens(23, SHORTEST, 4 * BLOCK)
+    kept = Prefixes(model, loras)
+    owners = [BASE, slot, slot, BASE, BASE]
+    found = [
+        asked(kept, [[*heads[n], end] for end in range(5, 6 + SEEN)], lora)[-1] for n, lora in ((0, BASE), (1, slot))
+    ]
+    prefixes: list[Any] = [found[0], found[1], found[1], None, found[0]]
+    prompts = [
+        [*(prefix.tokens if prefix else []), *rest]
+        for prefix, rest in zip(prefixes, random_tokens(24, 7, 3, 30, 50, 1), strict=True)
+    ]
+    sequences, starts = [[*prompt, 9, 8] for prompt in prompts], [len(prompt) for prompt in prompts]
+    scores = score(model, sequences, starts, owners, loras, prefixes)
+    assert scores == pytest.approx(score(model, sequences, starts, owners, loras), abs=1e-4)
+
+    def texts(prefixes: Any) -> dict[int, list[int]]:
+        limits = [9, 3, 9, 6, 9]
+        return dict(generate(model, prompts, limits, None, lambda *_: False, loras.blend(owners), prefixes))
+
+    assert texts(prefixes) == texts(None)

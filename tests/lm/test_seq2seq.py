@@ -12,9 +12,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from raisf.lm.adapter import COMPLETION, CompactAdapter
-from raisf.lm.finetune.lora import Row, train
-from raisf.lm.finetune.training import Run, Training
-from raisf.lm.local.engine import Engine, LoraEngine
+from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.local.clients import EngineClient
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import answer_together
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
@@ -35,14 +36,14 @@ def lm(t5: Path) -> LocalLM:
     return LocalLM(f"local/{t5}", adapter="pocket", cache=False, max_tokens=6)
 
 
-def rows(lm: LocalLM, names: tuple[str, ...] = NAMES) -> list[Row]:
+def rows(lm: LocalLM, names: tuple[str, ...] = NAMES) -> list[TrainingRow]:
     """Whoever founded something is known, and whoever sold it is not."""
     form: Any = lm.adapter
     made = []
     for name in names:
         for deed, right in (("founded", "know"), ("sold", "unknown")):
             asked, said = {"question": f"Who {deed} {name}?"}, {"verdict": right}
-            made.append(Row(form.format_finetune_data(SelfKnowledge, [], asked, said)["messages"]))
+            made.append(TrainingRow(form.format_finetune_data(SelfKnowledge, [], asked, said)["messages"]))
     return made
 
 
@@ -76,7 +77,7 @@ def probabilities(response: Any) -> dict[str, float]:
     return response.message.first(DataPart).probabilities["verdict"]
 
 
-def theirs(model: Any, engine: Engine, question: str) -> dict[str, float]:
+def theirs(model: Any, engine: InferenceEngine, question: str) -> dict[str, float]:
     """The labels' probabilities by transformers' own loss, a label a time."""
     text, found = engine.text.tokenizer, []
     read = text(f"question: {question}\nverdict:", return_tensors="pt").input_ids
@@ -105,7 +106,7 @@ def test_it_writes_what_transformers_writes(lm: LocalLM) -> None:
 
 
 def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, trained: Path) -> None:
-    engines = [lm.base_engine, LoraEngine(lm.base_engine, trained, lora_hash(trained))]
+    engines = [lm.base_engine, EngineClient(lm.base_engine, (trained, lora_hash(trained)))]
     asked = [
         (engine, make(f"Who founded {name}{'?' * length}"))
         for length, name in enumerate(NAMES)
@@ -138,7 +139,7 @@ def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, trained: Path) ->
 
     model = AutoModelForSeq2SeqLM.from_pretrained(lm.base_engine.folder, dtype=torch.float32)
     expected = theirs(PeftModel.from_pretrained(model, str(trained)).eval(), lm.base_engine, "Who founded Ulm?")
-    ours = LoraEngine(lm.base_engine, trained, lora_hash(trained)).complete(scored("Who founded Ulm?"))
+    ours = EngineClient(lm.base_engine, (trained, lora_hash(trained))).complete(scored("Who founded Ulm?"))
     assert probabilities(ours) == pytest.approx(expected, abs=1e-5)
 
 
@@ -157,15 +158,15 @@ def test_a_killed_training_goes_on_to_the_very_same_weights(
     def tune(place: str) -> Path:
         return train(lm, rows(lm), rows(lm, ("Ulm",)), tmp_path / place, SHORT, progress=False)
 
-    save = Run.save
+    save = FinetuneRun.save
 
-    def killed(self: Run, path: Path, identity: str) -> None:
+    def killed(self: FinetuneRun, path: Path, identity: str) -> None:
         save(self, path, identity)
         if len(self.curve) == 2:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "save", killed)
+        patched.setattr(FinetuneRun, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             tune("killed")
     torch.rand(3)
@@ -180,7 +181,8 @@ def test_what_is_learnt_is_what_is_scored(t5: Path, adapter: str) -> None:
     text = lm.base_engine.text
     asked = {"question": "Who founded Ulm?"}
     row = form.format_finetune_data(SelfKnowledge, [], asked, {"verdict": "know"})["messages"]
-    tokens, start = text.lesson(row, completion=True)
+    row_of = text.training_row(row, completion=True)
+    tokens, start = row_of.tokens, row_of.start
     assert (tokens, start) == text.completed(row[0]["content"], " know", True)
     assert tokens[:start] == text.encode(row[0]["content"], True)
     assert text.decode(tokens[start:], False) == " know<|end|>"
@@ -210,7 +212,8 @@ def test_a_tokenizer_that_knows_no_line_break_loses_nothing_that_a_judge_needs()
     form = CompactAdapter()
     asked = {"question": "Who?"}
     row = form.format_finetune_data(SelfKnowledge, [], asked, {"verdict": "know"})["messages"]
-    tokens, start = text.lesson(row, completion=True)
+    row_of = text.training_row(row, completion=True)
+    tokens, start = row_of.tokens, row_of.start
     assert [words[token] for token in tokens[start:]] == ["know", "</s>"]
     assert [words[token] for token in tokens[start - 4 : start]] == ["question:", "Who?", "verdict:", "</s>"]
     assert (tokens, start) == text.completed(row[0]["content"], " know", True)

@@ -14,6 +14,7 @@ from raisf.optimize.judges.collect import JUDGES, collect
 from raisf.optimize.overlap import check_disjoint, overlap
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
+from raisf.utils.journal import Journal
 
 
 def question(text, identity=None, **more):
@@ -41,18 +42,18 @@ def test_every_row_says_where_it_comes_from(program, world, tmp_path):
 def test_a_stopped_collection_goes_on_and_ends_the_same(program, world, tmp_path, monkeypatch):
     monkeypatch.setattr(room, "CHUNK", 5)
     whole = collect(program, world.train, tmp_path / "whole", progress=False)
-    append, appended = room._append, []
+    add, added = Journal.add, []
 
-    def killed(path, found):
-        if len(appended) == 10:  # in the middle of a chunk: its know rows are written, others are not
+    def killed(self, key, value):
+        if len(added) == 13:  # in the middle of a chunk: some of its questions are kept, others are not
             raise KeyboardInterrupt
-        appended.append(path)
-        append(path, found)
+        added.append(key)
+        return add(self, key, value)
 
-    monkeypatch.setattr(room, "_append", killed)
-    with pytest.raises(KeyboardInterrupt):
-        collect(program, world.train, tmp_path / "halves", progress=False)
-    monkeypatch.setattr(room, "_append", append)
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", killed)
+        with pytest.raises(KeyboardInterrupt):
+            collect(program, world.train, tmp_path / "halves", progress=False)
     assert collect(program, world.train, tmp_path / "halves", progress=False) == whole
     for judge in JUDGES:
         assert rows(tmp_path / "halves", judge) == rows(tmp_path / "whole", judge)

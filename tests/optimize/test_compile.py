@@ -10,7 +10,8 @@ import pytest
 from raisf.evaluation.identity import describe
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
-from raisf.optimize.compile import REFLECTION_TOKENS, _reflection_lm, compile
+from raisf.optimize.compile import compile
+from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS, reflection_lm
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.baselines.skr import SKR
@@ -225,7 +226,7 @@ WRONG = {
     "no valset": ({"valset": []}, "validation set is missing"),
     "valset None": ({"valset": None}, "validation set is missing"),
     "too few demos": ({"demos": 1}, "at least 2"),
-    "no candidates": ({"candidates": 0}, "at least 1"),
+    "no candidates": ({"strategy": "random", "candidates": 0}, "at least 1"),
     "no answers": ({"trainset": [dspy.Example(question="Q?")]}, "no gold answer"),
 }
 
@@ -280,14 +281,17 @@ def test_a_dead_endpoint_ends_compiling(world) -> None:
 
 
 UNUSED = {
-    "prompts' for weights": ({"how": "weights", "demos": 3}, r"demos \(--demos\) is for how='prompts'"),
+    "prompts' for weights": (
+        {"how": "weights", "demos": 3},
+        r"demos \(--demos\) is for .* gepa, not for weights",
+    ),
     "a strategy for weights": (
         {"how": "weights", "strategy": "random"},
         r"strategy \(--strategy\) is for how='prompts'",
     ),
-    "weights' for prompts": ({"rows": 50}, r"rows \(--rows\) is for how='weights'"),
-    "one strategy's": ({"candidates": 9}, r"candidates \(--candidates\) is for .* random and mipro, not for labeled"),
-    "another's": ({"strategy": "random", "trials": 9}, "is for .* mipro and gepa, not for random"),
+    "weights' for prompts": ({"rows": 50}, r"rows \(--rows\) is for weights, not for labeled"),
+    "one strategy's": ({"candidates": 9}, r"candidates \(--candidates\) is for random and mipro, not for labeled"),
+    "another's": ({"strategy": "random", "trials": 9}, "is for mipro and gepa, not for random"),
     "labels": ({"labels": "x"}, "unknown labels 'x': choose model or gold"),
     "threads": ({"threads": 0}, "threads must be at least 1, found 0"),
     "no LM": ({"strategy": "gepa", "reflection_lm": 5}, "reflection_lm is 5: give an LM, or a spec"),
@@ -302,9 +306,9 @@ def test_what_nothing_would_read_is_refused_before_any_work(learner: Learner, op
 
 
 def test_a_reflection_lm_may_be_a_spec(learner: Learner) -> None:
-    lm = _reflection_lm("openai/x", learner)
+    lm = reflection_lm("openai/x", learner)
     assert lm.model == "openai/x" and lm.kwargs["max_tokens"] == REFLECTION_TOKENS
-    assert _reflection_lm(None, learner) is learner.answer_directly.lm
+    assert reflection_lm(None, learner) is learner.answer_directly.lm
 
 
 def test_a_function_in_the_retrievers_place_is_told_before_any_work(program: RAISF, world) -> None:

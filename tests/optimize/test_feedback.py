@@ -88,12 +88,12 @@ WHOLE = dspy.Example(question=QUESTION, answer="Bo")
 )
 def test_each_step_is_told_what_gold_says_of_it(program, feedback, name, inputs, outputs, right, told) -> None:
     predictor = dict(program.named_predictors())[name]
-    remark = feedback.on(predictor, inputs, dspy.Prediction(**outputs), WHOLE, END)
+    remark = feedback.on(name, predictor, inputs, dspy.Prediction(**outputs), WHOLE, END)
     assert remark.right is right
     assert told in remark.text
 
 
 def test_of_another_program_only_the_end_is_told() -> None:
     program = dspy.Predict("number -> verdict")
-    remark = Feedback(program, [], Rows()).on(program, {"number": 3}, dspy.Prediction(verdict="x"), WHOLE, END)
+    remark = Feedback(program, [], Rows()).on("judge", program, {"number": 3}, dspy.Prediction(verdict="x"), WHOLE, END)
     assert remark.right is None and "right is 'Bo'" in remark.text

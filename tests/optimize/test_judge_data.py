@@ -13,11 +13,11 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import (
     balanced,
     decomposition_examples,
-    know_examples,
     listwise_examples,
     relevance_examples,
     steps,
 )
+from raisf.optimize.judges.labels import know_examples
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
 
@@ -130,7 +130,7 @@ def test_questions_that_the_lm_failed_on_are_told(caplog) -> None:
     with dspy.context(lm=ScriptedLM(answer)):
         rows = know_examples([TWO_HOPS])
     assert [(row.question, row.verdict) for row in rows] == [("Where was Jane Austen born?", "know")]
-    assert "2 of 3 questions are left out" in caplog.text and "the endpoint is down" in caplog.text
+    assert "2 of 3 questions failed" in caplog.text and "the endpoint is down" in caplog.text
 
 
 def test_decompositions_are_gold_and_come_from_several_hops_only(world) -> None:

@@ -37,11 +37,19 @@ def test_rows_come_in_the_order_of_the_questions_however_fast_they_are(program: 
     assert first.rows[0].question == world.test[0].question
 
 
-def test_what_cannot_be_read_counts_as_no_and_is_told(program: RAISF, world) -> None:
+def test_what_cannot_be_read_is_counted_and_is_no_evidence_of_the_judge(program: RAISF, world) -> None:
     program.know.lm = ScriptedLM(lambda fields: "mumble")
     judged = asked(program, "know", world.test)
     assert all(not row.said and not row.readable for row in judged.rows)
-    assert judged.report().scores["recall"].value == 0
+    assert judged.unreadable == len(judged.rows) and not judged.report().scores
+    gold = {row.question: "know" if row.gold else "unknown" for row in judged.rows}
+    mute = {row.question for row in judged.rows[::3]}
+    program.know.lm = ScriptedLM(
+        lambda fields: "mumble" if fields["question"] in mute else {"verdict": gold[fields["question"]]}
+    )
+    judged = asked(program, "know", world.test)
+    accuracy = judged.report().scores["accuracy"]
+    assert judged.unreadable == len(mute) and (accuracy.value, accuracy.n) == (1.0, len(judged.rows) - len(mute))
 
 
 def test_a_call_that_fails_is_left_out_and_counted_and_a_dead_endpoint_is_an_error(program: RAISF, world) -> None:

@@ -1,5 +1,6 @@
 """If these failed, MIPROv2 and GEPA could mend the wrong judge, lose what they found, or not notice a dead LM."""
 
+import dataclasses
 import importlib.util
 import itertools
 from collections import Counter
@@ -16,7 +17,7 @@ from raisf.lm.adapter import adapter_named
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
-from raisf.optimize.compile import OF_STRATEGY, compile
+from raisf.optimize.compile import PROMPTS, compile
 from raisf.optimize.prompts import prompts_of, with_instructions
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -75,8 +76,8 @@ def run(program: RAISF, world: Any, script: Callable[[dict[str, Any]], Any], **o
     """Compiles with those of the options that the strategy has; it refuses the others."""
     given = {"trainset": world.train[:24], "valset": world.dev[:DEV], "reflection_lm": ScriptedLM(script)}
     given = {**given, "progress": False, **options}
-    foreign = {name for name, owners in OF_STRATEGY.items() if given["strategy"] not in owners}
-    return compile(program, **{name: value for name, value in given.items() if name not in foreign})
+    own = {field.name for field in dataclasses.fields(PROMPTS[given["strategy"]])} | {"trainset", "valset", "strategy"}
+    return compile(program, **{name: value for name, value in given.items() if name in own})
 
 
 WRITERS = {"gepa": reflecting, "mipro": proposing}
@@ -264,7 +265,8 @@ def test_a_stopped_compilation_goes_on_to_the_same_result(loose: Callable[..., R
 
 
 def test_another_program_does_not_go_on_with_what_was_found(loose: Callable[..., RAISF], world) -> None:
-    from raisf.optimize.journal import Journal, identity_of
+    from raisf.optimize.identity import identity_of
+    from raisf.utils.journal import Journal
 
     program = loose()
     other = with_instructions(program, {"know": "Say know."})
@@ -281,10 +283,11 @@ def test_another_program_does_not_go_on_with_what_was_found(loose: Callable[...,
             return super()._answer(run, question.upper())
 
     assert first != identity_of(Edited(program.retriever))
-    journal = Journal("work", "prompts", "this")
-    journal.add("key", [1])
-    assert Journal("work", "prompts", "this").once("key", lambda: [2]) == [1]
-    assert Journal("work", "prompts", "that").get("key") is None
+    with Journal.alone("work", "prompts", "this") as journal:
+        journal.add("key", [1])
+    with Journal.alone("work", "prompts", "this") as same, Journal.alone("work", "prompts", "that") as other:
+        assert same.once("key", lambda: [2]) == [1]
+        assert other.get("key") is None
 
 
 @pytest.mark.slow

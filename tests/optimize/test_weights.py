@@ -11,18 +11,18 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.lm.finetune.training import Run, Training
+from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.journal import Journal
-from raisf.optimize.optimizers.weights import _drawn
+from raisf.optimize.optimizers.finetune import _drawn
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.journal import Journal
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
     asked = len(halving.judge.lm.calls)
     with pytest.raises(InputError, match="the rank must be at most 32, the width of"):
         tune(halving, tmp_path, base=base, training=Training(rank=33))
-    with Journal.alone(tmp_path / "work", "weights", "of other options", trains=True):
+    with Journal.alone(tmp_path / "work", "weights", "of other options", lock="training"):
         with pytest.raises(InputError, match=r"another compile is training in .*work: wait for it"):
             tune(halving, tmp_path, base=base)
     assert len(halving.judge.lm.calls) == asked
@@ -223,20 +223,20 @@ def test_gold_that_is_missing_is_the_teachers_to_give(judges: Any, program: RAIS
 
 def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
-    epoch = Run.epoch
+    epoch = FinetuneRun.epoch
 
-    def killed(self: Run, show: Any) -> None:
+    def killed(self: FinetuneRun, show: Any) -> None:
         runs.append(id(self))
         if len(set(runs)) == 3:
             raise KeyboardInterrupt
         epoch(self, show)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "epoch", killed)
+        patched.setattr(FinetuneRun, "epoch", killed)
         with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
             judges()
-    left: list[Run] = []
-    monkeypatch.setattr(Run, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
+    left: list[FinetuneRun] = []
+    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
     judges()
     assert len(set(map(id, left))) == 1
 

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import raisf
-from raisf.commands.options import FROM_MEMORY, PROGRAM_NAMES
 from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import normalise
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
 from raisf.programs.trace import Trace, render
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 
@@ -173,11 +173,6 @@ def test_the_list_of_programs_says_what_it_does_and_where_it_comes_from(name):
     assert "arXiv" in source and len(source) < 200
 
 
-def test_the_command_line_names_the_same_programs_without_importing_them():
-    assert tuple(PROGRAMS) == PROGRAM_NAMES
-    assert [name for name, program in PROGRAMS.items() if not searches(program)] == list(FROM_MEMORY)
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A small closed world: its index, and some questions with their gold answers."""
@@ -201,7 +196,7 @@ def test_with_the_pocket_llama_it_ends_with_an_answer_and_its_costs(name, world)
         assert cost.retrievals == 0 or searches(type(program))
 
 
-def test_skr_learns_from_a_real_lm_where_retrieval_helps(world):
+def test_skr_learns_from_a_real_lm_where_retrieval_helps(world, tmp_path):
     index, train, _ = world
     program, lm = made("skr-knn", index, labelled_by="answer"), connect("pocket", max_tokens=64)
     program.set_lm(lm)
@@ -213,6 +208,6 @@ def test_skr_learns_from_a_real_lm_where_retrieval_helps(world):
             labelled.append(example.copy(answer=answers[number % 2], answers=[answers[number % 2]]))
             if normalise(answers[0]) != normalise(answers[1]):
                 helped.append((example.question, number % 2 == 1))
-    program.fit(labelled)
+    program = FitSKR(work=tmp_path / "work", progress=False).compile(program, trainset=labelled)
     assert [(case["question"], case["helped"]) for case in program.cases] == helped
     assert program(question=train[0].question).trace.root.know.verdict in ("know", "unknown")

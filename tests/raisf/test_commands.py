@@ -7,7 +7,7 @@ import pytest
 
 import raisf
 from raisf import cli
-from raisf.commands import assemble, options
+from raisf.experiments.opening import open_program
 from raisf.utils.files import read_jsonl, write_jsonl
 
 
@@ -81,7 +81,7 @@ def test_an_artifact_refuses_options_it_was_not_compiled_for(artifact, capsys):
 
 
 def test_overriding_an_option_keeps_the_demonstrations(artifact):
-    compiled, other = assemble.open_program(str(artifact)), assemble.open_program(str(artifact), k=2)
+    compiled, other = open_program(str(artifact)), open_program(str(artifact), k=2)
     assert other.k == 2
     assert {n: p.demos for n, p in other.named_predictors()} == {n: p.demos for n, p in compiled.named_predictors()}
 
@@ -108,12 +108,6 @@ def test_evaluations_under_other_settings_never_mix(home, capsys, monkeypatch):
     monkeypatch.chdir(home)
     argv = ["eval", "--program", "rag", "--index", home / "index", "--test", home / "world/test.jsonl", "--limit", "2"]
     assert _json(capsys, *argv)["out"] != _json(capsys, *argv, "--k", "2")["out"]
-
-
-def test_the_programs_that_the_help_names_are_those_there_are():
-    from raisf.programs.registry import PROGRAMS
-
-    assert set(options.PROGRAM_NAMES) == set(PROGRAMS)
 
 
 def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, capsys, monkeypatch):
@@ -162,8 +156,7 @@ def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(h
     argv = ["collect", *splits, "--test", home / "world/train.jsonl", "--out", tmp_path / "other"]
     assert cli.main([str(word) for word in argv]) == 2
     assert "in the test split too" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["collect", *map(str, splits), "--out", __file__])
+    assert cli.main(["collect", *map(str, splits), "--out", __file__]) == 2
     assert "is a file: give a folder" in capsys.readouterr().err
 
 
@@ -187,8 +180,5 @@ def test_any_option_of_a_program_can_be_set(home, question, capsys):
 )
 def test_an_option_that_does_not_fit_is_told_and_not_raised(home, capsys, switch, message):
     argv = ["ask", "Who?", "--program", "blendfilter", "--index", str(home / "index"), "--set", switch]
-    try:
-        assert cli.main(argv) == 2
-    except SystemExit as stopped:
-        assert stopped.code == 2
+    assert cli.main(argv) == 2
     assert message in " ".join(capsys.readouterr().err.split())

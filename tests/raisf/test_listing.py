@@ -3,13 +3,13 @@
 import json
 
 from raisf import cli
-from raisf.commands.options import PROGRAM_NAMES
+from raisf.programs.registry import PROGRAMS
 
 
 def test_every_program_is_listed_with_what_it_does_and_its_source(capsys):
     assert cli.main(["programs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["programs"]
-    assert tuple(program["name"] for program in listed) == PROGRAM_NAMES
+    assert tuple(program["name"] for program in listed) == tuple(PROGRAMS)
     assert all("arXiv" in program["source"] and program["summary"] for program in listed)
     assert next(program for program in listed if program["name"] == "ircot")["options"]["max_passages"] == 15
 
@@ -17,4 +17,4 @@ def test_every_program_is_listed_with_what_it_does_and_its_source(capsys):
 def test_a_person_sees_a_table(capsys):
     assert cli.main(["programs"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in PROGRAM_NAMES)
+    assert all(name in shown for name in PROGRAMS)

@@ -23,7 +23,7 @@ def argv(home, tmp_path, monkeypatch):
 WRONG = {
     "trials of another strategy": (["--trials", "3"], "--trials is for --strategy mipro and gepa"),
     "an LM that writes nothing": (["--reflection-lm", "pocket"], "--reflection-lm is for --strategy mipro and gepa"),
-    "weights": (["--how", "weights", "--strategy", "gepa", "--trials", "3"], "--trials is for"),
+    "weights": (["--how", "weights", "--strategy", "gepa", "--trials", "3"], "--strategy) is for how='prompts'"),
     "an endpoint of no LM": (
         ["--strategy", "gepa", "--reflection-api-base", "http://127.0.0.1:1"],
         "--reflection-api-base without --reflection-lm",

@@ -1,1 +1,1 @@
-"""The commands: their options and what they do."""
+"""The commands, one a file: its options beside its code. Reading them imports nothing heavy."""

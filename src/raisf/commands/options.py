@@ -1,222 +1,169 @@
-"""The options that several commands share."""
+"""The options that several commands share; those that belong together reach a command as one value."""
 
-import argparse
-from pathlib import Path
+import functools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
-from raisf.commands.parsing import at_least, not_negative, seconds, share, switch
+import click
 
-# Named here a second time, beside raisf.programs.registry, because reading that imports dspy, which `raisf --help` must
-# not.
-FROM_MEMORY = ("direct", "cot", "least-to-most")
-"""The programs that retrieve nothing."""
-PROGRAM_NAMES = (
-    "ra-isf",
-    *FROM_MEMORY,
-    "rag",
-    "cot-rag",
-    "replug",
-    "skr-knn",
-    "self-rag",
-    "blendfilter",
-    "iter-retgen",
-    "ircot",
-    "self-ask",
-    "react",
-)
+from raisf.commands.command import option
+from raisf.commands.values import at_least, not_negative, seconds, share, switch
+from raisf.experiments.opening import DEFAULT_LM, LMChoice, given, open_program
+from raisf.utils.errors import InputError
 
-DEFAULT_LM = "pocket"
-# What `add_lm` adds besides --lm.
-LM_OPTIONS = ("api_base", "adapter", "temperature", "max_tokens", "timeout")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+threads_option = option("--threads", type=at_least(1), default=8, metavar="N", help="questions at a time; default: 8")
+seed_option = option("--seed", type=int, default=0, metavar="N", help="of every random choice; default: 0")
+limit_option = option("--limit", type=at_least(1), metavar="N", help="only the first N questions")
+k_option = option("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5")
 
 
-def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Adds --threads."""
-    parser.add_argument("--threads", type=at_least(1), default=8, help="questions at a time; default: 8")
+def as_one(name: str, kind: type, *options: Decorator) -> Decorator:
+    """Options, one for each field of a dataclass, that reach the command as one argument: an instance of it."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def gathered(**values: Any) -> Any:
+            one = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            return function(**{name: one}, **values)
+
+        return functools.reduce(lambda decorated, add: add(decorated), reversed(options), gathered)
+
+    return decorate
 
 
-def add_labels(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
-    """Adds --labels."""
-    parser.add_argument(
+def labels_option(heading: str = "options") -> Decorator:
+    """--labels."""
+    return option(
         "--labels",
-        choices=("model", "gold"),
+        type=click.Choice(("model", "gold")),
         default="model",
+        heading=heading,
         help="what the LM knows: model asks it, gold believes the questions' own marks; default: model",
     )
 
 
-def add_lm(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say which language model answers and how it is spoken to."""
-    group = parser.add_argument_group("language model")
-    group.add_argument(
+def index_options(heading: str = "options") -> Decorator:
+    """--index and --where: what is searched."""
+    index = option(
+        "--index",
+        metavar="DIR",
+        heading=heading,
+        help="a folder made by `raisf index`, or the URL of `raisf serve-index`; default: the artifact's",
+    )
+    where = option(
+        "--where",
+        metavar="FILTER",
+        heading=heading,
+        help="search only the passages that satisfy it, such as: source = 'handbook.pdf'",
+    )
+    return lambda function: index(where(function))
+
+
+_lm = functools.partial(option, heading="language model")
+lm_options = as_one(
+    "lm",
+    LMChoice,
+    _lm(
         "--lm",
+        "spec",
         metavar="SPEC",
-        help="pocket (ships with the project, needs no network), local/PATH_OR_HUB_ID, or a provider's model such as "
-        f"openai/gpt-4o-mini (its key in the environment); default: the artifact's, else {DEFAULT_LM}",
-    )
-    group.add_argument("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ...")
-    group.add_argument(
+        help="pocket (ships with the project, needs no network), local/PATH_OR_HUB_ID, or a provider's model such "
+        f"as openai/gpt-4o-mini (its key in the environment); default: the artifact's, else {DEFAULT_LM}",
+    ),
+    _lm("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ..."),
+    _lm(
         "--adapter",
-        choices=("chat", "compact", "pocket"),
+        type=click.Choice(("chat", "compact", "pocket")),
         help="how a call becomes text: chat for instructed models, compact for base models; default: what suits the LM",
-    )
-    group.add_argument(
+    ),
+    _lm(
         "--temperature",
         type=not_negative,
         metavar="T",
         help="0 takes the likeliest token, 2 is the highest; default: 0",
-    )
-    group.add_argument(
-        "--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"
-    )
-    group.add_argument("--timeout", type=seconds, metavar="S", help="seconds an endpoint may be silent; default: 120")
+    ),
+    _lm("--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"),
+    _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
+)
+"""Which language model answers and how it is spoken to; a command takes them as `lm`."""
 
 
-def add_index(group: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
-    """Adds what is searched: --index and --where."""
-    group.add_argument(
-        "--index",
-        metavar="DIR",
-        help="a folder made by `raisf index`, or the URL of `raisf serve-index`; default: the artifact's",
-    )
-    group.add_argument(
-        "--where", metavar="FILTER", help="search only the passages that satisfy it, such as: source = 'handbook.pdf'"
-    )
+@dataclass(frozen=True, slots=True)
+class ProgramChoice:
+    """Which program runs, over which index, within which limits, as the command line says it."""
+
+    program: str
+    index: str | None
+    where: str | None
+    k: int | None
+    max_depth: int | None
+    relevance: str | None
+    max_calls: int | None
+    max_seconds: float | None
+    switches: tuple[tuple[str, Any], ...]
+    use_know: bool | None
+    use_relevance: bool | None
+    use_decomposition: bool | None
+    know_threshold: float | None
+    relevance_threshold: float | None
+
+    def open(self, lm: LMChoice, *, searches: bool = True) -> Any:
+        """The program, ready to be asked; see `raisf.experiments.opening.open_program`."""
+        options = asdict(self)
+        name, index, where = (options.pop(one) for one in ("program", "index", "where"))
+        switches = dict(options.pop("switches"))
+        if clash := switches.keys() & {"name", "lm", "index", "where", "searches"}:
+            raise InputError(f"{name} has no option {clash.pop()!r}")
+        return open_program(name, lm=lm, index=index, where=where, searches=searches, **(given(options) | switches))
 
 
-def add_program(parser: argparse.ArgumentParser, *, default: str = "ra-isf") -> None:
-    """Adds the options that say which program runs, over which index, within which limits."""
-    group = parser.add_argument_group("program")
-    group.add_argument(
+_program = functools.partial(option, heading="program")
+_judges = [
+    _program(f"--no-{judge}", f"use_{judge}", flag_value=False, default=None, help=f"run without the {judge} judge")
+    for judge in ("know", "relevance", "decomposition")
+]
+_thresholds = [
+    _program(
+        f"--{judge}-threshold",
+        type=share,
+        metavar="P",
+        help=f"probability from which on the {judge} judge says {verdict}; default: 0.5, or what was calibrated",
+    )
+    for judge, verdict in (("know", "know"), ("relevance", "relevant"))
+]
+program_options = as_one(
+    "choice",
+    ProgramChoice,
+    _program(
         "--program",
         metavar="NAME",
-        default=default,
-        help=f"a name that `raisf programs` lists, or a folder made by `raisf compile`; default: {default}",
-    )
-    add_index(group)
-    group.add_argument("--k", type=at_least(1), help="passages a retrieval; default: 5")
-    group.add_argument("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3")
-    group.add_argument(
+        default="ra-isf",
+        help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
+        "dspy.Module of your own; default: ra-isf",
+    ),
+    index_options("program"),
+    _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5"),
+    _program("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3"),
+    _program(
         "--relevance",
-        choices=("pointwise", "listwise"),
+        type=click.Choice(("pointwise", "listwise")),
         help="judge each passage alone, or all of a node in one call; default: pointwise",
-    )
-    group.add_argument("--max-calls", type=at_least(1), metavar="N", help="LM calls a question; default: no limit")
-    group.add_argument("--max-seconds", type=seconds, metavar="S", help="seconds a question; default: no limit")
-    group.add_argument(
+    ),
+    _program("--max-calls", type=at_least(1), metavar="N", help="LM calls a question; default: no limit"),
+    _program("--max-seconds", type=seconds, metavar="S", help="seconds a question; default: no limit"),
+    _program(
         "--set",
-        dest="switches",
+        "switches",
         type=switch,
-        action="append",
-        default=[],
+        multiple=True,
         metavar="NAME=VALUE",
         help="any other option of the program, such as use_internal=false of blendfilter; `raisf programs --json` "
         "lists them",
-    )
-    for judge in ("know", "relevance", "decomposition"):
-        group.add_argument(
-            f"--no-{judge}",
-            dest=f"use_{judge}",
-            action="store_false",
-            default=None,
-            help=f"run without the {judge} judge",
-        )
-    for judge, verdict in (("know", "know"), ("relevance", "relevant")):
-        group.add_argument(
-            f"--{judge}-threshold",
-            type=share,
-            metavar="P",
-            help=f"probability from which on the {judge} judge says {verdict}; default: 0.5, or what was calibrated",
-        )
-
-
-def add_prompts(parser: argparse.ArgumentParser) -> None:
-    """Adds what `--how prompts` can be told."""
-    group = parser.add_argument_group("prompts")
-    group.add_argument(
-        "--strategy",
-        choices=("labeled", "bootstrap", "random", "mipro", "gepa"),
-        default="labeled",
-        help="demonstrations from gold labels, from the program's own right runs, or the best of several such draws on "
-        "the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM rewrites by what "
-        "gold says was wrong; default: labeled",
-    )
-    group.add_argument(
-        "--demos", type=at_least(2), default=4, metavar="N", help="demonstrations a predictor at most; default: 4"
-    )
-    group.add_argument(
-        "--candidates",
-        type=at_least(1),
-        default=6,
-        metavar="N",
-        help="draws of random; draws and instructions that mipro chooses from; default: 6",
-    )
-    group.add_argument(
-        "--trials",
-        type=at_least(1),
-        metavar="N",
-        help="what mipro and gepa may spend, in runs over the dev split; default: 20",
-    )
-    group.add_argument(
-        "--reflection-lm",
-        metavar="SPEC",
-        help="the LM that writes instructions for mipro and gepa, a strong one at best; default: the --lm",
-    )
-    group.add_argument("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's")
-
-
-def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Adds what `--how weights` can be told."""
-    group = parser.add_argument_group("weights")
-    group.add_argument(
-        "--base",
-        metavar="SPEC",
-        help="the local LM to train on: pocket, pocket-tiny, pocket-t5 or local/PATH_OR_HUB_ID; default: the --lm",
-    )
-    group.add_argument(
-        "--rows", type=at_least(2), metavar="N", help="examples a judge at most; default: 1000, the paper's"
-    )
-    group.add_argument("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's")
-    group.add_argument("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10")
-    group.add_argument("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16")
-    group.add_argument("--full", action="store_true", help="train all weights, a whole model a judge, instead of LoRA")
-    group.add_argument(
-        "--processes",
-        type=at_least(1),
-        metavar="N",
-        help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
-    )
-
-
-def add_calibrate(parser: argparse.ArgumentParser) -> None:
-    """Adds --calibrate and its prices, for compiling."""
-    group = parser.add_argument_group("calibration")
-    group.add_argument(
-        "--calibrate",
-        nargs="?",
-        const="answer",
-        choices=("answer", "cost", "accuracy", "balanced"),
-        metavar="AIM",
-        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without AIM), "
-        "for right answers less their cost (cost), or for right verdicts where that costs no answers (accuracy, or "
-        "balanced over both verdicts); what chance may have done leaves them alone",
-    )
-    for what, name in (("an LM call", "call"), ("a search", "search")):
-        group.add_argument(
-            f"--{name}-price",
-            type=not_negative,
-            metavar="P",
-            help=f"aim cost: what {what} costs, in right answers; default: {'0.01' if name == 'call' else '0'}",
-        )
-
-
-def add_module(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that measure one judge alone."""
-    group = parser.add_argument_group("one judge alone, against gold")
-    group.add_argument(
-        "--module",
-        choices=("know", "relevance", "decomposition"),
-        help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; "
-        "--out then takes its verdicts",
-    )
-    group.add_argument("--train", type=Path, metavar="FILE", help="questions to fit the know judge's baselines on")
-    add_labels(group)
+    ),
+    *_judges,
+    *_thresholds,
+)
+"""Which program runs, over which index, within which limits; a command takes them as `choice`."""

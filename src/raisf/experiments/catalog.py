@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raisf.commands.comparing import Records
-from raisf.commands.options import PROGRAM_NAMES
-from raisf.evaluation.comparison import compare
+from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import summarise
-from raisf.experiments import published_results as papers
-from raisf.experiments.workspace import Lab, Setting
+from raisf.experiments import published_results
+from raisf.experiments.comparing import RecordsById
+from raisf.experiments.workspace import Setting, Workspace
+from raisf.programs.registry import PROGRAMS
 from raisf.reports import plots
 from raisf.reports.report import ROUTES, answer_sections, judge_sections, pair_sections, route_section
 from raisf.reports.sections import Cell, Section
@@ -19,10 +19,10 @@ from raisf.reports.sections import Cell, Section
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Answers = dict[str, Records]
+Answers = dict[str, RecordsById]
 # How many passages a retrieval brings, and how deep sub-questions go, in the papers' sweeps.
 RAISF_K, BLENDFILTER_K, DEPTHS = (1, 3, 5, 7, 9), (3, 4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5)
-SYSTEMS = tuple(name for name in PROGRAM_NAMES if name != "ra-isf")
+SYSTEMS = tuple(name for name in PROGRAMS if name != "ra-isf")
 FULL = Setting("weights")
 
 
@@ -41,38 +41,46 @@ class Experiment:
     title: str
     source: str
     settings: Mapping[str, Setting]
-    sections: Callable[[Lab, Any], list[Section]]
+    sections: Callable[[Workspace, Any], list[Section]]
     judged: bool = False
 
-    def run(self, lab: Lab, bars: "Progress") -> list[Section]:
+    def run(self, workspace: Workspace, bars: "Progress") -> list[Section]:
         """Its sections, with what was answered before taken as it is."""
-        sections = self.sections(lab, lab.judge(self.settings) if self.judged else lab.answer(self.settings, bars))
+        sections = self.sections(
+            workspace, workspace.judge(self.settings) if self.judged else workspace.answer(self.settings, bars)
+        )
         sections[0].title = sections[0].title or self.title
         sections[0].text = f"{self.source}. {sections[0].text}".strip()
         return sections
 
 
-def _table(*figures: papers.Figures, names: tuple[str, ...] = ("paper",)) -> Callable[[Lab, Answers], list[Section]]:
+def _table(
+    *figures: published_results.Figures, names: tuple[str, ...] = ("paper",)
+) -> Callable[[Workspace, Answers], list[Section]]:
     """Scores and cost of each row, and the paper's own figures beside them."""
 
-    def sections(lab: Lab, answers: Answers) -> list[Section]:
+    def sections(workspace: Workspace, answers: Answers) -> list[Section]:
         rows: list[list[Cell]] = []
         for label, records in answers.items():
             report = summarise(records.values())
-            theirs = [papers.of(one, label, lab.name) for one in figures]
+            theirs = [published_results.figure_of(one, label, workspace.name) for one in figures]
             rows.append([label, report.em, report.f1, report.cost.get("lm_calls", 0.0), *theirs])
-        where = lab.name if lab.name in papers.SETS else "mean of its sets"
+        where = workspace.name if workspace.name in published_results.SETS else "mean of its sets"
         columns = ["program", "exact match", "F1", "LM calls", *(f"{name}*" for name in names[: len(figures)])]
-        text = f"n = {len(lab.test)}. *the paper's own figure, {where}." if figures else f"n = {len(lab.test)}."
+        text = (
+            f"n = {len(workspace.test)}. *the paper's own figure, {where}."
+            if figures
+            else f"n = {len(workspace.test)}."
+        )
         return [Section("", columns, rows, text)]
 
     return sections
 
 
-def _main(lab: Lab, answers: Answers) -> list[Section]:
+def _main(workspace: Workspace, answers: Answers) -> list[Section]:
     """Table 1: the systems; what RA-ISF gains over each; by kind of question; and what it costs."""
-    (table,) = _table(*papers.TABLE_1.values(), names=tuple(papers.TABLE_1))(lab, answers)
-    comparison = compare(answers)
+    (table,) = _table(*published_results.TABLE_1.values(), names=tuple(published_results.TABLE_1))(workspace, answers)
+    comparison = compare_records(answers)
     best = "ra-isf, weights"
     against = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
     reports = comparison.reports
@@ -81,17 +89,17 @@ def _main(lab: Lab, answers: Answers) -> list[Section]:
     return [table, pair_sections(against)[0], kinds, cost]
 
 
-def _ablations(lab: Lab, answers: Answers) -> list[Section]:
+def _ablations(workspace: Workspace, answers: Answers) -> list[Section]:
     """Table 2, and each ablation's difference from the whole."""
-    (table,) = _table(papers.TABLE_2)(lab, answers)
-    against = [pair for pair in compare(answers).pairs if "RA-ISF" in (pair.first, pair.second)]
+    (table,) = _table(published_results.TABLE_2)(workspace, answers)
+    against = [pair for pair in compare_records(answers).pairs if "RA-ISF" in (pair.first, pair.second)]
     return [table, pair_sections(against)[0]]
 
 
-def _sweep(axis: str, by_kind: bool = False) -> Callable[[Lab, Answers], list[Section]]:
+def _sweep(axis: str, by_kind: bool = False) -> Callable[[Workspace, Answers], list[Section]]:
     """A curve over a number, a line a program (or a kind of question); labels end in the number."""
 
-    def sections(lab: Lab, answers: Answers) -> list[Section]:
+    def sections(workspace: Workspace, answers: Answers) -> list[Section]:
         lines: dict[str, dict[float, Score]] = {}
         for label, records in answers.items():
             name, _, number = label.rpartition(" ")
@@ -101,14 +109,14 @@ def _sweep(axis: str, by_kind: bool = False) -> Callable[[Lab, Answers], list[Se
         numbers = sorted({number for line in lines.values() for number in line})
         columns = ["exact match", *(f"{axis} {number:g}" for number in numbers)]
         rows: list[list[Cell]] = [[name, *(line.get(number) for number in numbers)] for name, line in lines.items()]
-        section = Section("", columns, rows, f"n = {len(lab.test)}.", main=None)
+        section = Section("", columns, rows, f"n = {len(workspace.test)}.", main=None)
         section.draw(plots.curves(lines, axis, "exact match, percent"))
         return [section]
 
     return sections
 
 
-def _effort(lab: Lab, answers: Answers) -> list[Section]:
+def _effort(workspace: Workspace, answers: Answers) -> list[Section]:
     """Table 4: retrievals and sub-questions a question, over all and by kind."""
     rows: list[list[Cell]] = []
     for label, records in answers.items():
@@ -118,34 +126,37 @@ def _effort(lab: Lab, answers: Answers) -> list[Section]:
             searched = sum(record["cost"].get("retrievals", 0) for record in of) / len(of)
             asked = sum(_sub_questions((record["trace"] or {}).get("root")) for record in of) / len(of)
             rows.append([label if kind == "all" else f"{label}: {kind}", searched, asked, len(of)])
-    theirs = [papers.of(papers.TABLE_4, name, lab.name) for name in ("retrievals", "sub-questions")]
+    theirs = [
+        published_results.figure_of(published_results.TABLE_4, name, workspace.name)
+        for name in ("retrievals", "sub-questions")
+    ]
     rows.append(["the paper's, mean of its sets", *theirs, None])
-    return [Section("", ["program", "retrievals", "sub-questions", "n"], rows, "Means a question.")]
+    return [Section("", ["program", "retrievals", "sub-questions", "n"], rows, "Mean per question.")]
 
 
-def _reliability(_: Lab, judged: dict[str, dict[str, Any]]) -> list[Section]:
+def _reliability(_: Workspace, judged: dict[str, dict[str, Any]]) -> list[Section]:
     """Table 5: each judge alone against gold."""
     sections = judge_sections(judged)
     for section in sections:
         judge = section.title.removeprefix("Judge: ")
-        theirs = ", ".join(f"{who} {value}" for who, value in papers.TABLE_5[judge].items())
+        theirs = ", ".join(f"{who} {value}" for who, value in published_results.TABLE_5[judge].items())
         section.text += f" The paper's agreement: {theirs}."
     sections[0].draw(*plots.reliability(judged, plots.colours(judged)))
     return sections
 
 
-def _routes(lab: Lab, answers: Answers) -> list[Section]:
+def _routes(workspace: Workspace, answers: Answers) -> list[Section]:
     """Table 7: what each module settles, and how much of that is right."""
-    comparison = compare(answers)
+    comparison = compare_records(answers)
     section = route_section(comparison)
     section.draw(plots.route_shares(comparison.reports, ROUTES))
     return [section]
 
 
-def _kept(lab: Lab, answers: Answers) -> list[Section]:
+def _kept(workspace: Workspace, answers: Answers) -> list[Section]:
     """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
-    gold = {str(example.id): example.get("gold_pids") or example.get("gold_titles") or [] for example in lab.test}
-    field = "pid" if any(example.get("gold_pids") for example in lab.test) else "title"
+    gold = {str(example.id): example.get("gold_pids") or example.get("gold_titles") or [] for example in workspace.test}
+    field = "pid" if any(example.get("gold_pids") for example in workspace.test) else "title"
     rows: list[list[Cell]] = []
     for label, records in answers.items():
         measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
@@ -167,7 +178,7 @@ def _read(node: dict[str, Any] | None, field: str) -> list[str]:
     if not node:
         return []
     verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
-    judged = any(verdict is not None for verdict in verdicts)
+    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
     here = [
         one[field]
         for one, verdict in zip(node["passages"], verdicts, strict=True)
@@ -228,7 +239,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Llama, half the width": Setting("weights", base="pocket-tiny"),
             "T5": Setting("weights", base="pocket-t5"),
         },
-        _table(papers.TABLE_3),
+        _table(published_results.TABLE_3),
     ),
     "table4": Experiment("Retrievals and sub-questions", f"{RAISF}, Table 4", _VARIANTS, _effort),
     "table5": Experiment("Each judge alone", f"{RAISF}, Table 5", _VARIANTS, _reliability, judged=True),
@@ -244,13 +255,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         "BlendFilter and its baselines",
         f"{BLEND}, Table 2",
         {name: Setting(name) for name in _BLENDFILTER},
-        _table(papers.BLENDFILTER_MAIN),
+        _table(published_results.BLENDFILTER_MAIN),
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",
         f"{BLEND}, the table of its BM25 results",
         {name: Setting(name, engine="bm25") for name in ("rag", "cot-rag", "iter-retgen", "blendfilter")},
-        _table(papers.BLENDFILTER_BM25),
+        _table(published_results.BLENDFILTER_BM25),
     ),
     "blendfilter-queries": Experiment(
         "BlendFilter without each of its queries",

@@ -73,7 +73,7 @@ BLENDFILTER_MAIN: Figures = {
 BLENDFILTER_BM25: Figures = {"cot-rag": {"hotpotqa": 34.8}, "blendfilter": {"hotpotqa": 42.0}}
 
 
-def of(figures: Figures, row: str, data: str | None) -> float | None:
+def figure_of(figures: Figures, row: str, data: str | None) -> float | None:
     """The paper's figure of a row on a data set; its mean over the sets that the row has, where ours is another."""
     found = figures.get(row, {})
     if data in SETS:

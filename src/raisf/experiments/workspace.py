@@ -6,13 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.commands import assemble
-from raisf.commands.comparing import Records, answer_all, judge_all, open_fitting
-from raisf.commands.options import PROGRAM_NAMES
+from raisf.experiments.comparing import RecordsById, answer_all, judge_all
+from raisf.experiments.opening import LMChoice, open_fitting, open_program, without_cache
 from raisf.utils.errors import InputError
+from raisf.utils.progress import ProgressBars
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 # RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
 COMPILED = ("prompts", "weights")
@@ -26,7 +26,7 @@ class Setting:
     Attributes:
         program: A name of the registry, or one of `COMPILED`.
         options: Its constructor's.
-        engine: The index's: "colbert" or "bm25"; the lab's if not given.
+        engine: The index's: "colbert" or "bm25"; the workspace's if not given.
         base: Whose weights the judges are, for "weights": the answering LM's if not given.
         training: What else `compile` is told, for "weights".
         sampling: Options of the LM that answers; greedy if empty.
@@ -40,14 +40,13 @@ class Setting:
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Lab:
+class Workspace:
     """A data set, an LM, and all that was made of them, in one folder.
 
     Args:
         out: The folder. What it holds from earlier runs is not made again.
         data: A folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` makes it.
-        lm: The answering LM's spec.
-        lm_options: Its options.
+        lm: The LM that answers.
         engine: Of the index that is made of the corpus.
         index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
         n: How many test questions are asked.
@@ -64,8 +63,7 @@ class Lab:
         out: Path,
         data: Path,
         *,
-        lm: str | None = None,
-        lm_options: Mapping[str, Any] | None = None,
+        lm: LMChoice | None = None,
         engine: str = "colbert",
         index: str | None = None,
         n: int | None = None,
@@ -76,13 +74,13 @@ class Lab:
         from raisf.data.questions import load_questions
         from raisf.utils.files import read_json
 
-        self.out, self.data, self.lm, self.lm_options = out, data, lm, dict(lm_options or {})
+        self.out, self.data, self.lm = out, data, lm or LMChoice()
         self.engine, self._given_index = engine, index
         self.rows, self.seed, self.threads = rows, seed, threads
         self.test = load_questions(data / "test.jsonl")[:n]
         about = data / "dataset.json"
         self.name = read_json(about).get("dataset") if about.is_file() else None
-        self._answered: dict[str, Records] = {}
+        self._answered: dict[str, RecordsById] = {}
         self._check_folder()
 
     @cached_property
@@ -116,23 +114,23 @@ class Lab:
         """The program of a setting, compiled or fitted if it has to be."""
         index, options = self.index(setting.engine), dict(setting.options)
         if setting.program in LEARNT:
-            program = assemble.open_program(str(self._artifact(setting)), index=index, **options)
+            program = open_program(str(self._artifact(setting)), index=index, **options)
         else:
-            program = open_fitting(setting.program, index=index, lm=self.lm, lm_options=self.lm_options, **options)
+            program = open_fitting(setting.program, index=index, lm=self.lm, **options)
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
         return program
 
-    def answer(self, settings: Mapping[str, Setting], bars: "Progress") -> dict[str, Records]:
+    def answer(self, settings: Mapping[str, Setting], bars: "Progress") -> dict[str, RecordsById]:
         """By label, the records of every setting; a setting that was answered before is not asked again."""
         for label, setting in settings.items():
             if repr(setting) not in self._answered:
-                program = {label: self.open(setting)}
+                program = {label: without_cache(self.open(setting))}
                 folder = self.out / "records"
                 self._answered |= {
                     repr(setting): records
-                    for records in answer_all(program, self.test, folder, threads=self.threads, bars=bars).values()
+                    for records in answer_all(program, self.test, folder, threads=self.threads, progress=bars).values()
                 }
         return {label: self._answered[repr(setting)] for label, setting in settings.items()}
 
@@ -154,29 +152,29 @@ class Lab:
         from raisf.evaluation.identity import digest
 
         asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self._searched]
-        name = f"{setting.program}-{digest([*asked, self.lm, sorted(self.lm_options.items())])[:8]}"
+        name = f"{setting.program}-{digest([*asked, self.lm.spec, sorted(self.lm.options.items())])[:8]}"
         path = self.out / "made" / name
         if not path.exists():
-            system = setting.program if setting.program in PROGRAM_NAMES else "ra-isf"
-            program = open_fitting(system, index=self.index(), lm=self.lm, lm_options=self.lm_options)
+            system = "ra-isf" if setting.program in COMPILED else setting.program
+            program = open_fitting(system, index=self.index(), lm=self.lm)
             self._learnt(program, setting).save(path)
         return path
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
-        from raisf.optimize.compile import compile
+        from raisf.optimize.compile import optimizer_named
 
+        work = self.out / "made" / "work"
+        common: dict[str, Any] = {"threads": self.threads, "work": work}
         if setting.program == "skr-knn":
-            return program.fit(self.train, threads=self.threads)
-        options: dict[str, Any] = {"how": setting.program}
+            return optimizer_named("skr", **common).compile(program, trainset=self.train)
+        options: dict[str, Any] = {"seed": self.seed}
         if setting.program == "weights":
             from raisf.lm.finetune.training import Training
 
             options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        work = self.out / "made" / "work"
-        return compile(
-            program, trainset=self.train, valset=self.dev, seed=self.seed, threads=self.threads, work=work, **options
-        )
+        optimizer = optimizer_named(setting.program, **common, **options)
+        return optimizer.compile(program, trainset=self.train, valset=self.dev)
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""
@@ -191,26 +189,26 @@ class Lab:
         write_json(stamp, found)
 
 
-def all_questions(settings: Iterable[Mapping[str, Setting]], n: int) -> "Progress":
-    """Bars for `Lab.answer`, the first of which counts the questions of all settings, and tells how long is left."""
-    from rich.progress import Progress
+class WorkspaceBars(ProgressBars):
+    """Bars for `Workspace.answer`, the first of which counts the questions of all settings: it tells how long is left.
 
-    from raisf.evaluation.runner import progress_bar
+    Args:
+        settings: Those of all experiments that will be run.
+        n: Questions a setting.
+    """
 
-    bars: Any = progress_bar(True)
-    different = {repr(setting) for one in settings for setting in one.values()}
+    def __init__(self, settings: Iterable[Mapping[str, Setting]], n: int):
+        super().__init__(speed_seconds=600)
+        different = {repr(setting) for one in settings for setting in one.values()}
+        self._all = super().add_task("all questions", total=n * len(different))
 
-    class Counting(Progress):
-        def add_task(self, description: str, *args: Any, completed: int = 0, **kwargs: Any) -> Any:
-            if self.tasks:
-                self.advance(self.tasks[0].id, completed)
-            return super().add_task(description, *args, completed=completed, **kwargs)
+    def add_task(self, description: str, *args: Any, completed: int = 0, **kwargs: Any) -> "TaskID":
+        """As rich's; what is completed counts among all questions."""
+        self.advance(self._all, completed)
+        return super().add_task(description, *args, completed=completed, **kwargs)
 
-        def update(self, task_id: Any, *, advance: float | None = None, **kwargs: Any) -> None:
-            super().update(task_id, advance=advance, **kwargs)
-            if advance and task_id != self.tasks[0].id:
-                self.advance(self.tasks[0].id, advance)
-
-    counting = Counting(*bars.columns, console=bars.console, disable=bars.disable, speed_estimate_period=600)
-    counting.add_task("all questions", total=n * len(different), score="")
-    return counting
+    def update(self, task_id: "TaskID", *, advance: float | None = None, **kwargs: Any) -> None:
+        """As rich's; what advances counts among all questions."""
+        super().update(task_id, advance=advance, **kwargs)
+        if advance and task_id != self._all:
+            self.advance(self._all, advance)

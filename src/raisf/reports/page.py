@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.reports.sections import Section, shown
+from raisf.utils.text import visible
 
 
 def write_page(path: Path, title: str, facts: dict[str, Any], sections: Sequence[Section]) -> None:
@@ -19,10 +20,15 @@ def write_page(path: Path, title: str, facts: dict[str, Any], sections: Sequence
     """
     from jinja2 import Environment
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_data)
     environment.filters |= {"shown": shown, "element": _element}
     template = environment.from_string(files("raisf.reports").joinpath("page.html.j2").read_text("utf-8"))
     path.write_text(template.render(title=title, facts=facts, sections=sections), encoding="utf-8")
+
+
+def _data(value: Any) -> Any:
+    """What the page says of data: jinja escapes the markup in it, and control characters are made visible."""
+    return visible(value) if type(value) is str else value
 
 
 def _element(drawing: str) -> Any:

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from raisf.optimize.judges.reliability import POSITIVE, diagram
+from raisf.utils.text import plot_label
 
 if TYPE_CHECKING:
     from raisf.evaluation.intervals import Score
@@ -23,7 +24,7 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def accuracy_against_cost(reports: "Mapping[str, Report]") -> Figure:
-    """Exact match over LM calls and over seconds a question: what is up and to the left is better."""
+    """Exact match over LM calls and over seconds per question: what is up and to the left is better."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for panel, cost, label in zip(panels, ("lm_calls", "seconds"), ("LM calls", "seconds"), strict=True):
@@ -37,9 +38,9 @@ def accuracy_against_cost(reports: "Mapping[str, Report]") -> Figure:
                 fmt="o",
                 color=colour,
                 capsize=3,
-                label=name,
+                label=plot_label(name),
             )
-        panel.set(xlabel=f"{label} a question", ylim=(0, 100))
+        panel.set(xlabel=f"{label} per question", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
     panels[0].set_ylabel("exact match, percent")
@@ -64,11 +65,11 @@ def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figu
             )
             left += 100 * route.share
         panel.barh(place, 100 - left, left=left, color=UNSETTLED, height=0.62)
-    panel.set_yticks(range(len(reports)), list(reports))
+    panel.set_yticks(range(len(reports)), [plot_label(name) for name in reports])
     panel.invert_yaxis()
     panel.set(xlabel="percent of the questions; full colour: answered right", xlim=(0, 100))
     named = {**colours(routes), "no answer": UNSETTLED}
-    handles = [Patch(color=colour, label=name) for name, colour in named.items()]
+    handles = [Patch(color=colour, label=plot_label(name)) for name, colour in named.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(routes) + 1, frameon=False)
     _quiet(panel, "x")
     return figure
@@ -86,7 +87,9 @@ def reliability(judged: Mapping[str, dict[str, Any]], colour: Mapping[str, str])
         return []
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     for panel, judge in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        lines = ((name, colour[name], report.get(judge, {}).get("bins", [])) for name, report in judged.items())
+        lines = (
+            (plot_label(name), colour[name], report.get(judge, {}).get("bins", [])) for name, report in judged.items()
+        )
         diagram(panel, judge, lines)
         panel.set_title(judge)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
@@ -100,7 +103,9 @@ def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figu
     for name, colour in colours(lines).items():
         points = sorted(lines[name].items())
         at = [number for number, _ in points]
-        panel.plot(at, [100 * score.value for _, score in points], "-o", markersize=4, color=colour, label=name)
+        panel.plot(
+            at, [100 * score.value for _, score in points], "-o", markersize=4, color=colour, label=plot_label(name)
+        )
         low, high = ([100 * getattr(score, end) for _, score in points] for end in ("low", "high"))
         panel.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
     panel.set(xlabel=x, ylabel=y, ylim=(0, 100))
@@ -124,8 +129,8 @@ def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figur
     panel = figure.subplots()
     for name, colour in colours(curves).items():
         losses = [point["loss"] for point in curves[name]]
-        panel.plot(range(len(losses)), losses, "-o", markersize=3.5, color=colour, label=name)
-    panel.set(xlabel="epoch", ylabel="validation loss, nats a token", yscale="log")
+        panel.plot(range(len(losses)), losses, "-o", markersize=3.5, color=colour, label=plot_label(name))
+    panel.set(xlabel="epoch", ylabel="validation loss, nats per token", yscale="log")
     _quiet(panel)
     figure.legend(loc="outside right center", frameon=False)
     return [figure]

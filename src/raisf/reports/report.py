@@ -1,14 +1,18 @@
 """The report of a comparison: its tables, and the files and the page that they go into."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation.intervals import caution
+from raisf.evaluation.readability import counts
 from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.evaluation.comparison import Comparison, Pair
+    from raisf.evaluation.report import Report
 
 ROUTES = ("direct", "passages", "decomposed")
 # The means a question that the tables show, and their headings.
@@ -22,31 +26,53 @@ COSTS = {
 RESULTS, PAGE = "results.json", "report.html"
 
 
-def write_report(
-    out: Path,
+@dataclass(frozen=True)
+class ComparisonReport:
+    """Programs on the same questions.
+
+    Attributes:
+        title: The page's.
+        facts: What was compared on what, for the page.
+        results: What results.json holds: scores, pairs, judges and what compiling took, as JSON values.
+        sections: The tables and figures by name, in order.
+        records: By label and question id, what each program answered.
+    """
+
+    title: str
+    facts: dict[str, Any]
+    results: dict[str, Any]
+    sections: dict[str, Section]
+    records: Mapping[str, Mapping[str, dict[str, Any]]]
+
+    def write(self, out: Path) -> None:
+        """Writes results.json, the tables as CSV, and report.html into a folder."""
+        from raisf.reports.page import write_page
+        from raisf.utils.files import write_json
+
+        write_json(out / RESULTS, self.results)
+        for section in self.sections.values():
+            section.write(out)
+        write_page(out / PAGE, self.title, self.facts, list(self.sections.values()))
+
+
+def report_of(
     title: str,
     facts: dict[str, Any],
     records: Mapping[str, Mapping[str, dict[str, Any]]],
     judged: Mapping[str, dict[str, Any]],
     compiled: Mapping[str, dict[str, Any] | None],
-) -> tuple[dict[str, Any], dict[str, Section]]:
-    """Writes a comparison as results.json, tables as CSV, and report.html.
+) -> ComparisonReport:
+    """The report of a comparison.
 
     Args:
-        out: The folder.
         title: The page's.
         facts: What was compared on what, for the page.
-        records: What `answer_all` gave.
-        judged: What `judge_all` gave.
-        compiled: By program, its `compile_report`, if it was compiled.
-
-    Returns:
-        What results.json holds, and the sections by name.
+        records: By label and question id, what each program answered.
+        judged: By label and judge, the judge's report alone against gold.
+        compiled: By label, a program's `compile_report`, if it was compiled.
     """
-    from raisf.evaluation.comparison import compare as compare_records
+    from raisf.evaluation.comparison import compare_records
     from raisf.reports import plots
-    from raisf.reports.page import write_page
-    from raisf.utils.files import write_json
 
     comparison = compare_records(records)
     made = [
@@ -63,18 +89,14 @@ def write_report(
         sections["judge-relevance"].draw(*plots.reliability(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
         sections["cost-of-compiling"].draw(*plots.learning_curves(compiled))
-    data = {
+    results = {
         "facts": facts,
         "programs": {name: report.as_dict() for name, report in comparison.reports.items()},
         "pairs": [pair.as_dict() for pair in comparison.pairs],
         "judges": dict(judged),
         "compiled": {name: report for name, report in compiled.items() if report},
     }
-    write_json(out / RESULTS, data)
-    for section in sections.values():
-        section.write(out)
-    write_page(out / PAGE, title, facts, list(sections.values()))
-    return data, sections
+    return ComparisonReport(title, facts, results, sections, records)
 
 
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
@@ -102,19 +124,43 @@ def answer_sections(comparison: "Comparison") -> list[Section]:
 
 
 def _answers(comparison: "Comparison") -> Section:
-    rows = [[name, one.em, one.f1, one.accuracy, one.recall, one.errors] for name, one in comparison.reports.items()]
+    unreadable = any(one.unreadable for one in comparison.reports.values())
+    rows: list[list[Cell]] = [
+        [name, one.em, one.f1, one.accuracy, one.recall, *([_share(one)] if unreadable else []), one.errors]
+        for name, one in comparison.reports.items()
+    ]
     n = next(iter(comparison.reports.values())).em.n
     text = (
-        f"n = {n} questions; percent, with 95% bootstrap intervals. recall: of gold among the passages first retrieved."
+        f"n = {n} questions; percent, with 95% intervals: Wilson's for exact match and accuracy, else bootstrap. "
+        "recall: of gold among the passages first retrieved."
     )
-    return Section(
-        "Answers", ["program", "exact match", "F1", "accuracy", "recall", "errors"], [*map(list, rows)], text
-    )
+    if unreadable:
+        text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
+    if few := caution(n):
+        text += f" {few}."
+    columns = ["program", "exact match", "F1", "accuracy", "recall", *(["unreadable"] if unreadable else []), "errors"]
+    return Section("Answers", columns, rows, text)
+
+
+def _share(report: "Report") -> str:
+    return f"{report.unreadable} of {report.outputs}"
+
+
+def output_counts(
+    records: Mapping[str, Mapping[str, dict[str, Any]]], judged: Mapping[str, dict[str, Any]]
+) -> dict[str, tuple[int, int]]:
+    """By program, and by judge of a program, how many LM outputs could not be read, and how many there were."""
+    found = {name: counts(of.values()) for name, of in records.items()}
+    for name, reports in judged.items():
+        for judge, report in reports.items():
+            if "rows" in report:
+                found[f"the {judge} judge of {name}"] = (report["unreadable"], report["rows"])
+    return found
 
 
 def _costs(comparison: "Comparison") -> Section:
     rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in comparison.reports.items()]
-    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Means a question.")
+    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Mean per question.")
 
 
 def _kinds(comparison: "Comparison") -> Section:
@@ -149,16 +195,18 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     sections = []
     for judge, text in asked.items():
         names = lists if judge == "decomposition" else measures
-        failed = any(reports[judge]["errors"] for reports in judged.values() if judge in reports)
+        found = {name: reports[judge] for name, reports in judged.items() if judge in reports}
+        # What its measures leave out, where there is any.
+        missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in found.values())]
         rows = []
-        for name, reports in judged.items():
-            if judge in reports:
-                scores = {measure: score_of(value) for measure, value in reports[judge]["scores"].items()}
-                first = next(iter(scores.values()))
-                errors = [reports[judge]["errors"]] if failed else []
-                rows.append([name, *(scores.get(measure) for measure in names), first.n, *errors])
-        columns = ["program", *names.values(), "n", *(["errors"] if failed else [])]
-        sections.append(Section(f"Judge: {judge}", columns, rows, text))
+        for name, report in found.items():
+            scores = {measure: score_of(value) for measure, value in report["scores"].items()}
+            n = next(iter(scores.values())).n if scores else 0
+            left_out = [report.get(count, 0) for count in missing]
+            rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
+        if "unreadable" in missing:
+            text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
+        sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
 
 

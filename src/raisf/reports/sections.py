@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,8 @@ class Section:
 
         for figure in figures:
             file = io.StringIO()
-            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}):
+            with rc_context({"svg.hashsalt": "raisf", "svg.fonttype": "none"}), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Glyph")  # whose fonts lack one: the reader's draw the text
                 figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
             self.drawings.append(file.getvalue())
 
@@ -85,9 +87,11 @@ class Section:
 
     def view(self) -> "RenderableType":
         """The table for the terminal, narrow: of the scores only the main one with its interval."""
-        from rich.table import Table
+        from raisf.utils.display import DataTable
 
-        table = Table(title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left")
+        table = DataTable(
+            title=f"\n{self.title}", title_justify="left", caption=self.text or None, caption_justify="left"
+        )
         for number, column in enumerate(self.columns):
             # Where the terminal is too narrow, the names take several lines, and numbers stay whole.
             table.add_column(

@@ -1,0 +1,168 @@
+"""What one of DSPy's own adapters asks, read back into fields, for a model that knows another format.
+
+`dspy.Predict` formats a call by DSPy's adapter, whatever the LM: the chat, JSON and XML adapters write a system message
+with the fields and their types, demonstrations as turns, and the inputs between markers. A small model can't follow
+that. So `raisf.lm.local.model.LocalLM` reads the fields back, asks in the model's format, and answers in the one that
+was asked for. Messages of any other form are left alone.
+"""
+
+import ast
+import functools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from raisf.lm.streaming import Markers
+
+_SYSTEM = re.compile(
+    r"Your input fields are:\n(?P<inputs>.*?)\nYour output fields are:\n(?P<outputs>.*?)\n"
+    r"All interactions will be structured in the following way, with the appropriate values filled in\.(?P<form>.*)"
+    r"In adhering to this structure, your objective is: ?(?P<task>.*)",
+    re.DOTALL,
+)
+_FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
+_ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«(.*?)»)(?:\n|$)", re.DOTALL)
+_ITEMS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+# What DSPy writes for an output that a demonstration, or a turn of the conversation, does not have.
+_MISSING = ("Not supplied for this particular example.", "Not supplied for this conversation history message.")
+
+
+_WRITERS = {"chat": dspy.ChatAdapter(), "json": dspy.JSONAdapter(), "xml": dspy.XMLAdapter()}
+
+
+@dataclass(frozen=True)
+class ChatCall:
+    """A call as one of DSPy's adapters wrote it.
+
+    Attributes:
+        signature: Its fields, with the types that matter here: labels, lists, and text for all others.
+        demos: Demonstrations, and earlier turns of a conversation.
+        inputs: By name; those that are None are absent.
+        markers: The format of the answer.
+    """
+
+    signature: type[dspy.Signature]
+    demos: list[dict[str, Any]]
+    inputs: dict[str, Any]
+    markers: Markers
+
+    def answer(self, fields: dict[str, Any]) -> str:
+        """The answer in the format that was asked for; a field that was not found is left out."""
+        signature: Any = self.signature
+        for name in [name for name in signature.output_fields if fields.get(name) is None]:
+            signature = signature.delete(name)
+        return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
+
+    def after(self, found: dict[str, str]) -> "ChatCall | None":
+        """The call that asks for the outputs after those found, which it shows; None where there are none to ask for.
+
+        A model that stops after the first output, or never ends it, continues with the next one then.
+        """
+        shown = [name for name in self.signature.output_fields if name in found]
+        if not shown or len(shown) == len(self.signature.output_fields):
+            return None
+        fields: dict[str, Any] = {
+            name: (f.annotation, dspy.InputField()) for name, f in self.signature.input_fields.items()
+        }
+        fields |= {name: (str, dspy.InputField()) for name in shown}
+        left = {name: field for name, field in self.signature.output_fields.items() if name not in found}
+        fields |= {name: (field.annotation, dspy.OutputField()) for name, field in left.items()}
+        signature: Any = dspy.Signature(fields, self.signature.instructions)  # type: ignore[call-arg]
+        return ChatCall(signature, self.demos, {**self.inputs, **{name: found[name] for name in shown}}, self.markers)
+
+
+def chat_call(messages: Sequence[dict[str, Any]]) -> ChatCall | None:
+    """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did."""
+    first, *turns = messages
+    texts = [message.get("content") for message in messages]
+    if first.get("role") != "system" or not turns or not all(isinstance(text, str) for text in texts):
+        return None
+    if (read := _signature(first["content"])) is None:
+        return None
+    signature, markers = read
+    pairs = zip(turns[:-1:2], turns[1:-1:2], strict=True) if len(turns) % 2 else ()
+    demos = []
+    for asked, said in pairs:
+        outputs = _outputs(said["content"], signature, markers)
+        demos.append({**_inputs(asked["content"], signature, markers), **outputs})
+    last, _, _ = turns[-1]["content"].rpartition("\n\nRespond with ")
+    return ChatCall(signature, demos, _inputs(last, signature, markers), markers)
+
+
+@functools.lru_cache(256)
+def _signature(system: str) -> tuple[type[dspy.Signature], Markers] | None:
+    found = _SYSTEM.fullmatch(system.strip())
+    if found is None:
+        return None
+    fields: dict[str, Any] = {}
+    for part, kind in ((found["inputs"], dspy.InputField), (found["outputs"], dspy.OutputField)):
+        fields |= {name: (_type(written), kind()) for name, written in _FIELD.findall(part)}
+    form = found["form"]
+    kind = "json" if "Outputs will be a JSON object" in form else "chat" if "## completed ##" in form else "xml"
+    task = "\n".join(line.strip() for line in found["task"].strip().splitlines())
+    return dspy.Signature(fields, task), Markers(kind)  # type: ignore[return-value]
+
+
+def _type(written: str) -> Any:
+    if written.startswith("Literal["):
+        try:
+            labels = ast.literal_eval(written.removeprefix("Literal"))
+        except (ValueError, SyntaxError):
+            return str
+        return Literal[tuple(labels)] if all(isinstance(label, str) for label in labels) else str
+    item = re.search(r"list\[(str|int|float|bool)\]", written)
+    kind: Any = list[_ITEMS[item[1]]] if item else str
+    return kind | None if re.search("None|Optional", written) else kind
+
+
+def _inputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dict[str, Any]:
+    found = _marked(text, list(signature.input_fields), markers.kind == "xml")
+    return {name: _value(text, signature.input_fields[name].annotation) for name, text in found.items()}
+
+
+def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dict[str, Any]:
+    """The outputs of a demonstration; one that lacks some is none, as in the other formats."""
+    try:
+        found = _WRITERS[markers.kind].parse(signature, text)
+    except AdapterParseError:
+        return {}
+    return {name: value for name, value in found.items() if str(value).strip() not in _MISSING}
+
+
+def _marked(text: str, names: list[str], xml: bool) -> dict[str, str]:
+    """The texts behind the markers of these fields, in their order: a passage that holds a marker is only text."""
+    found: dict[str, str] = {}
+    previous, start = None, 0
+    for name in names:
+        marker = f"<{name}>\n" if xml else f"[[ ## {name} ## ]]\n"
+        place = text.find(marker, start)
+        if place < 0:
+            continue
+        if previous is not None:
+            found[previous] = text[start:place]
+        previous, start = name, place + len(marker)
+    if previous is not None:
+        found[previous] = text[start:]
+    if xml:
+        return {name: value.rpartition(f"</{name}>")[0].strip() for name, value in found.items()}
+    return {name: value.strip() for name, value in found.items()}
+
+
+def _value(text: str, annotation: Any) -> Any:
+    """A field's value from its text; None where that says None."""
+    if text == "None" and type(None) in get_args(annotation):
+        return None
+    if any(get_origin(kind) is list for kind in (annotation, *get_args(annotation))):
+        try:
+            return list(json.loads(text))
+        except (ValueError, TypeError):
+            return text
+    items = list(_ITEM.finditer(text))
+    if items and "".join(item[0] for item in items) == text:
+        return [item[2] if item[1] is None else item[1] for item in items]
+    return text

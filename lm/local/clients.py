@@ -1,0 +1,123 @@
+"""How an LM reaches its engine: with one of its LoRA adapters, from an event loop, token by token."""
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from dspy.lm15 import (
+    DataPart,
+    Request,
+    Response,
+    StreamDeltaEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+    TextDelta,
+    UnsupportedFeatureError,
+)
+
+from raisf.lm.local.engine import InferenceEngine
+
+StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
+
+
+class EngineClient:
+    """The engine as DSPy wants it, for the base or for one of its LoRA adapters.
+
+    Args:
+        base: The engine of the base model.
+        lora: Folder and hash (`raisf.lm.local.multi_lora.lora_hash`) of the adapter; it is read at the first request.
+    """
+
+    supported_params = InferenceEngine.supported_params
+
+    def __init__(self, base: InferenceEngine, lora: tuple[Path, str] | None = None):
+        self.base = base
+        self.lora = lora
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EngineClient":
+        return self
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
+        return self.submit(request).result()
+
+    def stream(self, request: Request) -> Iterator[StreamEvent]:
+        """Answer a request token by token; it is batched with others all the same."""
+        written: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        future = self.submit(request, written.put)
+        future.add_done_callback(lambda _: written.put(None))
+        deltas = _Deltas(request)
+        yield StreamStartEvent(model=request.model)
+        while (text := written.get()) is not None:
+            yield from deltas.of(text)
+        yield from deltas.last(future.result())
+
+    def submit(self, request: Request, listen: Callable[[str], None] | None = None) -> Future[Response]:
+        """Put a request in the base's queue; see `InferenceEngine.submit`."""
+        return self.base.submit(request, self.lora, listen)
+
+
+class AsyncEngineClient:
+    """The same for DSPy's async calls: the event loop is free meanwhile."""
+
+    def __init__(self, client: EngineClient):
+        self.client = client
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEngineClient":
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        """See `EngineClient.complete`."""
+        return await asyncio.wrap_future(await asyncio.to_thread(self.client.submit, request))
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        """See `EngineClient.stream`."""
+        loop, written = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+        def listen(text: str | None) -> None:
+            try:
+                loop.call_soon_threadsafe(written.put_nowait, text)
+            except RuntimeError:
+                pass  # the loop was closed meanwhile: nobody reads on
+
+        future = await asyncio.to_thread(self.client.submit, request, listen)
+        future.add_done_callback(lambda _: listen(None))
+        deltas = _Deltas(request)
+        yield StreamStartEvent(model=request.model)
+        while (text := await written.get()) is not None:
+            for event in deltas.of(text):
+                yield event
+        for event in deltas.last(future.result()):
+            yield event
+
+
+class _Deltas:
+    """What is new in a text that grows."""
+
+    def __init__(self, request: Request):
+        self._stops = request.config.stop
+        self._sent = ""
+
+    def of(self, text: str) -> Iterator[StreamEvent]:
+        """What can be sent of a text that is not finished."""
+        text = text.rstrip("\ufffd")  # a character whose other bytes are still to come
+        for stop in self._stops:
+            begun = (length for length in range(len(stop) - 1, 0, -1) if text.endswith(stop[:length]))
+            text = text[: len(text) - next(begun, 0)]
+        yield from self._send(text)
+
+    def last(self, response: Response) -> Iterator[StreamEvent]:
+        """The rest of the answer, and its end."""
+        if response.message.first(DataPart) is not None:
+            raise UnsupportedFeatureError("probabilities of labels are not streamed", feature="config.probabilities")
+        yield from self._send(response.text or "")
+        yield StreamEndEvent(finish_reason=response.finish_reason, usage=response.usage)
+
+    def _send(self, text: str) -> Iterator[StreamEvent]:
+        new = text[len(self._sent) :]
+        if new and text.startswith(self._sent):
+            self._sent = text
+            yield StreamDeltaEvent(TextDelta(new))

@@ -1,0 +1,137 @@
+"""Modules of the user's own in artifacts: named by their class, made by the caller; an artifact imports nothing."""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.within import programs_within
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.registry import PROGRAMS
+from raisf.retrieval.passage import Retriever
+from raisf.utils.errors import InputError
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def name_of(program: dspy.Module) -> str:
+    """What an artifact calls a program: its name in the registry, or where its class is, as "package.module:Class"."""
+    kind = type(program)
+    known = next((name for name, ours in PROGRAMS.items() if kind is ours), None)
+    return known or f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a program of that name is of a class that is not in the registry."""
+    return ":" in name
+
+
+def options_of(module: dspy.Module) -> dict[str, Any]:
+    """The constructor's arguments that the module keeps as plain attributes of the same names."""
+    names = list(inspect.signature(type(module).__init__).parameters)[1:]
+    values = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    return {name: value for name, value in values.items() if isinstance(value, PLAIN)}
+
+
+def parts_of(module: dspy.Module) -> dict[str, dict[str, Any]]:
+    """By their place, the options of the programs of ours within a module."""
+    parts = {}
+    for place, program in _places(module).items():
+        parts[place] = options_of(program) | ({"cases": program.cases} if isinstance(program, SKR) else {})
+    return parts
+
+
+def retriever_of(module: dspy.Module) -> Retriever | None:
+    """What a module searches with: its own, or that of the first program of ours in it."""
+    found = [getattr(one, "retriever", None) for one in (module, *programs_within(module))]
+    return next((retriever for retriever in found if isinstance(retriever, Retriever)), None)
+
+
+def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: Path) -> dspy.Module:
+    """The module that an artifact's state goes into.
+
+    Args:
+        name: What the artifact calls it.
+        given: The caller's class or instance (which stays as it is); None: a class of that name that is imported
+            already. A class is called with the retriever if its constructor takes one of that name, else with nothing.
+        retriever: For the class, and for those programs of ours within that have none.
+        folder: The artifact's.
+
+    Raises:
+        InputError: There is no such class, or its constructor wants more.
+    """
+    if given is None:
+        given = _imported(name)
+    if given is None:
+        kind = name.rpartition(":")[2]
+        raise InputError(
+            f"the artifact {folder} holds a program of the class {name}, and an artifact never chooses code to import: "
+            f"import that class before, or give it, raisf.load(..., program={kind}), or an instance of it"
+        )
+    if isinstance(given, dspy.Module):
+        made = copy_of(given)
+    elif inspect.isclass(given) and issubclass(given, dspy.Module):
+        takes = "retriever" in inspect.signature(given.__init__).parameters
+        try:
+            made = given(retriever) if takes else given()
+        except TypeError as error:
+            raise InputError(
+                f"{given.__name__} wants more arguments ({error}): give an instance, "
+                f"raisf.load(..., program={given.__name__}(...))"
+            ) from error
+    else:
+        raise InputError(f"program is {given!r:.80}: give a dspy.Module's class, or an instance")
+    for program in programs_within(made):
+        if program.retriever is None:
+            program.retriever = retriever
+    return made
+
+
+def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]]) -> None:
+    """Gives a module, and the programs of ours in it, the numbers and switches that an artifact kept of them.
+
+    Texts are never set: one of the user's own class may be an address or a path, which no artifact chooses.
+
+    Raises:
+        InputError: A text is another than the artifact's, or a part is missing.
+    """
+    places = _places(module)
+    if strangers := parts.keys() - places.keys():
+        raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
+    for one, kept in [(module, options), *((places[place], kept) for place, kept in parts.items())]:
+        cases = kept.pop("cases", None)
+        if isinstance(one, SKR):
+            one.learn(cases)
+        now = options_of(one)
+        for name, value in kept.items():
+            if name not in now or now[name] == value:
+                continue
+            if not isinstance(value, PLAIN) or isinstance(value, str) or isinstance(now[name], str):
+                kind = type(one).__name__
+                raise InputError(
+                    f"the artifact was compiled with {kind}({name}={value!r}), and the program given has "
+                    f"{name}={now[name]!r}: give an instance made with it, raisf.load(..., program=...)"
+                )
+            setattr(one, name, value)
+
+
+def _places(module: dspy.Module) -> dict[str, Any]:
+    ours = {id(program) for program in programs_within(module)}
+    return {place: part for place, part in module.named_sub_modules() if id(part) in ours and part is not module}
+
+
+def _imported(name: str) -> Any:
+    """The class of a name if its module is imported already; None for what is no dspy.Module of that very name.
+
+    Attributes are read from the modules' own dictionaries: asking a lazy package for one would import it.
+    """
+    module, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    if inspect.isclass(found) and issubclass(found, dspy.Module):
+        return found if (found.__module__, found.__qualname__) == (module, qualname) else None
+    return None

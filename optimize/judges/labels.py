@@ -1,0 +1,157 @@
+"""Questions labelled as known or unknown by what the LM answers; a reply that cannot be read labels nothing."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import dspy
+
+from raisf.evaluation.metrics import exact_match
+from raisf.evaluation.runner import Outcome, ask_all
+from raisf.optimize.judges.judge_data import checked, steps
+from raisf.programs.baselines.direct import Direct
+from raisf.utils.errors import InputError, LMError
+from raisf.utils.journal import Journal
+
+Labels = Literal["model", "gold"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Questions with their verdict, and those that have none because the LM's reply is no evidence.
+
+    Attributes:
+        rows: Examples with `question` and `verdict`, each question once.
+        asked: How many questions the LM was to answer, by an earlier call or by this one.
+        unreadable: Those of them whose reply could not be read, or was cut off.
+        failed: Those whose call failed.
+        error: Of the last call that failed.
+    """
+
+    rows: list[dspy.Example]
+    asked: int
+    unreadable: list[str]
+    failed: list[str]
+    error: Exception | None = None
+
+    def told(self) -> str | None:
+        """What is missing, for a person; None where nothing is."""
+        return missing_labels(self.asked, len(self.unreadable), len(self.failed), self.error)
+
+    def checked(self) -> "Labelled":
+        """These labels, with a warning where some are missing.
+
+        Raises:
+            LMError: Most are, because the LM's replies cannot be read.
+        """
+        check_labelled(self.asked, len(self.unreadable))
+        if told := self.told():
+            logger.warning(told)
+        return self
+
+
+def missing_labels(asked: int, unreadable: int, failed: int, error: object = None) -> str | None:
+    """How many of the questions asked have no label, and why, for a person; None where all have one."""
+    parts = []
+    if unreadable:
+        parts.append(f"{unreadable} of {asked} questions gave no readable answer: not labelled")
+    if failed:
+        why = f" ({error})" if error is not None else ""
+        parts.append(f"{failed} of {asked} questions failed{why}: not labelled")
+    return "; ".join(parts) or None
+
+
+def check_labelled(asked: int, unreadable: int, what: str = "questions gave no readable answer: not labelled") -> None:
+    """Refuses to go on where the LM writes mostly what cannot be read: what is left is no fair sample.
+
+    Args:
+        asked: How many replies there were.
+        unreadable: How many of them could not be read.
+        what: Is said of these.
+
+    Raises:
+        LMError: More than half cannot be read.
+    """
+    if unreadable > asked / 2:
+        raise LMError(
+            f"{unreadable} of {asked} {what}. That is most of them: try another format (--adapter compact, or chat), "
+            "more tokens (--max-tokens), or another model"
+        )
+
+
+def know_labels(
+    trainset: Sequence[dspy.Example],
+    *,
+    answerer: dspy.Predict | None = None,
+    labels: Labels = "model",
+    threads: int = 8,
+    journal: Journal | None = None,
+) -> Labelled:
+    """Questions with the verdict `know` or `unknown`, and those that the LM gave no label for.
+
+    A reply that cannot be read, or that was cut off, says nothing of what the LM knows: its question has no verdict.
+
+    Args:
+        trainset: With answers, and for `labels="gold"` with `known`.
+        answerer: The program's predictor that answers from memory, with its LM and demonstrations; None: a plain one
+            with the LM of DSPy's settings.
+        labels: "model" asks the LM closed-book and calls known what it answers right (exact match), as the paper does.
+            "gold" takes `known` where the question has it (true of the LM that the data was made for, and of no other)
+            and asks for the rest.
+        threads: Questions asked at a time.
+        journal: Keeps the verdicts, and has those of an earlier call; what has none there is asked again.
+
+    Raises:
+        InputError: No questions, one without a gold answer, or unknown labels.
+        LMError: The LM failed on ten questions in a row.
+    """
+    check_asking(labels, threads)
+    asked = {step.question: step for example in checked(trainset) for step in steps(example)}
+    verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
+    total = len(asked) - len(verdicts)
+    if journal is not None:
+        verdicts |= {q: journal.get(f"known {q}") for q in asked if q not in verdicts and f"known {q}" in journal}
+    program = Direct()
+    if answerer is not None:
+        program.answer_directly = answerer
+    unreadable: list[str] = []
+    failed: dict[str, Exception | None] = {}
+
+    def keep(outcome: Outcome) -> None:
+        question = outcome.example.question
+        if outcome.prediction is None:
+            failed[question] = outcome.error
+        elif outcome.prediction.trace.unreadable:
+            unreadable.append(question)
+        else:
+            verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
+            if journal is not None:
+                journal.add(f"known {question}", verdicts[question])
+
+    ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
+    rows = [
+        dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")
+        for q in asked
+        if q in verdicts
+    ]
+    return Labelled(rows, total, sorted(unreadable), sorted(failed), next(reversed(failed.values()), None))
+
+
+def know_examples(trainset: Sequence[dspy.Example], **options: Any) -> list[dspy.Example]:
+    """The rows of `know_labels`, checked, for who needs no count of the questions that have none."""
+    return know_labels(trainset, **options).checked().rows
+
+
+def check_asking(labels: str, threads: int) -> None:
+    """Makes sure that labelling can begin, for who has other work to do before.
+
+    Raises:
+        InputError: Unknown labels, or no thread.
+    """
+    if labels not in get_args(Labels):
+        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}")

@@ -1,0 +1,71 @@
+"""What SKR-knn learns: which training questions retrieval helps with, and which it does not."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+
+from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.metrics import accuracy
+from raisf.evaluation.runner import Outcome, ask_all
+from raisf.optimize.judges.labels import check_labelled, missing_labels
+from raisf.programs.baselines.skr import SKR, Case
+from raisf.utils.errors import InputError
+from raisf.utils.journal import Journal
+
+logger = logging.getLogger(__name__)
+
+
+def skr_cases(
+    program: SKR, trainset: Sequence[dspy.Example], *, threads: int = 8, journal: Journal | None = None
+) -> list[Case]:
+    """Asks each training question with and without retrieval; those where it made a difference are the cases.
+
+    A question of which an answer could not be read, or was cut off, says nothing and is no case.
+
+    Args:
+        program: With its LMs and its retriever; stays as it is.
+        trainset: With answers; a question whose two answers are both right or both wrong says nothing.
+        threads: Questions asked at a time.
+        journal: Keeps the answers' values, and has those of an earlier call; what has none is asked again.
+
+    Raises:
+        InputError: Nothing was asked, or retrieval made no difference anywhere.
+        LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
+    """
+    without, with_passages = program.compared()
+    ways: dict[str, Any] = {"without": without, "with": with_passages}
+    right: dict[str, dict[str, float]] = {}
+    unreadable, failed = set[str](), set[str]()
+    asked = list(dict.fromkeys(example.question for example in trainset))
+    for way, answers in ways.items():
+        scores = right[way] = {}
+        if journal is not None:
+            scores |= {q: journal.get(f"{way} {q}") for q in asked if f"{way} {q}" in journal}
+
+        def keep(outcome: Outcome, way: str = way, scores: dict[str, float] = scores) -> None:
+            question = outcome.example.question
+            if outcome.prediction is None:
+                failed.add(question)
+            elif outcome.prediction.trace.unreadable:
+                unreadable.add(question)
+            else:
+                scores[question] = accuracy(
+                    outcome.prediction.answer, gold_answers(outcome.example), outcome.example.get("scoring")
+                )
+                if journal is not None:
+                    journal.add(f"{way} {question}", scores[question])
+
+        ask_all(answers, [example for example in trainset if example.question not in scores], keep, threads=threads)
+    check_labelled(len(asked), len(unreadable))
+    if told := missing_labels(len(asked), len(unreadable), len(failed - unreadable)):
+        logger.warning(told)
+    labelled = [q for q in asked if q in right["with"] and q in right["without"]]
+    differ = [q for q in labelled if right["with"][q] != right["without"][q]]
+    if not differ:
+        raise InputError(
+            f"retrieval made no difference on any of {len(labelled)} training questions: "
+            "give more of them, some that the LM knows and some that the passages answer"
+        )
+    return [Case(question=q, helped=right["with"][q] > right["without"][q]) for q in differ]

@@ -1,0 +1,173 @@
+"""What every way of compiling has in common: a `dspy.Teleprompter` whose options are its fields."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import dspy
+from dspy.teleprompt import Teleprompter
+from dspy.utils.callback import BaseCallback
+
+from raisf.evaluation.identity import digest
+from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.identity import identity_of
+from raisf.optimize.judges.skr_cases import skr_cases
+from raisf.optimize.overlap import check_disjoint
+from raisf.optimize.within import programs_within
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.calls import require_lm
+from raisf.utils.errors import InputError
+from raisf.utils.journal import Journal
+
+Examples = Sequence[dspy.Example]
+
+
+@dataclass(slots=True)
+class Task:
+    """One compilation under way.
+
+    Attributes:
+        student: What is compiled; it stays as it is.
+        trainset: What is learnt from.
+        valset: What it is judged on; empty where the optimizer does without.
+        teacher: A program whose right runs are learnt from; None: the student's own.
+        journal: Keeps what is found.
+        calls: How many LM calls there have been.
+    """
+
+    student: Any
+    trainset: Examples
+    valset: Examples
+    teacher: dspy.Module | None
+    journal: Journal
+    calls: Callable[[], int]
+
+
+@dataclass(kw_only=True, eq=False)
+class Optimizer(Teleprompter):
+    """A way of compiling, as a `dspy.Teleprompter`.
+
+    It works alone, within `dspy.BetterTogether`, and on what another optimizer has made: prompts, weights, thresholds
+    and the retriever that the student has already are kept as far as they are not what is compiled. The student may be
+    a program of this package, a module that contains one, or any other module. An SKR-knn in it that was never fitted
+    is fitted first.
+
+    Args:
+        work: Where what is found so far lies, checkpoints and trained weights too: after a kill the same call goes on
+            there, to the same result.
+        progress: Show a bar with the running scores on stderr.
+    """
+
+    work: Path | str = "runs/compile"
+    progress: bool = True
+
+    how: ClassVar[str]
+    """What the journal's name begins with, and the report's `how`."""
+    validates: ClassVar[bool] = True
+    """Whether it cannot do without a validation set."""
+    trains: ClassVar[bool] = False
+    """Whether it keeps out of its work folder whoever else trains there."""
+
+    def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        student: dspy.Module,
+        *,
+        trainset: Examples,
+        teacher: dspy.Module | Sequence[dspy.Module] | None = None,
+        valset: Examples | None = None,
+    ) -> Any:
+        """A copy of the student that has learnt from the training set, with a `compile_report`.
+
+        Args:
+            student: With its LMs (or DSPy's settings) and its retriever; stays as it is.
+            trainset: What is learnt comes from it alone. With answers; judges also want gold passages and
+                decompositions.
+            teacher: A program with predictors of the same names whose right runs are learnt from, or a list of one.
+                Optimizers that learn from no runs have no use for it.
+            valset: What the result is chosen or stopped by; shares no question with the training set.
+
+        Raises:
+            InputError: An empty or overlapping set, answers missing, an option that cannot be used, a package that is
+                not installed, a work folder that cannot be written or that another compile is writing into.
+            LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
+        """
+        if not trainset:
+            raise InputError("the training set is empty: give a file with a question and its answer a line")
+        if not valset and self.validates:
+            raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
+        valset = valset or []
+        check_disjoint(trainset, {"validation": valset})
+        require_lm(student)
+        guide = _one(teacher)
+        asked = self._asked(student, trainset, valset)
+        start, calls = time.perf_counter(), CallCount()
+        sets = [[dict(example) for example in examples] for examples in (trainset, valset)]
+        identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
+        lock = "training" if self.trains else None
+        counting = dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls])
+        with Journal.alone(self.work, self.how, identity, lock=lock) as journal, counting:
+            fitted = fit_skr(student, trainset, self._threads(), journal)
+            task = Task(fitted, trainset, valset, guide, journal, lambda: calls.count)
+            compiled = self._compile(task)
+            journal.close()
+        spent = {"lm_calls": calls.count, "seconds": round(time.perf_counter() - start, 2)}
+        compiled.compile_report |= {**spent, "resumed": journal.found > 0, **earlier(student)}
+        return compiled
+
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        """The options that decide the result, JSON-able; what cannot be used is refused here, before any work."""
+        raise NotImplementedError
+
+    def _functions(self) -> list[Callable[..., Any]]:
+        """Functions of the user's own that decide the result."""
+        return []
+
+    def _threads(self) -> int:
+        return getattr(self, "threads", 8)
+
+    def _compile(self, task: Task) -> Any:
+        """The compiled copy, with its `compile_report`."""
+        raise NotImplementedError
+
+
+class CallCount(BaseCallback):
+    """Counts LM calls, whoever makes them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        """A call begins."""
+        with self._lock:
+            self.count += 1
+
+
+def fit_skr(student: dspy.Module, trainset: Examples, threads: int, journal: Journal) -> dspy.Module:
+    """The student, or where an SKR-knn in it was never fitted, a copy in which it is."""
+    if all(program.cases is not None for program in programs_within(student) if isinstance(program, SKR)):
+        return student
+    made = copy_of(student)
+    for program in programs_within(made):
+        if isinstance(program, SKR) and program.cases is None:
+            program.learn(skr_cases(program, trainset, threads=threads, journal=journal))
+    return made
+
+
+def earlier(student: dspy.Module) -> dict[str, Any]:
+    """What the student's own compilations have reported, oldest first, for the report of the next one."""
+    report = getattr(student, "compile_report", None)
+    if not report:
+        return {}
+    return {"earlier": [*report.get("earlier", []), {key: value for key, value in report.items() if key != "earlier"}]}
+
+
+def _one(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
+    if teacher is None or isinstance(teacher, dspy.Module):
+        return teacher
+    if len(teacher) != 1:
+        raise InputError(f"{len(teacher)} teachers: give one")
+    return teacher[0]

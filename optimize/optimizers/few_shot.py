@@ -1,0 +1,240 @@
+"""Compiling to demonstrations: the judges' from gold, the others' from right runs, and the best of several draws."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from random import Random
+from typing import Any, ClassVar
+
+import dspy
+
+from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.runner import progress_bar
+from raisf.lm.connect import connect
+from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, copy_of, draw
+from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
+from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
+from raisf.utils.errors import InputError, check_least
+
+# Instructions are longer than answers, and an LM that reasons first writes more than them.
+REFLECTION_TOKENS = 4096
+
+
+@dataclass(slots=True)
+class Draws:
+    """Demonstrations drawn for a student.
+
+    Attributes:
+        task: The compilation.
+        metric: At 1 lets a run demonstrate.
+        seed: Of every draw.
+        sample: The training questions that the judges' rows come from.
+        rows: The judges' rows.
+        proposed: By predictor's name, how many instructions were proposed for it.
+    """
+
+    task: Task
+    metric: Metric
+    seed: int
+    sample: Examples
+    rows: Rows = field(default_factory=Rows)
+    proposed: dict[str, int] = field(default_factory=dict)
+
+    def labeled(self, n: int, rng: Random) -> dspy.Module:
+        """The judges' demonstrations, by gold."""
+        return draw(self.task.student, self.rows, n, rng)
+
+    def bootstrapped(self, n: int, rng: Random) -> dspy.Module:
+        """The same, and steps of right runs for the others."""
+        task = self.task
+        return bootstrap_demos(task.student, self.rows, n, rng, task.trainset, self.metric, task.teacher)
+
+    def numbered(self, number: int, most: int) -> tuple[str, Callable[[], dspy.Module]]:
+        """One of several draws of both kinds and of different sizes: its name, and how it is made."""
+        rng = Random(f"{self.seed}/{number}")
+        n = rng.randint(2, most)
+        if number % 2 == 0:
+            return f"labeled {number + 1}, up to {n}", lambda: self.labeled(n, rng)
+        return f"bootstrap {number + 1}, up to {n}", lambda: self.bootstrapped(n, rng)
+
+    def kept(self, name: str, make: Callable[[], dspy.Module]) -> Prompts:
+        """The prompts of a draw, which a killed compilation that goes on takes from the journal."""
+        return self.task.journal.once(name, lambda: prompts_of(make()))
+
+
+@dataclass(kw_only=True, eq=False)
+class Prompting(Optimizer):
+    """Compiling to prompts: candidates are compared on the validation set, and the best one is the result.
+
+    All of them answer the same questions; the student as it is given is among them and wins a tie.
+
+    Args:
+        demos: Demonstrations per predictor at most, 2 or more; 4, since each makes every later prompt longer.
+        labels: How known questions are told from unknown ones: "model" asks the LM closed-book, "gold" believes the
+            training set's `known`; see `raisf.optimize.judges.labels.know_labels`.
+        metric: Called as `metric(example, prediction, trace)`, in [0, 1]; selects, and at 1 lets a run demonstrate.
+        seed: Of every draw; equal seeds and equal LM answers give equal programs.
+        threads: Questions asked at a time.
+        work: See `raisf.optimize.optimizers.base.Optimizer`.
+        progress: Likewise.
+    """
+
+    demos: int = 4
+    labels: Labels = "model"
+    metric: Metric = answer_exact_match
+    seed: int = 0
+    threads: int = 8
+
+    how = "prompts"
+    name: ClassVar[str]
+    """What its candidates and the report's `strategy` are called."""
+    strict: ClassVar[bool] = False
+    """Whether a judge without rows of both verdicts is an error."""
+    least: ClassVar[dict[str, int]] = {}
+    """What its own numbers must be at least."""
+    package: ClassVar[str | None] = None
+    """What it needs that the extra `optimizers` brings."""
+
+    def __post_init__(self) -> None:
+        if self.demos < 2:
+            raise InputError(f"demos must be at least 2, one of each verdict; found {self.demos}")
+        check_least(self, **self.least)
+        check_asking(self.labels, self.threads)
+
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        if self.package and importlib.util.find_spec(self.package) is None:
+            raise InputError(
+                f"{self.name} needs the package {self.package}, which is not installed: pip install {self.package}, or "
+                "the extra 'optimizers' of this project; or take another optimizer, such as random"
+            )
+        if self.metric is answer_exact_match:
+            _check_answers(trainset, valset)
+        passed_over = ("work", "progress", "threads", "metric", "reflection_lm")
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
+        return [self.name, own]
+
+    def _functions(self) -> list[Callable[..., Any]]:
+        return [self.metric]
+
+    def _compile(self, task: Task) -> Any:
+        sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
+        draws = Draws(task, self.metric, self.seed, sample)
+        options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "strict": self.strict}
+        with progress_bar(self.progress) as bar:
+            labelling = bar.add_task("labelling", total=None, score="")
+            draws.rows = collect_rows(task.student, sample, **options, journal=task.journal)
+            bar.remove_task(labelling)
+            selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
+            if task.valset:
+                shown = any(predictor.demos for _, predictor in task.student.named_predictors())
+                selection.score("as given" if shown else "zero-shot", task.student)
+                self._search(draws, selection)
+                best = selection.best or task.student
+            else:
+                best = with_prompts(task.student, draws.kept(self.name, lambda: self._draw(draws)))
+        compiled: Any = copy_of(best)
+        given, now = prompts_of(task.student), prompts_of(compiled)
+        told = {name: prompts["instructions"] for name, prompts in now.items()}
+        compiled.compile_report = {
+            "how": "prompts",
+            "strategy": self.name,
+            "seed": self.seed,
+            "labels": self.labels,
+            "trainset": len(task.trainset),
+            "valset": len(task.valset),
+            "candidates": selection.tried,
+            "chosen": selection.chosen or self.name,
+            "failed": selection.patience.failed,
+            "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
+            "rows": {name: len(found) for name, found in draws.rows.of.items()},
+            "missing": draws.rows.missing,
+            "unlabelled": draws.rows.unlabelled,
+            "proposed": draws.proposed,
+        }
+        return compiled
+
+    def _search(self, draws: Draws, selection: Selection) -> None:
+        """Scores candidates beside the student."""
+        prompts = draws.kept(self.name, lambda: self._draw(draws))
+        selection.score(self.name, with_prompts(draws.task.student, prompts))
+
+    def _draw(self, draws: Draws) -> dspy.Module:
+        """The one candidate of an optimizer that has a single one."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True, eq=False)
+class LabeledJudges(Prompting):
+    """Gives the judges demonstrations from gold, as many of each verdict.
+
+    Without a validation set they are taken without a comparison. See `Prompting` for the options.
+    """
+
+    name = "labeled"
+    strict = True
+    validates = False
+
+    def _draw(self, draws: Draws) -> dspy.Module:
+        return draws.labeled(self.demos, Random(self.seed))
+
+
+@dataclass(kw_only=True, eq=False)
+class BootstrapJudges(Prompting):
+    """Gives the judges demonstrations from gold, and the other predictors steps of right runs.
+
+    The runs are the student's own, or the teacher's. Without a validation set they are taken without a comparison. See
+    `Prompting` for the options.
+    """
+
+    name = "bootstrap"
+    validates = False
+
+    def _draw(self, draws: Draws) -> dspy.Module:
+        return draws.bootstrapped(self.demos, Random(self.seed))
+
+
+@dataclass(kw_only=True, eq=False)
+class RandomSearch(Prompting):
+    """Takes the best of several draws of both kinds, of different sizes.
+
+    DSPy's BootstrapFewShotWithRandomSearch does the like, but takes the training set where the validation set is
+    missing, leaves the LMs reset while it compares, and has no place for balancing the judges' demonstrations.
+
+    Args:
+        candidates: Draws, each of which costs a run over the validation set.
+        demos: See `Prompting`, also for the others.
+    """
+
+    candidates: int = 6
+
+    name = "random"
+    strict = True
+    least: ClassVar[dict[str, int]] = {"candidates": 1}
+
+    def _search(self, draws: Draws, selection: Selection) -> None:
+        for number in range(self.candidates):
+            name, make = draws.numbered(number, self.demos)
+            selection.score(name, with_prompts(draws.task.student, draws.kept(name, make)))
+
+
+def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:
+    """The LM that writes instructions: the one that is given, or its spec; else the first that the student asks."""
+    if isinstance(given, str):
+        return connect(given, max_tokens=REFLECTION_TOKENS)
+    if given is not None:
+        if not isinstance(given, dspy.BaseLM):
+            raise InputError(f"reflection_lm is {given!r}: give an LM, or a spec such as openai/gpt-4o")
+        return given
+    asked: Any = next((predictor.lm for _, predictor in student.named_predictors() if predictor.lm is not None), None)
+    return asked or dspy.settings.lm
+
+
+def _check_answers(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+    for name, examples in (("training", trainset), ("validation", valset)):
+        for example in examples:
+            if not gold_answers(example):
+                raise InputError(
+                    f"the {name} question {example.question!r} has no gold answer: add one or leave it out"
+                )

@@ -1,0 +1,47 @@
+"""The programs of ours within a module of the user's own, and which of its predictors belong to them."""
+
+from typing import TypeVar
+
+import dspy
+
+from raisf.programs.program import Program
+from raisf.utils.errors import InputError
+
+P = TypeVar("P", bound=Program)
+
+
+def programs_within(module: dspy.Module) -> list[Program]:
+    """The module itself if it is a program of ours, and those within it, outer ones first.
+
+    One that has no predictor of the module is not in it: DSPy's optimizers hang their candidates on what they return.
+    """
+    own = {id(predictor) for _, predictor in module.named_predictors()}
+    found = [part for _, part in module.named_sub_modules(Program) if isinstance(part, Program)]
+    return [part for part in found if any(id(predictor) in own for _, predictor in part.named_predictors())]
+
+
+def owners(module: dspy.Module) -> dict[str, dspy.Module]:
+    """By predictor's name, the innermost program of ours that it belongs to; the module itself where there is none."""
+    of: dict[int, dspy.Module] = {}
+    for program in programs_within(module):
+        of.update({id(predictor): program for _, predictor in program.named_predictors()})
+    return {name: of.get(id(predictor), module) for name, predictor in module.named_predictors()}
+
+
+def program_within(module: dspy.Module, kind: type[P], missing: str) -> P:
+    """The one program of a kind in a module.
+
+    Args:
+        module: Perhaps itself of that kind.
+        kind: A class of ours.
+        missing: The error where there is none.
+
+    Raises:
+        InputError: There is none, or there are several.
+    """
+    found = [program for program in programs_within(module) if isinstance(program, kind)]
+    if not found:
+        raise InputError(missing)
+    if len(found) > 1:
+        raise InputError(f"{type(module).__name__} holds {len(found)} of {kind.__name__}: compile each by itself")
+    return found[0]

@@ -1,0 +1,152 @@
+"""`raisf colbert train`: makes a ColBERT checkpoint out of a user's own questions, or of nothing but her documents."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.commands.command import GO_ON, Family, command, option
+from raisf.commands.options import seed_option
+from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.values import FILE, at_least, not_negative
+from raisf.experiments.opening import given
+from raisf.utils.errors import InputError
+
+KNOWN_ITEMS = 2_000
+"""Queries made out of the passages: with the other defaults, about twelve minutes of training on one core."""
+EXAMPLES = (
+    "  raisf colbert train --corpus docs/ --questions train.jsonl --test test.jsonl --out checkpoints/mine\n"
+    "  raisf colbert train --corpus docs/ --out checkpoints/mine     made-up queries: measure it before use\n"
+    "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot      it brings its paragraphs\n"
+    "  raisf index docs/ --checkpoint checkpoints/mine --out indexes/mine"
+)
+
+
+@command("train", EXAMPLES, resume=GO_ON, several=("--questions", "--test"))
+@option("--out", type=FILE, required=True, metavar="DIR", help="the checkpoint's folder")
+@option(
+    "--questions",
+    type=FILE,
+    multiple=True,
+    metavar="FILE...",
+    help="training questions (JSON or JSON Lines) with gold_titles or gold_pids; HotpotQA's and MuSiQue's formats too",
+)
+@option(
+    "--corpus",
+    type=FILE,
+    metavar="DOCS",
+    help="the passages: what `raisf index` reads; default: those that the questions bring along. The hard negatives "
+    "are BM25's",
+)
+@option("--index", type=FILE, metavar="DIR", help="the passages of an index; the hard negatives are what it finds")
+@option(
+    "--known-items",
+    type=at_least(0),
+    metavar="N",
+    help="queries made out of passages, a title or a sentence, at most one a passage: they teach to find what a text "
+    f"says, and not what is asked of it; default: {KNOWN_ITEMS} without --questions, else 0",
+)
+@option(
+    "--test",
+    type=FILE,
+    multiple=True,
+    metavar="FILE...",
+    help="questions that you will measure on: --questions must hold none of them",
+)
+@option(
+    "--base",
+    default="minilm",
+    metavar="NAME",
+    help="the checkpoint to start from: minilm, a path, or a hub id; default: minilm",
+)
+@option("--epochs", type=at_least(1), metavar="N", help="default: 2")
+@option("--batch-size", type=at_least(2), metavar="N", help="queries a step; default: 16")
+@option("--negatives", type=at_least(0), metavar="N", help="hard negatives a query in a step; default: 1")
+@option("--learning-rate", type=not_negative, metavar="R", help="default: 1e-4")
+@seed_option
+def colbert_train_command(
+    out: Path,
+    questions: tuple[Path, ...],
+    corpus: Path | None,
+    index: Path | None,
+    known_items: int | None,
+    test: tuple[Path, ...],
+    base: str,
+    epochs: int | None,
+    batch_size: int | None,
+    negatives: int | None,
+    learning_rate: float | None,
+    seed: int,
+) -> CommandResult:
+    """Train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone."""
+    from raisf.retrieval.training.loop import METADATA, Recipe, train_checkpoint
+    from raisf.utils.files import check_replaceable
+
+    if corpus and index:
+        raise InputError("--corpus and --index both name the passages: leave one out")
+    settings = {"epochs": epochs, "batch_size": batch_size, "negatives": negatives, "learning_rate": learning_rate}
+    recipe = Recipe(seed=seed, **given(settings))
+    check_replaceable(out, METADATA)
+    asked = _load(questions, test)
+    with tempfile.TemporaryDirectory() as folder:
+        passages = _passages(corpus, index, questions, Path(folder))
+        triples = _triples(asked, passages, known_items, seed)
+    made = train_checkpoint(triples, out, base, recipe)
+    shown = {"out": str(out), **made}
+    if made["after"]["loss"] >= made["before"]["loss"]:
+        shown["warning"] = "no better on the queries held out than before: keep the base"
+    elif not asked:
+        shown["warning"] = (
+            "measured on made-up queries alone: try it on questions before you use it (docs/retrieval.md)"
+        )
+    return facts_result(shown, f"raisf index DOCS --checkpoint {out} --out indexes/mine")
+
+
+colbert_command = Family(
+    "colbert",
+    {"train": colbert_train_command},
+    help="Train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone.",
+    examples=EXAMPLES,
+)
+
+
+def _load(files: Sequence[Path], test: Sequence[Path]) -> list[Any]:
+    from raisf.data.questions import load_questions
+
+    questions = [question for file in files for question in load_questions(file)]
+    if questions and test:
+        from raisf.optimize.overlap import check_disjoint
+
+        check_disjoint(questions, {str(file): load_questions(file) for file in test})
+    return questions
+
+
+def _passages(corpus: Path | None, index: Path | None, questions: Sequence[Path], folder: Path) -> Any:
+    """The index that holds the passages and finds hard negatives: the one given, or BM25 over the corpus."""
+    from raisf.retrieval.index import build_index, open_folder
+    from raisf.retrieval.training.triples import brought_passages
+
+    if index:
+        return open_folder(index)
+    if corpus:
+        return build_index(corpus, folder / "bm25", "bm25", progress=False)
+    if not questions:
+        raise InputError("nothing to learn from: give --corpus DOCS or --index DIR, and --questions where you have any")
+    try:
+        return build_index(brought_passages(*questions), folder / "bm25", "bm25", progress=False)
+    except InputError as error:
+        raise InputError(f"the questions bring no passages along: give --corpus or --index ({error})") from error
+
+
+def _triples(questions: Sequence[Any], index: Any, count: int | None, seed: int) -> list[Any]:
+    from raisf.retrieval.training.triples import known_items, question_triples
+
+    asked = list(question_triples(questions, index))
+    if questions and not asked:
+        raise InputError(
+            f"none of the {len(questions)} questions names a passage of the corpus: gold_pids must be its ids, or "
+            "gold_titles its titles"
+        )
+    if count is None:
+        count = 0 if questions else KNOWN_ITEMS
+    return [*asked, *(known_items(index, count, seed) if count else ())]

@@ -1,0 +1,71 @@
+"""`raisf collect`: the judges' training sets as files."""
+
+from pathlib import Path
+
+from raisf.commands.command import GO_ON, command, option
+from raisf.commands.options import k_option, labels_option, lm_options, threads_option
+from raisf.commands.result import CommandResult
+from raisf.commands.values import FILE, folder
+from raisf.experiments.opening import LMChoice, open_program
+
+
+@command(
+    "collect",
+    "  raisf collect --train worlds/home/train.jsonl --index indexes/home --out data/judges\n"
+    "  raisf collect --train train.jsonl --test test.jsonl --index indexes/mine --lm local/PATH \\\n"
+    "      --teacher openai/gpt-4o --out data/judges",
+    resume=GO_ON,
+)
+@option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
+@option("--dev", type=FILE, metavar="FILE", help="the dev questions; --train must hold none of them")
+@option("--test", type=FILE, metavar="FILE", help="the test questions; --train must hold none of them")
+@option("--out", type=folder, required=True, metavar="DIR", help="the folder for the rows")
+@option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
+@option("--where", metavar="FILTER", help="only passages that satisfy this")
+@k_option
+@option("--teacher", metavar="SPEC", help="an LM that judges passages and decomposes where gold says nothing")
+@labels_option()
+@threads_option
+@lm_options
+def collect_command(
+    train: Path,
+    dev: Path | None,
+    test: Path | None,
+    out: Path,
+    index: str,
+    where: str | None,
+    k: int | None,
+    teacher: str | None,
+    labels: str,
+    threads: int,
+    lm: LMChoice,
+) -> CommandResult:
+    """Collect what the three judges should have said on training questions, a file of rows a judge."""
+    from rich.console import Group
+
+    from raisf.data.questions import load_questions
+    from raisf.optimize.judges.collect import collect
+    from raisf.utils.display import DataTable, as_text
+
+    trainset = load_questions(train)
+    made = collect(
+        open_program("ra-isf", lm=lm, index=index, where=where, k=k),
+        trainset,
+        out,
+        labels=labels,  # type: ignore[arg-type]
+        teacher=LMChoice(teacher).open() if teacher is not None else None,
+        others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
+        threads=threads,
+    )
+    table = DataTable("judge", "rows", "of them", "teacher and gold agree")
+    for judge, classes in made["rows"].items():
+        agreed = made["agreement"].get(judge)
+        share = f"{agreed['agree']:.1%} of {agreed['n']}" if agreed else "-"
+        table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
+    notes = [as_text("know: who is compared with gold is the LM's own closed-book answers", "dim")]
+    if made["unfinished"]:
+        counts = [(made["errors"], "calls failed"), (made["unreadable"], "replies could not be read and label nothing")]
+        said = ", ".join(f"{n} {what}" for n, what in counts if n)
+        said += f": rows of {made['unfinished']} of {len(trainset)} training questions are missing"
+        notes.append(as_text(f"{said}; run the same command again to make them", "yellow"))
+    return CommandResult({"out": str(out), **made}, Group(table, *notes, as_text(f"rows: {out}")))

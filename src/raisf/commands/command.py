@@ -1,0 +1,135 @@
+"""What commands are made of: click's, with --json, examples in their help, and a word to who presses Ctrl-C."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from raisf.commands.result import show
+
+NOTHING_WRITTEN = "nothing was written"
+GO_ON = "run the same command again to go on where it stopped"
+
+
+class Option(click.Option):
+    """An option that the help shows under a heading."""
+
+    def __init__(self, *args: Any, heading: str = "options", **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.heading = heading
+
+
+class Argument(click.Argument):
+    """An argument that the help explains."""
+
+    def __init__(self, *args: Any, help: str, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.help = help  # click itself takes one from 8.5 on
+
+
+class Command(click.Command):
+    """A command whose function gives a `CommandResult`, which is shown on standard output.
+
+    Args:
+        examples: Commands to copy, for the help.
+        resume: What to do, or to know, after Ctrl-C.
+        actions: Commands that a first argument of their name calls instead: `raisf index DOCS`, `raisf index add ...`.
+        several: Options that take several values at once: `--test a.jsonl b.jsonl`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: str,
+        resume: str = NOTHING_WRITTEN,
+        actions: Mapping[str, click.Command] | None = None,
+        several: Sequence[str] = (),
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self.examples, self.resume, self.actions, self.several = examples, resume, dict(actions or {}), several
+        help = "print the result as JSON on standard output, and only that"
+        self.params.append(Option(["--json", "as_json"], is_flag=True, help=help))
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        """As click's; the arguments of an action are parsed by its own command."""
+        if args and args[0] in self.actions:
+            return self.actions[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, _spread(args, self.several), parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Runs the command and shows what it gives."""
+        as_json = ctx.params.pop("as_json")
+        try:
+            # Libraries print progress of their own: only the result belongs on standard output.
+            with contextlib.redirect_stdout(sys.stderr):
+                result = super().invoke(ctx)
+            show(result, as_json=as_json)
+            if result.exit_code:
+                ctx.exit(result.exit_code)
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(str(interrupt) or self.resume) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The arguments and options under their headings."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            if isinstance(one, Argument):
+                sections.setdefault("arguments", []).append((one.metavar or (one.name or "").upper(), one.help or ""))
+            elif (row := one.get_help_record(ctx)) is not None:
+                heading = one.heading if isinstance(one, Option) else "options"
+                sections.setdefault(heading, []).append(row)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Nothing: from 8.5 on click writes the arguments here, which `format_options` does in all versions."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, line for line."""
+        formatter.write(f"\nexamples:\n{self.examples}\n")
+
+
+class Family(click.Group):
+    """Commands under one name, such as `raisf pocket train` and `raisf pocket report`."""
+
+    def __init__(self, *args: Any, examples: str, **kwargs: Any):
+        super().__init__(*args, no_args_is_help=False, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, line for line."""
+        formatter.write(f"\nexamples:\n{self.examples}\n")
+
+
+def command(name: str, examples: str, **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Makes a function a command; its docstring is the help. The options are `Command`'s."""
+    return click.command(name, cls=Command, examples=examples, **options)
+
+
+def argument(name: str, help: str, **options: Any) -> Callable[[Any], Any]:
+    """An argument of a command."""
+    return click.argument(name, cls=Argument, help=help, **options)
+
+
+def option(*names: str, **options: Any) -> Callable[[Any], Any]:
+    """An option of a command, under a `heading` of the help."""
+    return click.option(*names, cls=Option, **options)
+
+
+def _spread(args: Sequence[str], several: Sequence[str]) -> list[str]:
+    """`--test a b` as `--test a --test b`, for the options named."""
+    spread: list[str] = []
+    current: str | None = None  # the option whose values come now
+    for place, one in enumerate(args):
+        if one == "--":
+            return [*spread, *args[place:]]
+        if one.startswith("-") and one != "-":
+            current = one if one in several else None
+        elif current is not None and spread[-1] != current:
+            spread.append(current)
+        spread.append(one)
+    return spread

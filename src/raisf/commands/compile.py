@@ -1,0 +1,289 @@
+"""`raisf compile`."""
+
+import functools
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from raisf.commands.command import command, option
+from raisf.commands.options import (
+    ProgramChoice,
+    as_one,
+    labels_option,
+    lm_options,
+    program_options,
+    seed_option,
+    threads_option,
+)
+from raisf.commands.result import CommandResult, facts_view
+from raisf.commands.values import FILE, at_least, not_negative
+from raisf.experiments import own
+from raisf.experiments.opening import LMChoice, given
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from raisf.optimize.optimizers.calibrate import Calibrate
+
+WRITES = ("mipro", "gepa")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChoice:
+    """What `--how prompts` was told; None: not given."""
+
+    strategy: str | None
+    demos: int | None
+    candidates: int | None
+    trials: int | None
+    reflection_lm: str | None
+    reflection_api_base: str | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the optimizers that compile to prompts, as far as they were given.
+
+        Raises:
+            InputError: An option that the strategy does not have, or an LM that cannot be opened.
+        """
+        written = {
+            "trials": self.trials,
+            "reflection_lm": self.reflection_lm,
+            "reflection_api_base": self.reflection_api_base,
+        }
+        if (told := given(written)) and self.strategy not in WRITES:
+            shown = next(iter(told)).replace("_", "-")
+            raise InputError(f"--{shown} is for --strategy {' and '.join(WRITES)}: leave it out, or take one of them")
+        if self.reflection_api_base is not None and self.reflection_lm is None:
+            raise InputError("--reflection-api-base without --reflection-lm: give openai/MODEL too")
+        return given(
+            {"demos": self.demos, "candidates": self.candidates, "trials": self.trials, "reflection_lm": self._writer()}
+        )
+
+    def _writer(self) -> Any:
+        if self.reflection_lm is None:
+            return None
+        from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS
+
+        return LMChoice(self.reflection_lm, self.reflection_api_base, max_tokens=REFLECTION_TOKENS).open()
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsChoice:
+    """What `--how weights` was told; None: not given."""
+
+    base: str | None
+    rows: int | None
+    learning_rate: float | None
+    epochs: int | None
+    rank: int | None
+    full: bool
+    processes: int | None
+
+    def options(self, how: str, seed: int) -> dict[str, Any]:
+        """The options of `raisf.FinetuneJudges`, as far as they were given.
+
+        Raises:
+            InputError: One of them was given for prompts, or cannot be used.
+        """
+        told = given(asdict(self) | {"full": self.full or None})
+        if how != "weights":
+            if told:
+                shown = next(iter(told)).replace("_", "-")
+                raise InputError(f"--{shown} is for --how weights: leave it out, or add that")
+            return {}
+        from raisf.lm.finetune.training import Training
+
+        if self.full and self.rank is not None:
+            raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
+        settings = {name: told[name] for name in ("rank", "learning_rate", "epochs", "processes") if name in told}
+        training = Training(method="full" if self.full else "lora", seed=seed, **settings)
+        return given({"base": self.base, "rows": self.rows, "training": training})
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationChoice:
+    """What `--calibrate` was told; no aim: not to calibrate."""
+
+    aim: Any
+    call_price: float | None
+    search_price: float | None
+
+    def optimizer(self, labels: Any, threads: int) -> "Calibrate | None":
+        """What calibrates; None where nothing does.
+
+        Raises:
+            InputError: There is a price, and another aim than cost.
+        """
+        prices = given({"call_price": self.call_price, "search_price": self.search_price})
+        if prices and self.aim != "cost":
+            shown = next(iter(prices)).replace("_", "-")
+            raise InputError(f"--{shown} is for --calibrate cost: leave it out, or take that aim")
+        if self.aim is None:
+            return None
+        from raisf.optimize.optimizers.calibrate import Calibrate
+
+        return Calibrate(aim=self.aim, labels=labels, threads=threads, **prices)
+
+
+_prompts = functools.partial(option, heading="prompts")
+prompt_options = as_one(
+    "prompts",
+    PromptChoice,
+    _prompts(
+        "--strategy",
+        type=click.Choice(("labeled", "bootstrap", "random", "mipro", "gepa")),
+        help="demonstrations from gold labels, from the program's own right runs, or the best of several such "
+        "draws on the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM "
+        "rewrites by what gold says was wrong; default: labeled",
+    ),
+    _prompts(
+        "--demos",
+        type=at_least(2),
+        metavar="N",
+        help="demonstrations a predictor at most; default: 4",
+    ),
+    _prompts(
+        "--candidates",
+        type=at_least(1),
+        metavar="N",
+        help="draws of random; draws and instructions that mipro chooses from; default: 6",
+    ),
+    _prompts(
+        "--trials",
+        type=at_least(1),
+        metavar="N",
+        help="what mipro and gepa may spend, in runs over the dev split; default: 20",
+    ),
+    _prompts(
+        "--reflection-lm",
+        metavar="SPEC",
+        help="the LM that writes instructions for mipro and gepa, a strong one at best; default: the --lm",
+    ),
+    _prompts("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
+)
+_weights = functools.partial(option, heading="weights")
+weights_options = as_one(
+    "weights",
+    WeightsChoice,
+    _weights(
+        "--base",
+        metavar="SPEC",
+        help="the local LM to train on: pocket, pocket-tiny, pocket-t5 or local/PATH_OR_HUB_ID; default: the --lm",
+    ),
+    _weights(
+        "--rows",
+        type=at_least(2),
+        metavar="N",
+        help="examples a judge at most; default: 1000, the paper's",
+    ),
+    _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
+    _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
+    _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
+    _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
+    _weights(
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
+    ),
+)
+_calibration = functools.partial(option, heading="calibration")
+calibration_options = as_one(
+    "calibration",
+    CalibrationChoice,
+    _calibration(
+        "--calibrate",
+        "aim",
+        type=click.Choice(("answer", "cost", "accuracy", "balanced")),
+        is_flag=False,
+        flag_value="answer",
+        metavar="[AIM]",
+        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
+        "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
+        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
+    ),
+    _calibration(
+        "--call-price",
+        type=not_negative,
+        metavar="P",
+        help="aim cost: what an LM call costs, in right answers; default: 0.01",
+    ),
+    _calibration(
+        "--search-price",
+        type=not_negative,
+        metavar="P",
+        help="aim cost: what a search costs, in right answers; default: 0",
+    ),
+)
+
+
+@command(
+    "compile",
+    "  raisf compile --train worlds/home/train.jsonl --dev worlds/home/dev.jsonl \\\n"
+    "      --index indexes/home --out artifacts/a\n"
+    "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
+    "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c",
+    resume="no artifact was written; run the same command again to go on where it stopped",
+)
+@option(
+    "--how",
+    type=click.Choice(("prompts", "weights")),
+    default="prompts",
+    help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; default: prompts",
+)
+@option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
+@option("--dev", type=FILE, required=True, metavar="FILE", help="questions to select on; never trained on")
+@option("--out", type=FILE, required=True, metavar="DIR", help="the artifact's folder")
+@labels_option()
+@threads_option
+@seed_option
+@prompt_options
+@weights_options
+@calibration_options
+@program_options
+@lm_options
+def compile_command(
+    how: Any,
+    train: Path,
+    dev: Path,
+    out: Path,
+    labels: Any,
+    threads: int,
+    seed: int,
+    prompts: PromptChoice,
+    weights: WeightsChoice,
+    calibration: CalibrationChoice,
+    choice: ProgramChoice,
+    lm: LMChoice,
+) -> CommandResult:
+    """Compile a program against a training split, selecting on a dev split, and save it as an artifact."""
+    from rich.console import Group, RenderableType
+
+    from raisf.data.questions import load_questions
+    from raisf.optimize.artifact import save
+    from raisf.optimize.compile import optimizer_named
+    from raisf.reports.compiled import calibration_view, candidates_view, training_table, unlabelled_lines
+    from raisf.utils.files import check_replaceable
+
+    check_replaceable(out, "manifest.json")
+    options = {**prompts.options, **weights.options(how, seed), "labels": labels, "seed": seed, "threads": threads}
+    optimizer = optimizer_named(how, prompts.strategy, **options)
+    thresholds = calibration.optimizer(labels, threads)
+    trainset, valset = load_questions(train), load_questions(dev)
+    program = choice.open(lm)
+    if thresholds is not None:
+        thresholds.check(program, valset)
+    compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
+    if thresholds is not None:
+        compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
+    save(compiled, out)
+    report = compiled.compile_report
+    facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
+    view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
+    if "calibration" in report:
+        view.append(calibration_view(report["calibration"]))
+    view += unlabelled_lines(report)
+    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(choice.program, out)} --test FILE"))
+    return CommandResult({"out": str(out), **report}, Group(*view))

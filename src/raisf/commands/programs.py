@@ -1,0 +1,19 @@
+"""`raisf programs`."""
+
+from raisf.commands.command import command
+from raisf.commands.result import CommandResult
+
+
+@command("programs", "  raisf programs\n  raisf programs --json")
+def programs_command() -> CommandResult:
+    """List the programs: what each does and its source."""
+    from raisf.programs.registry import PROGRAMS, about, defaults
+    from raisf.utils.display import DataTable, as_text
+
+    rows = []
+    table = DataTable("program", "what it does", "source", box=None, padding=(0, 2, 1, 0))
+    for name, program in PROGRAMS.items():
+        summary, source = about(program)
+        rows.append({"name": name, "summary": summary, "source": source, "options": defaults(program)})
+        table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
+    return CommandResult({"programs": rows}, table)

@@ -1,0 +1,78 @@
+"""What a command gives back: the same result for a program to read and for a person to look at."""
+
+import io
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raisf.utils.errors import RaisfError
+from raisf.utils.text import visible_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """A command's result.
+
+    Attributes:
+        data: What --json prints; made of JSON values.
+        view: What a person sees.
+        exit_code: What the command ends with: 1 where its work is done but for a part of it that is named.
+    """
+
+    data: dict[str, Any]
+    view: "RenderableType"
+    exit_code: int = 0
+
+
+def facts_result(facts: dict[str, Any], following: str | None = None) -> CommandResult:
+    """The result of a command that ends with a few facts, a line each; None is not shown.
+
+    Args:
+        facts: By name, in order.
+        following: The command that comes next, if one does.
+    """
+    return CommandResult(facts, facts_view(facts, following))
+
+
+def facts_view(facts: dict[str, Any], following: str | None = None) -> "RenderableType":
+    """The view of `facts_result`."""
+    from rich.console import Group
+
+    from raisf.utils.display import DataTable, as_text
+
+    table = DataTable.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value is None:
+            continue
+        shown = ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else value
+        table.add_row(name, str(shown))
+    return Group(table, as_text(f"next: {following}", "dim")) if following else table
+
+
+def show(result: CommandResult, *, as_json: bool) -> None:
+    """Prints a result on standard output.
+
+    Raises:
+        RaisfError: It cannot be written.
+    """
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
+    try:
+        if as_json:
+            print(visible_json(json.dumps(result.data, ensure_ascii=not unicode, indent=2)), flush=True)
+        else:
+            from raisf.utils.display import console
+
+            console().print(result.view)
+            sys.stdout.flush()
+    except OSError as error:
+        # Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # there the reader, `head` for one, has what it wanted
+            raise RaisfError(f"the work is done, but its outcome cannot be written ({error.strerror})") from error

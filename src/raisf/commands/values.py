@@ -1,0 +1,78 @@
+"""The kinds of values that options take."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+
+def at_least(least: int) -> click.IntRange:
+    """A whole number that is not below `least`."""
+    return click.IntRange(min=least)
+
+
+def not_negative(text: str) -> float:
+    """A number that is 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise click.BadParameter(f"expected a number, found {text!r}") from None
+    if not 0 <= value < math.inf:
+        raise click.BadParameter(f"expected a number of 0 or more, found {text}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0."""
+    value = not_negative(text)
+    if value == 0:
+        raise click.BadParameter("expected more than 0 seconds")
+    return value
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    value = not_negative(text)
+    if value > 1:
+        raise click.BadParameter(f"expected a number from 0 to 1, found {text}")
+    return value
+
+
+def switch(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value a number, true, false or null as in JSON, else a text."""
+    name, given, value = text.partition("=")
+    if not given or not name:
+        raise click.BadParameter(f"expected NAME=VALUE, found {text!r}")
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = value
+    if isinstance(found, list | dict):
+        raise click.BadParameter(f"expected a number, true, false, null or a text, found {value}")
+    return name, found
+
+
+def folder(text: str) -> Path:
+    """A folder, there or to be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise click.BadParameter(f"{text} is a file: give a folder")
+    return path
+
+
+def labelled_programs(text: str) -> dict[str, str]:
+    """`A,LABEL=B` as names by label."""
+    named: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        label, given, name = part.rpartition("=")
+        label = label if given else Path(name).name
+        if label in named:
+            raise click.BadParameter(f"two programs are called {label!r}: write LABEL=NAME for one of them")
+        named[label] = name
+    if not named:
+        raise click.BadParameter("expected names of programs, with commas between them")
+    return named

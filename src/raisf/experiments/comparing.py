@@ -1,0 +1,149 @@
+"""Programs on the same questions, beside each other: their answers, their judges alone, and the report of both."""
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf import __version__
+from raisf.experiments.opening import records_path
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import dspy
+    from rich.progress import Progress
+
+    from raisf.optimize.judges.labels import Labels
+    from raisf.reports.report import ComparisonReport
+
+RecordsById = dict[str, dict[str, Any]]
+JUDGES = ("know", "relevance", "decomposition")
+
+
+def compare(
+    programs: "Mapping[str, dspy.Module]",
+    testset: "Sequence[dspy.Example]",
+    out: Path | str | None = None,
+    *,
+    judges: bool = True,
+    labels: "Labels" = "model",
+    threads: int = 8,
+    progress: "bool | Progress" = True,
+    title: str = "",
+    test: str = "",
+) -> "ComparisonReport":
+    """Lets programs answer the same questions, tests every pair of them, and holds their judges to gold.
+
+    Args:
+        programs: By the label that the report calls each by.
+        testset: Questions with gold, as `raisf.load_questions` gives them.
+        out: A folder for results.json, tables as CSV, report.html and all answers; called again with the same folder,
+            what was answered is not asked again. None keeps the report in memory.
+        judges: Whether the judges are asked alone, too.
+        labels: What the LM knows: "model" asks it, "gold" believes the questions' own marks.
+        threads: Questions at a time.
+        progress: Show bars on standard error; or the bars to show them among.
+        title: Of the page; made up where it is empty.
+        test: What the page calls the test set.
+
+    Returns:
+        The report: `results` (JSON values), `sections` (its tables by name) and `records` (by label and question id).
+
+    Raises:
+        InputError: No program, no questions, or `out` holds other things.
+        LMError: The LM failed on ten questions in a row, or on all there are; or most outputs of a program or judge
+            could not be read (what `out` keeps is written).
+    """
+    from raisf.evaluation.readability import check_readable
+    from raisf.reports.report import check_folder, output_counts, report_of
+
+    if not programs:
+        raise InputError("no program to compare: give some by label, such as {'rag': raisf.RAG(index)}")
+    with contextlib.ExitStack() as stack:
+        if out is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            folder = Path(out)
+            check_folder(folder)
+        records = answer_all(programs, testset, folder / "records", threads=threads, progress=progress)
+        judged = judge_all(programs, testset, folder / "judges", labels=labels, threads=threads) if judges else {}
+        compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
+        facts = {"test": test or f"{len(testset)} questions", "raisf": __version__}
+        report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
+        if out is not None:
+            report.write(folder)
+        check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
+    return report
+
+
+def answer_all(
+    programs: "Mapping[str, dspy.Module]",
+    examples: "Sequence[dspy.Example]",
+    folder: Path,
+    *,
+    threads: int = 8,
+    progress: "bool | Progress" = True,
+) -> dict[str, RecordsById]:
+    """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
+    from raisf.evaluation.runner import evaluate
+    from raisf.utils.files import read_jsonl
+    from raisf.utils.progress import progress_bar
+
+    records = {}
+    with progress_bar(progress) as bars:
+        for label, program in programs.items():
+            path = records_path(folder, _system(program), program, examples)
+            evaluate(program, examples, path, threads=threads, progress=bars, name=label)
+            records[label] = {record["id"]: record for record in read_jsonl(path)}
+    return records
+
+
+def judge_all(
+    programs: "Mapping[str, dspy.Module]",
+    examples: "Sequence[dspy.Example]",
+    folder: Path,
+    *,
+    labels: "Labels" = "model",
+    threads: int = 8,
+) -> dict[str, dict[str, Any]]:
+    """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out.
+
+    `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
+    folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
+    verdict could not be read.
+
+    Raises:
+        LMError: The LM failed on ten rows in a row, or on all there are.
+    """
+    from raisf.evaluation.identity import describe, describe_test, digest
+    from raisf.experiments.judging import judge_alone
+    from raisf.utils.files import read_json, write_json
+    from raisf.utils.journal import Journal
+
+    found: dict[str, dict[str, Any]] = {}
+    for label, program in programs.items():
+        name = digest([describe(program), describe_test(examples), labels])[:8]
+        path = folder / f"{_system(program)}-{name}.json"
+        journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
+        kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+        found[label] = dict(kept)
+        for judge in JUDGES:
+            # The program may have no such judge, or the questions no such gold.
+            with contextlib.suppress(InputError):
+                if "unreadable" not in kept.get(judge, {}):
+                    options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
+                    report, rows, errors = judge_alone(program, judge, examples, **options)
+                    counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
+                    found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
+                    if not errors:
+                        kept[judge] = found[label][judge]
+                        write_json(path, kept)
+        if kept.keys() == found[label].keys():
+            journal.close()
+    return {label: reports for label, reports in found.items() if reports}
+
+
+def _system(program: "dspy.Module") -> str:
+    """What a program's files are named after."""
+    return getattr(program, "system", None) or type(program).__name__.lower()

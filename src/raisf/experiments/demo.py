@@ -1,0 +1,162 @@
+"""The main job from end to end, offline: what `make demo` shows.
+
+Each step is one that a command does by hand, and says which. What a step has made is kept: another run goes on there.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf import __version__
+from raisf.data.world.generator import HOME_SEED
+from raisf.experiments.opening import open_fitting, open_program, without_cache
+from raisf.utils.display import as_text, console
+from raisf.utils.files import read_json, sha256_file, write_json
+
+if TYPE_CHECKING:
+    from raisf.programs.trace import Trace
+    from raisf.reports.report import ComparisonReport
+    from raisf.retrieval.index import EngineName
+
+# The compiled systems are called after the teleprompter behind each.
+COMPILED = ("prompts", "weights")
+# What is compared, by label: a program's name, or a compiled one.
+SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in COMPILED}}
+# Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
+ROWS = 300
+# The system whose tree is shown.
+SHOWN = "weights"
+# Large enough for three splits, small enough to be indexed in a minute.
+ENTITIES = 900
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demo ends with.
+
+    Attributes:
+        report: The comparison.
+        page: Where its page lies.
+        example: One question's tree.
+        command: What shows that tree.
+    """
+
+    report: "ComparisonReport"
+    page: Path
+    example: "Trace"
+    command: str
+
+
+def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
+    """Builds the closed world and its index, compiles RA-ISF, and compares it with what it must beat.
+
+    Args:
+        out: A folder for everything that is made; what an earlier run left there is used.
+        questions: How many test questions are answered.
+        engine: The index's, "colbert" or "bm25".
+    """
+    from raisf.reports.report import PAGE
+
+    world, index, folder = out / "world", out / f"index-{engine}", out / f"report-{engine}"
+    artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in COMPILED}
+    made = _make_world(world, questions)
+    if _is_stale(out, world):
+        for old in (*out.glob("index-*"), *(found for how in COMPILED for found in out.glob(f"{how}-*"))):
+            shutil.rmtree(old)
+    _make_index(world, index, engine, made["passages"])
+    for step, how in enumerate(COMPILED, 3):
+        _make_artifact(step, how, world, index, artifacts[how], out / "work")
+    report = _compare(world, index, artifacts, folder)
+    question, best = _worth_showing(list(report.records[SHOWN].values())), artifacts[SHOWN]
+    trace = without_cache(open_program(str(best)))(question=question).trace
+    return DemoResult(report, folder / PAGE, trace, f'raisf ask "{question}" --program {best}')
+
+
+def _make_world(world: Path, questions: int) -> dict[str, Any]:
+    from raisf.data.world.files import write_world
+
+    _step(
+        "1. Make a closed world: a corpus, and questions with gold answers in three splits",
+        f"raisf world --seed {HOME_SEED} --entities {ENTITIES} --test {questions} --out {world}",
+    )
+    return write_world(world, HOME_SEED, ENTITIES, counts={"test": questions})
+
+
+def _is_stale(out: Path, world: Path) -> bool:
+    """Whether an earlier run worked on another world, with another version or for other weights."""
+    from raisf.lm.pocket import path
+
+    made_from = {"version": __version__, "lm": sha256_file(path() / "model.safetensors")}
+    made_from |= {name: sha256_file(world / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    stamp = out / "made-from.json"
+    stale = stamp.is_file() and read_json(stamp) != made_from
+    write_json(stamp, made_from)
+    return stale
+
+
+def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -> None:
+    from raisf.retrieval.index import build_index
+
+    _step(
+        f"2. Index its {passages} passages with {engine}",
+        f"raisf index {world / 'corpus.jsonl'} --out {index} --engine {engine}",
+        done=index.exists(),
+    )
+    if not index.exists():
+        build_index(world / "corpus.jsonl", index, engine=engine)
+
+
+def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
+    from raisf.data.questions import load_questions
+    from raisf.optimize.artifact import save
+    from raisf.optimize.compile import compile
+
+    train, dev = world / "train.jsonl", world / "dev.jsonl"
+    made = {
+        "prompts": "few-shot prompts from the training split, selected on the dev split",
+        "weights": "a LoRA adapter for each judge, trained on the training split, stopped by the dev split",
+    }
+    rows: dict[str, Any] = {"rows": ROWS} if how == "weights" else {}
+    option = f" --rows {ROWS}" if rows else ""
+    _step(
+        f"{step}. Compile RA-ISF to {how}: {made[how]}",
+        f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
+        done=artifact.exists(),
+    )
+    if not artifact.exists():
+        program = open_program("ra-isf", index=index)
+        trainset, valset = load_questions(train), load_questions(dev)
+        save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **rows), artifact)
+
+
+def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) -> "ComparisonReport":
+    from raisf.data.questions import load_questions
+    from raisf.experiments.comparing import compare
+    from raisf.reports.report import check_folder
+
+    test = load_questions(world / "test.jsonl")
+    names = {label: str(artifacts.get(name, name)) for label, name in SYSTEMS.items()}
+    listed = ",".join(name if label == Path(name).name else f"{label}={name}" for label, name in names.items())
+    _step(
+        f"{3 + len(COMPILED)}. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems, and compare",
+        f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
+    )
+    check_folder(out)
+    programs = {label: without_cache(open_fitting(name, index=index)) for label, name in names.items()}
+    title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
+    return compare(programs, test, out, title=title, test=f"{world / 'test.jsonl'}, {len(test)} questions")
+
+
+def _worth_showing(records: list[dict[str, Any]]) -> str:
+    """A question that was broken down and answered right, if there is one: its tree has all there is to see."""
+    rows = sorted(records, key=lambda row: row["id"])
+    return max(rows, key=lambda row: row["route"] == "decomposed" and row["em"] == 1)["question"]
+
+
+def _step(title: str, *commands: str, done: bool = False) -> None:
+    """Says on standard error what comes next, and how it would be done by hand."""
+    say = console(stderr=True).print
+    say(as_text(f"\n{title}" + (": stands already, from an earlier run" if done else ""), "bold"))
+    for command in commands:
+        say(as_text(f"   {command}", "dim"), soft_wrap=True)  # a command that can be copied has no line breaks

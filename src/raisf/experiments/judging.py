@@ -1,0 +1,49 @@
+"""One judge of a program alone, held to gold."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from raisf.utils.errors import LMError
+
+if TYPE_CHECKING:
+    import dspy
+
+    from raisf.evaluation.judges import JudgeReport
+    from raisf.utils.journal import Journal
+
+
+def judge_alone(
+    program: "dspy.Module",
+    judge: Any,
+    examples: "Sequence[dspy.Example]",
+    *,
+    labels: Any = "model",
+    threads: int = 8,
+    journal: "Journal | None" = None,
+) -> "tuple[JudgeReport, list[Any], int]":
+    """A judge of the program, asked alone about all that gold says of the questions.
+
+    With a journal, what was said before is not asked again.
+
+    Returns:
+        Its report, the rows (`Judged` or `Decomposed`) it is made of, and how many are missing because a call failed or
+        a reply could not be read and labels nothing.
+
+    Raises:
+        InputError: The program has no such judge, or the questions no such gold.
+        LMError: The LM failed on ten rows in a row, or on all there are.
+    """
+    from raisf.optimize.judges.judge_data import steps
+    from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
+
+    if judge == "decomposition":
+        rows, errors = collect_decompositions(program, examples, threads=threads, journal=journal)
+        report = decomposition_report(rows)
+    else:
+        judged = collect(program, judge, examples, labels=labels, threads=threads, journal=journal)
+        rows, errors, report = judged.rows, judged.errors, judged.report()
+        if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
+            errors = len({step.question for example in examples for step in steps(example)}) - len(rows)
+    if not rows:
+        raise LMError(f"the LM failed on all {errors} calls of the {judge} judge: see that it answers, and try again")
+    return report, rows, errors

@@ -1,0 +1,176 @@
+"""From names to running things: the language model, the index and the program that a command or an experiment asks for.
+
+A program's name is one of the registry, the folder of an artifact, or a class of the user's (`raisf.experiments.own`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from raisf.experiments import own
+from raisf.utils.errors import InputError
+
+DEFAULT_LM = "pocket"
+
+
+@dataclass(frozen=True, slots=True)
+class LMChoice:
+    """Which language model answers and how it is spoken to, as `raisf.lm.connect.connect` takes it; None: not given."""
+
+    spec: str | None = None
+    api_base: str | None = None
+    adapter: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but the spec."""
+        return {name: value for name, value in asdict(self).items() if name != "spec"}
+
+    def open(self) -> Any:
+        """The language model; the default one where there is no spec.
+
+        Raises:
+            InputError: The spec names nothing that can be opened, or an option does not go with it.
+        """
+        from raisf.lm.connect import connect
+
+        return _forgetful(connect(DEFAULT_LM if self.spec is None else self.spec, **given(self.options)))
+
+    def instead_of(self, artifact: str) -> Any:
+        """The language model; None, the artifact's own, where there is no spec.
+
+        Raises:
+            InputError: As `open` does, or an option is given without a spec, other than where the LM is served, which
+                no artifact can say.
+        """
+        if self.spec is None and (alone := given({**self.options, "api_base": None})):
+            shown = ", ".join(f"--{option.replace('_', '-')}" for option in alone)
+            raise InputError(f"{shown} without --lm: {artifact} brings its own language model; give --lm too")
+        return None if self.spec is None else self.open()
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def open_program(
+    name: str,
+    *,
+    lm: LMChoice | None = None,
+    index: Path | str | None = None,
+    where: str | None = None,
+    searches: bool = True,
+    **options: Any,
+) -> Any:
+    """A program that is ready to be asked.
+
+    Args:
+        name: A name of the registry, the folder of an artifact, or package.module:Class.
+        lm: The LM; without a spec the artifact's own, or the default one.
+        index: The folder of an index, or a server's URL; an artifact remembers its own.
+        where: A filter on the index's passages.
+        searches: False where it will not be asked to search: then it needs no index.
+        **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
+
+    Raises:
+        InputError: An unknown name, a missing index, an option that the program does not have.
+    """
+    from raisf.programs.registry import PROGRAMS, build
+    from raisf.programs.registry import searches as takes_retriever
+
+    lm, options = lm or LMChoice(), given(options)
+    if own.is_own(name) and "@" in name:
+        return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
+    if own.is_own(name):
+        kind = own.load_class(name)
+        program = own.make(name, kind, lambda: _open_index(index, where), options, given=index is not None)
+    elif name in PROGRAMS:
+        if searches and index is None and takes_retriever(PROGRAMS[name]):
+            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+        program = build(name, _open_index(index, where), **options)
+    elif Path(name).is_dir():
+        return _open_artifact(name, lm, _open_index(index, where), options)
+    else:
+        raise InputError(
+            f"no program {name!r}: choose one of {', '.join(PROGRAMS)}, or give a folder made by `raisf compile`, or "
+            "package.module:Class for a class of your own"
+        )
+    program.set_lm(lm.open())
+    return program
+
+
+def open_fitting(name: str, *, index: Path | str | None = None, where: str | None = None, **options: Any) -> Any:
+    """`open_program`, without the index and the options for which a program has no use."""
+    from raisf.programs.registry import PROGRAMS, defaults, searches
+
+    if own.is_own(name):
+        class_name, compiled, _ = name.partition("@")
+        known, searching = own.fitting(own.load_class(class_name))
+        known = set() if compiled else known
+    elif name in PROGRAMS:
+        known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
+    else:
+        return open_program(name, index=index, where=where, **options)
+    fitting = {key: value for key, value in options.items() if key in known or key == "lm"}
+    return open_program(name, **fitting, **({"index": index, "where": where} if searching else {}))
+
+
+def without_cache(program: Any) -> Any:
+    """The same program, whose LMs ask anew where DSPy's cache has an answer: else its cost would be the cache's."""
+    for _, predictor in program.named_predictors():
+        if predictor.lm is not None:
+            predictor.lm = predictor.lm.copy(cache=False)
+    return program
+
+
+def records_path(folder: Path, name: str, program: Any, examples: Sequence[Any]) -> Path:
+    """Where a program's records on a test set go: the same path for the same pair, so that a second run resumes it."""
+    from raisf.evaluation.identity import describe, describe_test, digest
+
+    return folder / f"{name}-{digest([describe(program), describe_test(examples)])[:8]}.jsonl"
+
+
+def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str, Any]) -> Any:
+    from raisf.optimize.artifact import load
+    from raisf.programs.registry import build
+    from raisf.programs.registry import options as options_of
+
+    api_base = lm.api_base if lm.spec is None else None
+    compiled: Any = load(Path(folder), lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
+    for _, predictor in compiled.named_predictors():
+        predictor.lm = predictor.lm and _forgetful(predictor.lm)
+    if not options:
+        return compiled
+    program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
+    for name, predictor in compiled.named_predictors():
+        if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
+            changes = "--relevance" if name == "relevant" else "evidence"
+            raise InputError(f"{folder} was compiled with another {changes}: leave that option out, or compile again")
+        setattr(program, name, predictor)
+    return program
+
+
+def _forgetful(lm: Any) -> Any:
+    """The same LM, of whose calls DSPy keeps no history: a command never looks at it, and a long one makes millions."""
+    lm.update_history = _forget
+    return lm
+
+
+def _forget(entry: dict[str, Any]) -> None:
+    pass
+
+
+def _open_index(index: Path | str | None, where: str | None) -> Any:
+    if where is not None and index is None:
+        raise InputError("--where without --index: give the index that it filters")
+    if index is None:
+        return None
+    from raisf.retrieval.index import open_index
+
+    retriever = open_index(index)
+    return retriever if where is None else retriever.where(where)

@@ -1,0 +1,156 @@
+"""Programs of the user's own, `package.module:Class`. She names them herself: no artifact or index can.
+
+What `raisf compile` made of one is `package.module:Class@FOLDER`.
+"""
+
+import hashlib
+import importlib
+import inspect
+import operator
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from raisf.utils.errors import InputError
+
+
+def is_own(name: str) -> bool:
+    """Whether a program's name is of the form package.module:Class."""
+    return ":" in name and not Path(name).is_dir()
+
+
+def artifact_name(program: str, folder: Path) -> str:
+    """What `--program` calls the artifact that a program was compiled to."""
+    return f"{program.partition('@')[0]}@{folder}" if is_own(program) else str(folder)
+
+
+def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -> Any:
+    """The program of `package.module:Class@FOLDER`.
+
+    Args:
+        name: Just that.
+        lm: The LM, instead of the artifact's; None: that.
+        retriever: What it searches, instead of the artifact's index; None: that.
+        options: Of the program's constructor: there must be none.
+
+    Raises:
+        InputError: There is no such class or artifact, or there are options.
+    """
+    from raisf.optimize.artifact import load
+
+    class_name, _, folder = name.partition("@")
+    if options:
+        raise InputError(f"{next(iter(options))} cannot be changed: {folder} keeps the options it was compiled with")
+    kind = load_class(class_name)
+    program: Any = load(Path(folder), lm=lm, retriever=retriever, program=kind)
+    program.source_sha256 = _source_hash(kind)
+    return program
+
+
+def load_class(name: str) -> type:
+    """The class; its module is found in the working directory, or wherever Python finds modules.
+
+    Raises:
+        InputError: There is no such module or class, importing it fails, or it is no program.
+    """
+    import dspy
+
+    module_name, _, path = name.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
+        raise InputError(f"no program {name!r}: write package.module:Class for a class of your own")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # where `python -c` would look; an installed command does not
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"no module {error.name!r} for the program {name}: run in the folder that holds it ({os.getcwd()} does "
+                "not), or put that folder on PYTHONPATH"
+            ) from error
+        raise InputError(f"{name}: importing {module_name} ends with {type(error).__name__}: {error}") from error
+    try:
+        found = operator.attrgetter(path)(module)
+    except AttributeError:
+        there = [key for key, value in vars(module).items() if _is_program(value) and value.__module__ == module_name]
+        listed = f"its programs are {', '.join(there)}" if there else "it has no subclass of dspy.Module"
+        raise InputError(f"{module_name} ({module.__file__}) has no {path!r}: {listed}") from None
+    if not _is_program(found):
+        raise InputError(f"{name} is {found!r:.80}: give a subclass of dspy.Module, or of raisf.Program")
+    forward = inspect.signature(found.forward if hasattr(found, "forward") else dspy.Module.__call__).parameters
+    if "question" not in forward and all(one.kind != one.VAR_KEYWORD for one in forward.values()):
+        raise InputError(f"{name}: its forward takes ({', '.join(forward)}), and is called with question=...")
+    return found
+
+
+def make(name: str, kind: type, open_index: Callable[[], Any], options: dict[str, Any], *, given: bool) -> Any:
+    """An instance, with the retriever and the options that its constructor takes.
+
+    Args:
+        name: As the user wrote it.
+        kind: The class.
+        open_index: Gives the retriever.
+        options: Its constructor's, by name.
+        given: Whether the user gave an index.
+
+    Raises:
+        InputError: The constructor has no such option, needs one that was not given, or fails.
+    """
+    parameters = _parameters(kind)
+    takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+    known, searching = fitting(kind)
+    if not takes_any and (unknown := sorted(options.keys() - known)):
+        has = f"its constructor has {', '.join(sorted(known))}" if known else "its constructor has no options"
+        raise InputError(f"{name} has no option {unknown[0]!r}: {has}")
+    if given and not searching:
+        raise InputError(f"{name} has no parameter `retriever`: leave --index out, or let its constructor take one")
+    options = dict(options)
+    if searching and (given or parameters["retriever"].default is inspect.Parameter.empty):
+        if not given:
+            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+        options["retriever"] = open_index()
+    missing = [key for key in known - options.keys() if parameters[key].default is inspect.Parameter.empty]
+    if missing:
+        raise InputError(f"{name} needs {missing[0]!r}: give --set {missing[0]}=VALUE, or give it a default")
+    try:
+        program = kind(**options)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+    # Answers are kept by what gave them: after a change in her code they are asked for again.
+    program.source_sha256 = _source_hash(kind)
+    return program
+
+
+def fitting(kind: type) -> tuple[set[str], bool]:
+    """The options that a class's constructor names, and whether it takes a retriever."""
+    named = {key for key, one in _parameters(kind).items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    return named - {"retriever"}, "retriever" in named
+
+
+def _parameters(kind: type) -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(kind.__init__).parameters)
+    found.pop("self", None)
+    return found
+
+
+def _is_program(value: Any) -> bool:
+    import dspy
+
+    return isinstance(value, type) and issubclass(value, dspy.Module)
+
+
+def _source_hash(kind: type) -> str:
+    """A hash of the class's code: the modules of its package, and those that lie beside it."""
+    from raisf.utils.files import sha256_file
+
+    package, here = kind.__module__.partition(".")[0], Path(inspect.getfile(kind)).parent
+    sources = set()
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "")
+        if file.suffix == ".py" and file.is_file() and (name.partition(".")[0] == package or file.parent == here):
+            sources.add(sha256_file(file))
+    return hashlib.sha256("".join(sorted(sources)).encode()).hexdigest()

@@ -1,0 +1,89 @@
+"""What compiling did, for the terminal."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from raisf.evaluation.intervals import Score
+from raisf.utils.display import DataTable, as_text
+from raisf.utils.text import visible
+
+
+def candidates_view(report: dict[str, Any]) -> RenderableType:
+    """A row for each candidate, and the instructions that the chosen one has of its own."""
+    first, *_ = report["candidates"]
+    title = f"selected: {report['chosen']}"
+    columns = ("candidate", "exact match on the dev split", f"against {first['name']}")
+    table = DataTable(*columns, title=title, title_justify="left")
+    for candidate in report["candidates"]:
+        against = "" if candidate is first else _signed(Score(**candidate["difference"]))
+        table.add_row(candidate["name"], str(Score(**candidate["score"])), against)
+    told = [Text.assemble((f"{name}: ", "bold"), visible(text)) for name, text in report["instructions"].items()]
+    if report["strategy"] == "mipro" and not any(report["proposed"].values()):
+        told.append(as_text("no instruction was proposed: the LM's format has none, or none could be read", "dim"))
+    if report["failed"]:
+        told.append(as_text(f"{report['failed']} questions failed and count as wrong", "yellow"))
+    return Group(table, *told)
+
+
+def training_table(report: dict[str, Any]) -> Table:
+    """A row for each trained predictor: its rows, the validation before and after, and the cost."""
+    columns = ("judge", "rows", "loss", "exact", "epoch", "tokens/s")
+    title = "trained weights; loss and exact on the dev split, before → after"
+    table = DataTable(*columns, title=title, title_justify="left")
+    for name, made in report["predictors"].items():
+        first, best = made["curve"][0], made["curve"][made["best_epoch"]]
+        table.add_row(
+            name,
+            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            f"{first['loss']:.3f} → {best['loss']:.3f}",
+            f"{first['exact']:.0%} → {best['exact']:.0%}",
+            f"{made['best_epoch']}/{len(made['curve']) - 1}",
+            f"{made['tokens_per_second']:,}",
+        )
+    for name, why in report["missing"].items():
+        table.add_row(name, f"left to the base: {why}")
+    return table
+
+
+def unlabelled_lines(report: dict[str, Any]) -> list[Text]:
+    """Questions that a compilation has no label of, a line a predictor."""
+    unlabelled = (report.get("unlabelled") or {}).items()
+    return [as_text(f"{name}: {told}; the next compile asks again", "yellow") for name, told in unlabelled]
+
+
+def calibration_view(report: dict[str, Any]) -> RenderableType:
+    """What `raisf.optimize.optimizers.calibrate` found, a line a judge."""
+    title = f"calibrated on {report['valset']} questions for aim {report['aim']}; after is held out"
+    table = DataTable("", "threshold", "accuracy before", "after", "ECE before", "after")
+    notes = []
+    for judge, found in report["judges"].items():
+        if "skipped" in found:
+            notes.append(as_text(f"{judge} was left alone: {found['skipped']}", "dim"))
+            continue
+        if found.get("unreadable"):
+            notes.append(as_text(f"{judge}: {found['unreadable']} unreadable verdicts are left out", "yellow"))
+        if found.get("unlabelled"):
+            notes.append(as_text(f"{judge}: {found['unlabelled']}", "yellow"))
+        moved = found["threshold"]
+        cells = [
+            str(Score(**found[when]["scores"][name])) for name in ("accuracy", "ece") for when in ("before", "after")
+        ]
+        kept = moved["before"] == moved["after"]
+        shown = f"{moved['before']:.3g}, kept" if kept else f"{moved['before']:.3g} to {moved['after']:.3g}"
+        table.add_row(judge, shown, *cells)
+        if "refused" in found:
+            refused = f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"
+            notes.append(as_text(refused))
+    answer = report["answer"]
+    before, after = (Score(**answer[when]) for when in ("before", "after"))
+    calls = answer["lm_calls"]
+    cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
+    notes.append(as_text(f"exact match of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
+    return Group(as_text(title), table, *notes)
+
+
+def _signed(difference: Score) -> str:
+    return f"{100 * difference.value:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"

@@ -1,0 +1,234 @@
+"""A local LM under DSPy's own conventions: configured once, it answers whatever DSPy asks, in its own format."""
+
+import asyncio
+import copy
+import json
+import multiprocessing
+import pickle
+import sys
+from typing import Literal
+
+import cloudpickle
+import dspy
+import pytest
+from dspy.streaming import StreamListener, StreamResponse
+
+from raisf.lm.adapter import adapter_named
+from raisf.lm.chat_format import chat_call
+from raisf.lm.connect import connect
+from raisf.lm.local.model import LocalLM
+from raisf.signatures import answers, critique, judges, reasoning
+
+PASSAGES = ["Velmora | Velmora was founded by Kastrel in 1777.", "Ulm | Oran «founded»\nUlm.", "None"]
+SIGNATURES = [
+    found
+    for module in (answers, critique, judges, reasoning)
+    for found in vars(module).values()
+    if isinstance(found, type) and issubclass(found, dspy.Signature) and found is not dspy.Signature
+]
+ADAPTERS = [dspy.ChatAdapter(), dspy.JSONAdapter(), dspy.XMLAdapter()]
+
+
+@pytest.fixture(scope="module")
+def pocket() -> LocalLM:
+    lm = connect("pocket", max_tokens=60)
+    assert isinstance(lm, LocalLM)
+    return lm
+
+
+def values(signature, part):
+    """A value for each field, of its type."""
+    found = {}
+    for name, field in getattr(signature, part).items():
+        if field.annotation is str:
+            found[name] = f"the {name} of\n Velmora: None, [1] or «2»"
+        elif "Literal" in str(field.annotation):
+            found[name] = field.annotation.__args__[0]
+        elif field.annotation == list[int]:
+            found[name] = [3, 1]
+        else:
+            found[name] = PASSAGES
+    return found
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: signature.__name__)
+def test_what_dspys_adapters_ask_reads_as_the_models_own_format(adapter, signature):
+    inputs = values(signature, "input_fields")
+    demo = dspy.Example(**inputs, **values(signature, "output_fields"))
+    torn = {**inputs, next(iter(signature.output_fields)): "half"} if len(signature.output_fields) > 1 else demo
+    call = chat_call(adapter.format(signature, [demo, torn, demo], inputs))
+    assert call is not None
+    for name in ("compact", "pocket"):
+        own = adapter_named(name)
+        expected = own.prompt(signature, inputs, [demo, demo] if torn is not demo else [demo] * 3)
+        assert own.prompt(call.signature, call.inputs, call.demos) == expected
+    outputs = values(signature, "output_fields")
+    assert adapter.parse(signature, call.answer(outputs)) == {
+        name: value if isinstance(value, list) else value.strip() for name, value in outputs.items()
+    }
+
+
+def test_other_messages_are_left_alone(pocket):
+    assert chat_call([{"role": "user", "content": "hello"}]) is None
+    assert chat_call([{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]) is None
+    assert chat_call([{"role": "user", "content": [{"type": "text", "text": "hello"}]}]) is None
+    assert isinstance(pocket("question: Who?\nanswer:")[0], str)
+
+
+@pytest.mark.parametrize("adapter", [None, *ADAPTERS], ids=lambda adapter: type(adapter).__name__)
+def test_configured_once_it_answers_any_predictor(pocket, adapter):
+    with dspy.context(lm=pocket, adapter=adapter):
+        plain = dspy.Predict("question -> answer")(question="Who founded Velmora?")
+        thought = dspy.ChainOfThought("question -> answer")(question="Who founded Velmora?")
+        judged = dspy.Predict("question -> verdict: Literal['know', 'unknown']")(question="Who founded Velmora?")
+        awaited = asyncio.run(dspy.Predict("question -> answer").acall(question="Who founded Velmora?"))
+    with dspy.context(lm=pocket, adapter=pocket.adapter):
+        own = dspy.Predict("question -> answer")(question="Who founded Velmora?")
+    assert plain.answer == awaited.answer == own.answer != ""
+    assert thought.answer and thought.reasoning
+    assert judged.verdict in ("know", "unknown")
+
+
+def test_it_answers_set_on_a_predictor_and_after_loading(pocket, tmp_path):
+    program = dspy.ChainOfThought("question -> answer")
+    program.set_lm(pocket)
+    said = program(question="Who founded Velmora?").answer
+    program.save(tmp_path / "program.json")
+    loaded = dspy.ChainOfThought("question -> answer")
+    loaded.load(tmp_path / "program.json", allow_unsafe_lm_state=True)
+    assert loaded(question="Who founded Velmora?").answer == said
+
+
+def test_demonstrations_reach_it(pocket, monkeypatch):
+    asked = []
+    submit = pocket.base_engine.submit
+    monkeypatch.setattr(pocket.base_engine, "submit", lambda r, *rest: asked.append(r) or submit(r, *rest))
+    program = dspy.Predict("question -> answer")
+    program.demos = [dspy.Example(question="Who founded Ulm?", answer="Oran")]
+    with dspy.context(lm=pocket):
+        program(question="Who founded Velmora?")
+    assert asked[0].messages[0].text == (
+        "question: Who founded Ulm?\nanswer: Oran<|end|>\nquestion: Who founded Velmora?\nanswer:"
+    )
+
+
+def test_who_asks_for_the_chat_format_gets_it(llama):
+    lm = connect(f"local/{llama}", adapter="chat", max_tokens=4)
+    with dspy.context(lm=lm, adapter=dspy.ChatAdapter(use_json_adapter_fallback=False)):
+        with pytest.raises(dspy.utils.exceptions.AdapterParseError):
+            dspy.Predict("question -> answer")(question="Who?")
+    assert "[[ ## question ## ]]" in lm.history[-1]["messages"][-1]["content"]
+
+
+# Streaming
+
+READER = "question, passages: list[str] -> evidence, answer"
+ASKED = {"question": "Who founded Velmora?", "passages": PASSAGES}
+
+
+def streamed(chunks):
+    texts, final = {}, None
+    for chunk in chunks:
+        if isinstance(chunk, StreamResponse):
+            texts.setdefault(chunk.signature_field_name, []).append(chunk.chunk)
+        else:
+            final = chunk
+    return texts, final
+
+
+@pytest.mark.parametrize("adapter", [None, dspy.XMLAdapter()], ids=["chat", "xml"])
+def test_fields_stream_token_by_token_and_the_answer_is_the_same(pocket, adapter):
+    lm = pocket.copy(cache=False)
+    listeners = [StreamListener("evidence"), StreamListener("answer")]
+    with dspy.context(lm=lm, adapter=adapter):
+        said = dspy.Predict(READER)(**ASKED)
+        stream = dspy.streamify(dspy.Predict(READER), stream_listeners=listeners, async_streaming=False)
+        texts, final = streamed(stream(**ASKED))
+    assert {name: "".join(parts) for name, parts in texts.items()} == said.toDict() == final.toDict()
+    assert len(texts["evidence"]) > 3
+
+
+def test_fields_stream_from_an_event_loop(pocket):
+    lm = pocket.copy(cache=False)
+
+    async def both():
+        stream = dspy.streamify(
+            dspy.Predict(READER), stream_listeners=[StreamListener("answer")], is_async_program=True
+        )
+        return streamed([chunk async for chunk in stream(**ASKED)])
+
+    with dspy.context(lm=lm):
+        texts, final = asyncio.run(both())
+    assert "".join(texts["answer"]) == final.answer
+
+
+def test_what_streams_is_batched_with_what_does_not(pocket, monkeypatch):
+    lm, sizes = pocket.copy(cache=False), []
+    engine = lm.base_engine
+    generate = engine._generate
+    monkeypatch.setattr(engine, "_generate", lambda batch: sizes.append(len(batch)) or generate(batch))
+    programs = [dspy.streamify(dspy.Predict(READER), stream_listeners=[StreamListener("answer")]) for _ in range(4)]
+
+    async def all_of_them():
+        async def one(program):
+            return streamed([chunk async for chunk in program(**ASKED)])
+
+        plain = asyncio.gather(*(dspy.Predict(READER).acall(**ASKED) for _ in range(4)))
+        return await asyncio.gather(*map(one, programs)), await plain
+
+    with dspy.context(lm=lm):
+        found, plain = asyncio.run(all_of_them())
+    assert max(sizes) > 1
+    assert {"".join(texts["answer"]) for texts, _ in found} == {one.answer for one in plain}
+
+
+# Pickling
+
+
+def test_it_pickles_by_name_and_meets_the_same_engine(pocket, llama):
+    for lm in (pocket, connect(f"local/{llama}")):
+        for library in (pickle, cloudpickle):
+            packed = library.dumps(lm)
+            assert len(packed) < 100_000  # not the weights
+            assert pickle.loads(packed).base_engine is lm.base_engine
+        assert copy.deepcopy(lm).base_engine is lm.base_engine
+
+
+def test_a_whole_program_is_saved_and_loaded_with_it(pocket, tmp_path):
+    program = dspy.Predict("question -> answer")
+    program.set_lm(pocket)
+    said = program(question="Who founded Velmora?").answer
+    program.save(tmp_path / "whole", save_program=True)
+    loaded = dspy.load(str(tmp_path / "whole"), allow_pickle=True)
+    assert loaded(question="Who founded Velmora?").answer == said
+
+
+def test_weights_that_changed_are_not_unpickled(llama, other_llama, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(llama, tmp_path / "llama")
+    packed = pickle.dumps(connect(f"local/{folder}"))
+    shutil.copy(other_llama / "model.safetensors", folder)
+    with pytest.raises(Exception, match="are not those that were pickled"):
+        pickle.loads(packed)
+
+
+def _answer(program):
+    return program(question="Who founded Velmora?").answer
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="spawn is what is tested, elsewhere than where it is the default")
+def test_another_process_answers_with_it(pocket):
+    program = dspy.Predict(answers.DirectAnswer)
+    program.set_lm(pocket)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(_answer, [program]) == [_answer(program)]
+
+
+def test_a_labels_type_is_read_back():
+    signature = dspy.Signature("question -> verdict: Literal['a b', 'c']")
+    call = chat_call(dspy.ChatAdapter().format(signature, [], {"question": "x"}))
+    assert call is not None
+    assert call.signature.output_fields["verdict"].annotation == Literal["a b", "c"]
+    assert json.loads(json.dumps(call.inputs)) == {"question": "x"}

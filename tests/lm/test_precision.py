@@ -1,0 +1,88 @@
+"""The precision that a model computes in follows from the machine and the model, and is part of what it is called."""
+
+import json
+from pathlib import Path
+
+import dspy
+import pytest
+import torch
+
+from raisf.lm.connect import connect
+from raisf.lm.local import weights
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import choose_precision, parameters
+from raisf.utils.errors import InputError
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch):
+    """A CPU that multiplies bfloat16, without a GPU beside it, and no model too small for it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1000)
+
+
+def test_bfloat16_is_chosen_where_the_cpu_has_it_and_the_model_is_not_tiny(llama, t5, fast, monkeypatch):
+    assert choose_precision(llama) == "bfloat16"
+    assert choose_precision(t5) is None
+    monkeypatch.setattr(weights, "LEAST_PARAMETERS", 10**6)
+    assert choose_precision(llama) is None
+    monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1000)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": True})
+    assert choose_precision(llama) == "bfloat16"
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    assert choose_precision(llama) is None
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_precision(llama) is None  # a GPU takes the weights' own
+
+
+def test_the_pocket_models_stay_at_float32(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    for name in ("pocket", "pocket-tiny", "pocket-t5"):
+        lm = connect(name)
+        assert isinstance(lm, LocalLM) and lm.precision is None
+        assert lm.model.partition("#")[2].isalnum()
+
+
+def test_the_choice_is_part_of_what_the_lm_is_called(llama, fast):
+    chosen, said = connect(f"local/{llama}"), connect(f"local/{llama}", dtype="float32")
+    assert isinstance(chosen, LocalLM) and isinstance(said, LocalLM)
+    assert chosen.model == f"{said.model}-bfloat16"
+    assert (chosen.base_engine.model.dtype, said.base_engine.model.dtype) == (torch.bfloat16, torch.float32)
+    assert chosen.base_engine is not said.base_engine
+    for lm in (chosen, said):
+        with dspy.context(lm=lm, adapter=lm.adapter):
+            judged = dspy.Predict("question -> verdict: Literal['know', 'unknown']")(question="Who?")
+        assert sum(judged.probabilities.values()) == pytest.approx(1)
+    # Beside other things, what a saved program says: it is computed as it was, wherever it is loaded.
+    for lm in (chosen, said):
+        state = json.loads(json.dumps(lm.dump_state()))
+        assert LocalLM.load_state(state).base_engine is lm.base_engine
+        assert LocalLM(lm.base).base_engine is lm.base_engine
+
+
+def test_an_adapter_answers_in_the_precision_of_its_base(llama, fast, tmp_path: Path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(llama)
+    get_peft_model(model, LoraConfig(r=4, target_modules="all-linear")).save_pretrained(str(tmp_path / "lora"))
+    for dtype in ("bfloat16", "float32"):
+        base = connect(f"local/{llama}", dtype=dtype)
+        assert isinstance(base, LocalLM)
+        adapted = base.with_weights(tmp_path / "lora")
+        assert adapted.base_engine is base.base_engine
+        assert adapted.model.endswith("-bfloat16") == (dtype == "bfloat16")
+
+
+def test_weights_are_counted_without_reading_them(llama):
+    model = connect(f"local/{llama}").base_engine.model  # type: ignore[attr-defined]
+    assert parameters(llama) == sum(weights.numel() for weights in model.parameters())
+
+
+def test_a_precision_that_cannot_be_is_a_users_mistake(llama):
+    with pytest.raises(InputError, match="unknown dtype 'int4': choose default, float32, bfloat16"):
+        connect(f"local/{llama}", dtype="int4")
+    with pytest.raises(InputError, match="computes at its endpoint"):
+        connect("openai/tiny", dtype="bfloat16")

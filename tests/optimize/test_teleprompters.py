@@ -1,0 +1,369 @@
+"""Every way of compiling is a DSPy teleprompter: alone, in BetterTogether, after another, and on modules of one's own.
+
+The list of what a DSPy user may do; if one failed, our optimizers and hers would not go together.
+"""
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import dspy
+import pytest
+from dspy.teleprompt import Teleprompter
+
+import raisf
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.compile import OTHERS, PROMPTS
+from raisf.optimize.prompts import prompts_of
+from raisf.programs.baselines.skr import SKR
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+QUIET: dict[str, Any] = {"progress": False}
+QUICK = Training(epochs=1, rank=2, batch_size=8)
+ALL = {**PROMPTS, **OTHERS}
+
+
+class Wrap(dspy.Module):
+    """A module of a user's own that contains RA-ISF, and a predictor beside it."""
+
+    def __init__(self, index: Any = None) -> None:
+        super().__init__()
+        self.rag = RAISF(index, k=5)
+        self.polish = dspy.Predict("draft, tone -> answer")
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=self.rag(question=question).answer)
+
+
+class Count(dspy.Signature):
+    """Say whether the number is small enough to count down at once."""
+
+    number: int = dspy.InputField()
+    verdict: Literal["small", "large"] = dspy.OutputField()
+
+
+class Half(dspy.Signature):
+    """Halve the number, rounding down."""
+
+    whole: int = dspy.InputField()
+    half: int = dspy.OutputField()
+
+
+class Halving(dspy.Module):
+    """A recursive program of a user's own, with a judge of her own."""
+
+    def __init__(self, least: int = 0) -> None:
+        super().__init__()
+        self.least = least
+        self.judge = dspy.Predict(Count)
+        self.halve = dspy.Predict(Half)
+
+    def forward(self, number: int) -> dspy.Prediction:
+        return dspy.Prediction(steps=self._steps(number))
+
+    def _steps(self, number: int) -> int:
+        if self.judge(number=number).verdict == "small":
+            return 0
+        return 1 + self._steps(self.halve(whole=number).half)
+
+
+def counts(fields: dict[str, Any]) -> dict[str, Any]:
+    if "whole" in fields:
+        return {"half": int(fields["whole"]) // 2}
+    return {"verdict": "small" if int(fields["number"]) < 4 else "large"}
+
+
+def numbers(*given: int) -> list[dspy.Example]:
+    return [dspy.Example(number=n, steps=max(0, n.bit_length() - 2)).with_inputs("number") for n in given]
+
+
+def right(example: Any, prediction: Any, steps: Any = None) -> float:
+    return float(prediction.steps == example.steps)
+
+
+def shows(example: Any, prediction: Any, trace: Any = None) -> float:
+    return 1.0
+
+
+@pytest.fixture(scope="module")
+def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
+    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    return folder
+
+
+@pytest.fixture
+def wrap(world: Any, oracle: Any) -> Wrap:
+    made = Wrap(BM25.load(world.index))
+    made.set_lm(oracle())
+    return made
+
+
+def prefers_demonstrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has demonstrations wins, so that the test sees them."""
+    from raisf.optimize.optimizers.selection import Selection
+
+    def values(self: Any, program: Any, examples: Any, show: Any) -> list[float]:
+        return [sum(len(p.demos) for _, p in program.named_predictors()) / 1000] * len(examples)
+
+    monkeypatch.setattr(Selection, "values", values)
+
+
+# What they are
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_is_a_teleprompter_with_inspectable_options_and_dspys_compile(name: str) -> None:
+    kind = ALL[name]
+    assert issubclass(kind, Teleprompter)
+    assert getattr(raisf, kind.__name__) is kind
+    needed = {"checkpoint": "c", "index": "i"} if name == "retriever" else {}
+    made: Any = kind(**needed)
+    options = {field.name for field in dataclasses.fields(made)}
+    assert made.get_params().keys() == options, "every option is a field, and every field an option"
+    assert repr(made).startswith(f"{kind.__name__}(")
+    import inspect
+
+    assert {"student", "trainset", "teacher", "valset"} <= set(inspect.signature(made.compile).parameters)
+
+
+def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
+    for make, message in (
+        (lambda: raisf.LabeledJudges(demos=1), "demos must be at least 2"),
+        (lambda: raisf.RandomSearch(candidates=0), "candidates must be at least 1"),
+        (lambda: raisf.GEPA(trials=0), "trials must be at least 1"),
+        (lambda: raisf.FinetuneJudges(rows=1), "rows must be at least 2"),
+        (lambda: raisf.Calibrate(aim="best"), "unknown aim 'best'"),  # type: ignore[arg-type]
+        (lambda: raisf.MIPRO(labels="x"), "unknown labels 'x'"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=message):
+            make()
+
+
+def test_a_class_and_its_name_give_the_same_program(program: RAISF, world: Any) -> None:
+    sets: Any = {"trainset": world.train[:30], "valset": world.dev[:4]}
+    by_class = raisf.BootstrapJudges(seed=3, **QUIET).compile(program, **sets)
+    by_name: Any = raisf.compile(program, strategy="bootstrap", seed=3, **QUIET, **sets)
+    assert prompts_of(by_class) == prompts_of(by_name)
+
+
+# Alone
+
+
+@pytest.mark.parametrize("kind", [raisf.LabeledJudges, raisf.BootstrapJudges])
+def test_demonstrations_need_no_validation_set(program: RAISF, world: Any, kind: Any) -> None:
+    compiled = kind(**QUIET).compile(program, trainset=world.train[:30])
+    assert compiled.know.demos and compiled.relevant.demos and not program.know.demos
+    assert compiled.compile_report["candidates"] == []
+
+
+@pytest.mark.parametrize("kind", [raisf.RandomSearch, raisf.MIPRO, raisf.GEPA, raisf.FinetuneJudges, raisf.Calibrate])
+def test_what_compares_says_that_it_needs_one(program: RAISF, world: Any, kind: Any) -> None:
+    with pytest.raises(InputError, match="validation set is missing"):
+        kind(**QUIET).compile(program, trainset=world.train[:30])
+
+
+def test_a_teachers_right_runs_are_shown(world: Any, oracle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefers_demonstrations(monkeypatch)
+    student, teacher = RAISF(BM25.load(world.index)), RAISF(BM25.load(world.index))
+    teacher.set_lm(oracle())
+    clueless = oracle()._script.answer
+    student.set_lm(ScriptedLM(lambda fields: {**clueless(fields), "answer": "no idea"}))
+    student.know.lm = oracle()  # its judges can still be labelled
+    sets: Any = {"trainset": world.train[:40], "valset": world.dev[:4]}
+    options: Any = {"labels": "gold", **QUIET}
+    taught = raisf.BootstrapJudges(**options).compile(student, teacher=[teacher], **sets)
+    shown = [demo["answer"] for demo in taught.answer_from.demos]
+    assert shown and "no idea" not in shown
+
+
+# Together with DSPy's, and after each other
+
+
+def test_inside_better_together_prompts_then_weights(program: RAISF, world: Any, llama: Path, tmp_path: Path) -> None:
+    weights = raisf.FinetuneJudges(
+        base=LocalLM(f"local/{llama}"), rows=8, training=QUICK, predictors=["relevant"], **QUIET
+    )
+    together = dspy.BetterTogether(
+        metric=shows, p=raisf.LabeledJudges(demos=2, **QUIET), w=weights, f=dspy.LabeledFewShot(k=2)
+    )
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:3]}
+    best: Any = together.compile(program, strategy="p -> w", **sets)
+    assert not best.flag_compilation_error_occurred
+    made = {one["strategy"]: one["program"] for one in best.candidate_programs}
+    assert made.keys() == {"", "p", "p -> w"}
+    both = made["p -> w"]
+    assert both.relevant.lm.lora is not None and both.know.lm is not None
+    assert both.retriever is program.retriever
+    assert [dict(demo) for demo in both.know.demos] == [dict(demo) for demo in made["p"].know.demos]
+
+
+def test_inside_better_together_after_an_optimizer_of_dspys(program: RAISF, world: Any) -> None:
+    together = dspy.BetterTogether(
+        metric=shows, theirs=dspy.LabeledFewShot(k=2), ours=raisf.LabeledJudges(demos=2, **QUIET)
+    )
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:3]}
+    best: Any = together.compile(program, strategy="theirs -> ours -> theirs", **sets)
+    assert not best.flag_compilation_error_occurred and len(best.candidate_programs) == 4
+
+
+def test_each_keeps_what_the_one_before_has_gained(
+    program: RAISF, world: Any, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefers_demonstrations(monkeypatch)
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:4]}
+    prompted = raisf.LabeledJudges(demos=2, **QUIET).compile(program, **sets)
+    options: Any = {"base": LocalLM(f"local/{llama}"), "rows": 8, "training": QUICK, "predictors": ["relevant"]}
+    tuned = raisf.FinetuneJudges(**options, **QUIET).compile(prompted, **sets)
+    assert prompts_of(tuned) == prompts_of(prompted) and tuned.relevant.lm.lora is not None
+    tuned.know_threshold = 0.25
+    again = raisf.LabeledJudges(demos=4, **QUIET).compile(tuned, **sets)
+    assert again.relevant.lm.lora == tuned.relevant.lm.lora and again.know_threshold == 0.25
+    assert len(again.know.demos) == 4
+    assert [report["how"] for report in again.compile_report["earlier"]] == ["prompts", "weights"]
+
+
+def test_an_skr_is_fitted_alone_or_before_anything_else(world: Any, oracle: Any) -> None:
+    program = SKR(BM25.load(world.index), k=2, neighbours=3)
+    program.set_lm(oracle())
+    fitted = raisf.FitSKR(**QUIET).compile(program, trainset=world.train[:16])
+    assert program.cases is None and fitted.cases
+    first = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train[:16])
+    assert first.cases == fitted.cases
+    other = RAISF(program.retriever)
+    other.set_lm(program.answer_from.lm)
+    with pytest.raises(InputError, match="RAISF holds no SKR-knn to fit"):
+        raisf.FitSKR(**QUIET).compile(other, trainset=world.train[:16])
+
+
+# A module that contains RA-ISF
+
+
+@pytest.mark.parametrize("kind", [raisf.LabeledJudges, raisf.BootstrapJudges, raisf.RandomSearch])
+def test_a_module_that_contains_ra_isf_is_compiled_to_prompts(
+    wrap: Wrap, world: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefers_demonstrations(monkeypatch)
+    compiled = kind(**QUIET).compile(wrap, trainset=world.train[:40], valset=world.dev[:4])
+    for judge in (compiled.rag.know, compiled.rag.relevant):
+        verdicts = [demo["verdict"] for demo in judge.demos]
+        assert len(set(verdicts)) == 2 and abs(2 * verdicts.count(verdicts[0]) - len(verdicts)) <= 1
+    given = {example.question: example.sub_questions for example in world.train}
+    assert compiled.rag.decompose.demos
+    assert all(given[demo["question"]] == demo["sub_questions"] for demo in compiled.rag.decompose.demos)
+    assert not compiled.polish.demos and not wrap.rag.know.demos
+    assert compiled(question=world.test[0].question).answer
+
+
+def test_a_module_that_contains_ra_isf_is_compiled_to_weights_from_gold(
+    wrap: Wrap, world: Any, llama: Path, tmp_path: Path
+) -> None:
+    options: Any = {"base": LocalLM(f"local/{llama}"), "rows": 12, "training": QUICK, **QUIET}
+    compiled = raisf.FinetuneJudges(**options).compile(wrap, trainset=world.train[:30], valset=world.dev[:12])
+    trained = compiled.compile_report["predictors"]
+    assert {name: made["source"] for name, made in trained.items()} == dict.fromkeys(
+        ("rag.know", "rag.relevant", "rag.decompose"), "gold"
+    )
+    assert compiled.rag.know.lm.lora is not None and compiled.polish.lm is wrap.polish.lm
+    compiled.rag.k, compiled.rag.know_threshold = 3, 0.25
+    raisf.save(compiled, tmp_path / "a")
+    lm = wrap.polish.lm
+    loaded: Any = raisf.load(tmp_path / "a", lm=lm, program=Wrap(wrap.rag.retriever))
+    assert loaded.rag.know.lm.lora == tmp_path / "a" / "adapters" / "rag.know"
+    assert (loaded.rag.k, loaded.rag.know_threshold) == (3, 0.25)
+    assert loaded.rag.retriever is wrap.rag.retriever and loaded.compile_report == compiled.compile_report
+    by_class: Any = raisf.load(tmp_path / "a", lm=lm, program=Wrap)
+    assert by_class.rag.retriever.corpus_hash == wrap.rag.retriever.corpus_hash
+
+
+def test_a_module_that_contains_ra_isf_is_calibrated_by_its_judges(wrap: Wrap, world: Any) -> None:
+    compiled = raisf.Calibrate(**QUIET).compile(wrap, valset=world.dev)
+    assert isinstance(compiled, Wrap) and compiled.compile_report["calibration"]["judges"]["know"]["skipped"]
+    with pytest.raises(InputError, match="Halving has no thresholds to calibrate"):
+        raisf.Calibrate(**QUIET).compile(Halving(), valset=world.dev)
+
+
+# A recursive module of one's own with judges of her own
+
+
+@pytest.fixture
+def trained(llama: Path, tmp_path: Path) -> Any:
+    program = Halving(least=2)
+    program.set_lm(ScriptedLM(counts))
+    options: Any = {"base": LocalLM(f"local/{llama}", adapter="chat"), "predictors": ["judge"], "metric": right}
+    optimizer = raisf.FinetuneJudges(**options, training=QUICK, work=tmp_path / "work", **QUIET)
+    return optimizer.compile(program, trainset=numbers(*range(2, 24)), valset=numbers(*range(24, 30)))
+
+
+def test_a_recursive_module_of_ones_own_learns_from_its_right_runs(trained: Any) -> None:
+    report = trained.compile_report["predictors"]["judge"]
+    assert report["source"] == "own right runs" and set(report["rows"]["train"]) == {"small", "large"}
+    assert trained.judge.lm.lora is not None and isinstance(trained.halve.lm, ScriptedLM)
+
+
+def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(trained: Any, tmp_path: Path) -> None:
+    trained.halve.demos = [dspy.Example(whole=8, half=4)]
+    raisf.save(trained, tmp_path / "a")
+    shutil.rmtree(tmp_path / "work")
+    moved = (tmp_path / "a").rename(tmp_path / "moved")
+    manifest = read_json(moved / "manifest.json")
+    assert manifest["weights"]["judge"]["sha256"] and manifest["program"] == f"{__name__}:Halving"
+    lm = ScriptedLM(counts)
+    loaded: Any = raisf.load(moved, lm=lm, program=Halving)  # no allow_unsafe_lm_state, no pickle
+    assert loaded.judge.lm.lora == moved / "adapters" / "judge" and loaded.halve.lm is lm
+    assert loaded.least == 2, "a number that is not the default comes back"
+    assert [dict(demo) for demo in loaded.halve.demos] == [{"whole": 8, "half": 4}]
+    assert loaded.judge.lm.model.rpartition("#")[2] == trained.judge.lm.model.rpartition("#")[2], "the very weights"
+    mine = Halving(least=9)
+    assert raisf.load(moved, lm=lm, program=mine) is not mine and mine.least == 9, "the instance given stays"
+    weights = moved / "adapters" / "judge" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(InputError, match="adapters/judge has changed since it was saved"):
+        raisf.load(moved, lm=lm, program=Halving)
+
+
+def test_an_artifact_never_chooses_code_to_import(trained: Any, tmp_path: Path) -> None:
+    raisf.save(trained, tmp_path / "a")
+    lm = ScriptedLM(counts)
+    manifest = read_json(tmp_path / "a" / "manifest.json")
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        for name in ("trap:Program", "os:system", "dspy:Predict", "raisf.programs.ra_isf:RAISF.forward", "nowhere:X"):
+            (tmp_path / "a" / "manifest.json").write_text(json.dumps({**manifest, "program": name}))
+            with pytest.raises(InputError, match=r"never chooses code to import: import that class before, or give it"):
+                raisf.load(tmp_path / "a", lm=lm)
+        assert "trap" not in sys.modules
+    finally:
+        sys.path.remove(str(tmp_path))
+    with pytest.raises(InputError, match=r"give a dspy\.Module's class, or an instance"):
+        raisf.load(tmp_path / "a", lm=lm, program="trap:Program")  # type: ignore[arg-type]
+
+
+def test_an_artifact_sets_no_text_of_ones_own_class(tmp_path: Path) -> None:
+    """It may be the address that a program asks, or a path."""
+
+    class Asking(dspy.Module):
+        def __init__(self, url: str = "http://mine") -> None:
+            super().__init__()
+            self.url, self.ask = url, dspy.Predict("question -> answer")
+
+    raisf.save(Asking("http://theirs"), tmp_path / "a")
+    with pytest.raises(InputError, match=r"Asking\(url='http://theirs'\).*has url='http://mine': give an instance"):
+        raisf.load(tmp_path / "a", program=Asking)
+    assert raisf.load(tmp_path / "a", program=Asking("http://theirs")).url == "http://theirs"
+
+
+def test_a_program_of_the_registry_needs_no_class(program: RAISF, tmp_path: Path) -> None:
+    raisf.save(program, tmp_path / "a")
+    with pytest.raises(InputError, match="holds ra-isf, which needs no program="):
+        raisf.load(tmp_path / "a", program=RAISF)

@@ -1,0 +1,98 @@
+"""A training that can be stopped at any time: it goes on from its last checkpoint, to the same weights."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, read_json, write_json
+
+SAVE_SECONDS = 120.0
+"""A stopped training loses at most this much, where a step takes less."""
+
+
+class Resumable(Protocol):
+    """A training under way. What it does next follows from its state alone."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to do."""
+        ...
+
+    def restore(self) -> None:
+        """Take up the state of the last checkpoint, if there is one."""
+        ...
+
+    def advance(self) -> None:
+        """Do the next piece of work: a step, some steps, an epoch."""
+        ...
+
+    def save(self) -> None:
+        """Write a checkpoint in the place of the one before, whole or not at all."""
+        ...
+
+
+def run_to_end(training: Resumable, every: float | None = None) -> None:
+    """Do what is left of a training.
+
+    Args:
+        training: It goes on from its last checkpoint.
+        every: Seconds between checkpoints, `SAVE_SECONDS` if None. 0 writes one after each piece of work, the last
+            one included.
+    """
+    training.restore()
+    saved = time.monotonic()
+    while not training.over:
+        training.advance()
+        if time.monotonic() - saved >= (SAVE_SECONDS if every is None else every):
+            training.save()
+            saved = time.monotonic()
+
+
+class Unfinished:
+    """The folder that a stopped training leaves beside its result: tensors, and the rest of its state as JSON.
+
+    Args:
+        out: The result's folder; this one's name ends in `.unfinished`.
+        settings: All that decides the result, as JSON. A checkpoint of others is refused.
+    """
+
+    def __init__(self, out: Path, settings: dict[str, Any]):
+        self.folder = out.with_name(f"{out.name}.unfinished")
+        self.settings = settings
+
+    def save(self, write: Callable[[Path], None], state: dict[str, Any]) -> None:
+        """Write a checkpoint.
+
+        Args:
+            write: Writes the tensors to a file.
+            state: The rest.
+        """
+        with atomic_folder(self.folder, "state.safetensors") as folder:
+            write(folder / "state.safetensors")
+            write_json(folder / "at.json", {"settings": self.settings, **state})
+
+    def load(self, read: Callable[[Path, dict[str, Any]], None]) -> dict[str, Any] | None:
+        """The state of the last checkpoint; None where there is none.
+
+        Args:
+            read: Is given the file of the tensors, and the state.
+
+        Raises:
+            InputError: It is of a training with other settings.
+        """
+        if not self.folder.is_dir():
+            return None
+        state = read_json(self.folder / "at.json")
+        if state.pop("settings") != self.settings:
+            raise InputError(
+                f"{self.folder} holds an unfinished training with other settings: give the same, or delete that folder"
+            )
+        read(self.folder / "state.safetensors", state)
+        return state
+
+    def remove(self) -> None:
+        """Delete it: the training is finished."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,50 @@
+"""What is shown in the terminal: data goes into rich's tables, lines and console as text, never as its markup."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from raisf.utils.text import visible
+
+
+def as_text(data: object, style: str = "", **options: Any) -> Text:
+    """Data as a line; the options are `rich.text.Text`'s."""
+    return Text(visible(data), style, **options)
+
+
+class DataTable(Table):
+    """A table whose strings (headers, cells, title and caption) are data; what is styled comes as `Text`."""
+
+    def __init__(self, *headers: str, title: str | None = None, caption: str | None = None, **options: Any):
+        super().__init__(title=_shown(title, "table.title"), caption=_shown(caption, "table.caption"), **options)
+        for header in headers:
+            self.add_column(header)
+
+    def add_column(self, header: RenderableType = "", *args: Any, **options: Any) -> None:
+        """As rich's; the header is data."""
+        super().add_column(_shown(header) or "", *args, **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """As rich's; cells are data."""
+        super().add_row(*map(_shown, cells), **options)
+
+
+class _Terminal(Console):
+    """A console that obeys rich alone: no markup in strings, no control character in what is printed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The console on standard output, or standard error."""
+    return _Terminal(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def _shown(cell: Any, style: str = "") -> Any:
+    return as_text(cell, style) if isinstance(cell, str) else cell

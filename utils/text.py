@@ -1,0 +1,36 @@
+"""Data is never markup: what stands in a passage, a question, a label or a file's name is shown, and does nothing.
+
+A terminal obeys control characters, a right-to-left mark reorders what stands beside it, matplotlib typesets `$x$`.
+`visible` is for everything that a person reads; `raisf.utils.display` applies it to what rich prints.
+"""
+
+_KEPT = "\t\n"
+# They reorder the text around them: an answer could be made to read as another (Boucher and Anderson 2021).
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# A control character as its picture in Unicode (ESC is ␛), any other as its escape in Python.
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in _KEPT} | {0x7F: "␡"}
+_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in _BIDI + "\u2028\u2029"}
+_SHOWN = _PICTURES | _ESCAPES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+# JSON has escaped what lies below 0x20 already; the rest can stand in its strings only.
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x20}
+
+
+def visible(data: object) -> str:
+    """The text of something, with its control characters (but for tabs and line breaks) made visible."""
+    return str(data).translate(_SHOWN)
+
+
+def one_line(data: object) -> str:
+    """The same with white space as single spaces, line breaks too: a title cannot pass for the line below it."""
+    return visible(" ".join(str(data).split()))
+
+
+def visible_json(text: str) -> str:
+    """JSON text for a terminal: the same value, with the characters that `visible` replaces as JSON's own escapes."""
+    return text.translate(_JSON_ESCAPES)
+
+
+def plot_label(data: object) -> str:
+    """A label that matplotlib shows as it stands: no mathematics, and not left out of a legend."""
+    text = visible(data).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text  # a leading underscore hides a line from its legend
