@@ -145,7 +145,7 @@ class BlendFilter(Program):
             judge_listwise(run, self.choose, question, passages, review=clean(reviewed.review))
             return
         for passage in passages:
-            passage.judgement = Judgement(verdict=None, readable=False)
+            passage.judgement = Judgement.unread()
 
     def _plain(self, run: Run, question: str) -> str:
         return ""

@@ -72,9 +72,11 @@ def test_an_artifact_remembers_its_index_and_takes_other_limits(artifact, questi
 
 def test_an_artifact_refuses_options_it_was_not_compiled_for(artifact, capsys):
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--relevance", "listwise"]) == 2
+    assert cli.main(["ask", "Who?", "--program", str(artifact), "--set", "evidence=false"]) == 2
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--max-tokens", "9"]) == 2
     shown = capsys.readouterr().err
-    assert "compile again" in shown
+    assert "another --relevance: leave that option out, or compile again" in shown
+    assert "another evidence: leave that option out, or compile again" in shown
     assert "--max-tokens without --lm" in shown
 
 
