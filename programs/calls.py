@@ -3,7 +3,7 @@
 import copy
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -13,9 +13,6 @@ from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.connect import adapter_for, explain
-from raisf.lm.local.ensemble import answer_together
-from raisf.lm.local.model import LocalLM
-from raisf.lm.local.reflection import Reflection, reflect
 from raisf.programs.concurrency import Task, extend_trace, semaphore
 from raisf.programs.questions import clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
@@ -103,48 +100,20 @@ class Run:
         extend_trace(steps)
         return prediction
 
-    def ask_together(
-        self, predictor: dspy.Predict, prompts: Sequence[dict[str, Any]], weights: Sequence[float]
-    ) -> dspy.Prediction | None:
-        """One answer from several prompts, whose token probabilities are mixed. Each prompt is a call of the budget.
-
-        Args:
-            predictor: Whose LM, signature and demonstrations they share.
-            prompts: The inputs of each; the first stands for all in DSPy's trace.
-            weights: How much each counts.
-
-        Returns:
-            The predictor's outputs, or None where the LM's output could not be read.
-
-        Raises:
-            BudgetSpent: There are not as many calls left, or no time.
-            InputError: The LM gives no token probabilities.
-        """
-        lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
-        with self._place(len(prompts)):
-            mixed = answer_together(lm, signature, predictor.demos, prompts, weights)
-        _count(lm, mixed.prompt_tokens, mixed.completion_tokens)
-        try:
-            prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text))
-        except AdapterParseError:
-            with self._lock:
-                self.unreadable += 1
-            return None
-        extend_trace([(predictor, prompts[0], prediction)])
-        return prediction
-
-    def reflect(self, lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> list[Reflection]:
-        """What an LM with Self-RAG's reflection tokens writes after each prompt, which is a call of the budget.
+    @contextmanager
+    def direct_calls(self, calls: int) -> Iterator[None]:
+        """The place and the budget of calls that go to an LM without a predictor; their tokens: `count_tokens`.
 
         Raises:
             BudgetSpent: There are not as many calls left, or no time.
         """
-        if not prompts:
-            return []
-        with self._place(len(prompts)):
-            found = reflect(lm, prompts, limit)
-        _count(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
-        return found
+        with self._place(calls):
+            yield
+
+    def unread(self) -> None:
+        """Count an output of such a call that could not be read."""
+        with self._lock:
+            self.unreadable += 1
 
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
         """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
@@ -223,8 +192,7 @@ class Run:
                 if explained is error:
                     raise
                 raise explained from error
-        with self._lock:
-            self.unreadable += 1
+        self.unread()
         return None, []
 
     @contextmanager
@@ -256,7 +224,7 @@ class Run:
         return max(0.0, self.max_seconds - (time.perf_counter() - self._started))
 
 
-def _count(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
+def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
     """Adds a call that did not go through DSPy to its usage."""
     if dspy.settings.usage_tracker:
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
