@@ -29,9 +29,10 @@ from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import recall_at_k
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.hybrid import DEPTH, fuse
-from raisf.retrieval.index import ENGINES, Engine, build_index, open_index
+from raisf.retrieval.index import ENGINES, EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST, CorpusHash
+from raisf.retrieval.store.manifest import MANIFEST
+from raisf.retrieval.store.rows import CorpusHash
 from raisf.retrieval.training.loop import trained_on
 from raisf.retrieval.training.triples import brought_passages
 from raisf.utils.files import read_json, read_jsonl, write_json
@@ -81,7 +82,7 @@ class Bench:
         self.costs: dict[str, dict[str, float]] = {}
         self._hits: dict[str, list[list[int]]] = {}
 
-    def search(self, system: str, engine: Engine, checkpoint: str = "minilm") -> None:
+    def search(self, system: str, engine: EngineName, checkpoint: str = "minilm") -> None:
         """Builds or opens the index of a system, and measures it."""
         folder, start = self._folder(engine, checkpoint), time.perf_counter()
         made = not (folder / MANIFEST).is_file()
@@ -94,7 +95,7 @@ class Bench:
         self.costs[system] = {"search_ms": searched, **({"build_s": built} if made else {})}
         self._rank(system, [[self.numbers[passage.pid] for passage in row] for row in found])
 
-    def _folder(self, engine: Engine, checkpoint: str) -> Path:
+    def _folder(self, engine: EngineName, checkpoint: str) -> Path:
         """Of this corpus and checkpoint alone: a kept index of others would be measured in its place."""
         made_from, name = self._corpus.hexdigest(), engine
         if find := ENGINES[engine].find:

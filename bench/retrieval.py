@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.engines.colbert import ColBERT

@@ -15,8 +15,8 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
     """The questions of a file, as examples whose only input is `question`.
 
     Fields: id, question, answer, answers (aliases, the answer among them), kind, hops (int or None), gold_titles,
-    gold_pids, sub_questions (may refer to an earlier answer as "#1"), sub_answers, known (whether the shipped pocket
-    Llama was taught every fact; None where nobody can say).
+    gold_pids, sub_questions (may refer to an earlier answer as "#1"), sub_answers, sub_titles (of the passage behind
+    each sub-question), known (whether the shipped pocket Llama was taught every fact; None where nobody can say).
 
     Args:
         path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and
@@ -65,6 +65,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         "gold_pids": found.get("gold_pids") or [],
         "sub_questions": found.get("sub_questions") or [],
         "sub_answers": found.get("sub_answers") or [],
+        "sub_titles": found.get("sub_titles") or [],
         "known": found.get("known"),
     }
     try:

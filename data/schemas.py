@@ -13,6 +13,8 @@ from raisf.utils.json_stream import stream_array
 _ARRAYS = ("Data", "examples")
 """Where TriviaQA's and BIG-bench's files keep their questions."""
 
+# The longest first line, in bytes, that is looked at to tell JSON Lines from one JSON value.
+_LINE = 1 << 24
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
@@ -22,8 +24,8 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
     """The rows of a question file as they stand there, streamed.
 
     Args:
-        path: JSON Lines; .json with a list of rows, or with one under `Data` (TriviaQA) or `examples` (BIG-bench);
-            or .parquet, as the hub keeps its data sets.
+        path: JSON Lines, also under the name .json; .json with a list of rows, or with one under `Data` (TriviaQA) or
+            `examples` (BIG-bench); or .parquet, as the hub keeps its data sets.
 
     Raises:
         InputError: The file is missing or broken, or a row is no object; the message names the place.
@@ -31,7 +33,7 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
     path = Path(path)
     if path.suffix == ".parquet":
         yield from _parquet_rows(path)
-    elif path.suffix != ".json":
+    elif path.suffix != ".json" or _is_json_lines(path):
         yield from read_jsonl(path)
     else:
         for number, row in enumerate(stream_array(path, _ARRAYS), start=1):
@@ -58,7 +60,7 @@ def schema_of(row: dict[str, Any]) -> str:
 def question_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of any known schema with the names of this project: `question`, `answers`, and what else the row knows.
 
-    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `known`.
+    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `sub_titles`, `known`.
 
     Raises:
         ValueError: The row has no question, or no answer that can be scored.
@@ -96,7 +98,9 @@ def joined_sentences(sentences: Iterable[str]) -> str:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "answers": row.get("answers") or row.get("answer"), "kind": row.get("kind", row.get("type"))}
+    """Source, for `golden_answers`: FlashRAG's files (Jin et al. 2024)."""
+    answers = row.get("answers") or row.get("golden_answers") or row.get("answer")
+    return {**row, "answers": answers, "kind": row.get("kind", row.get("type"))}
 
 
 def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
@@ -119,10 +123,11 @@ def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hotpot_qa(row: dict[str, Any]) -> dict[str, Any]:
-    """Source: Yang et al. 2018; Ho et al. 2020 (2WikiMultihopQA), whose evidences are a triple a hop."""
+    """Source: Yang et al. 2018; Ho et al. 2020 (2WikiMultihopQA), whose evidences are one triple per hop."""
     titles = [title for title, _ in _pairs(row["supporting_facts"], "title", "sent_id")]
     titles = list(dict.fromkeys(titles))
     evidences = len(_pairs(row.get("evidences"), "relation", "entity"))
+    steps = _two_wiki_steps(row, titles) if row.get("qa_pairs") else {}
     return {
         "id": row.get("id", row.get("_id")),
         "question": row.get("question"),
@@ -130,15 +135,49 @@ def _hotpot_qa(row: dict[str, Any]) -> dict[str, Any]:
         "kind": row.get("type"),
         "hops": evidences or len(titles) or None,
         "gold_titles": titles,
+        **steps,
+    }
+
+
+def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
+    """The decomposition in a copy of 2WikiMultihopQA with `qa_pairs`: a question and an answering sentence per hop.
+
+    Its answers are the objects of the evidences; where a later question has one in its words, it refers to it as "#1".
+    Nothing is given where pairs and evidences do not match, and no titles where one is not the subject of its triple.
+    """
+    triples = row.get("evidences") or []
+    pairs = row["qa_pairs"]
+    if len(pairs) != len(triples) or not all(isinstance(triple, list) and len(triple) == 3 for triple in triples):
+        return {}
+    if not all(obj in pair["answer"] for pair, (_, _, obj) in zip(pairs, triples, strict=True)):
+        return {}
+    asked: list[str] = []
+    for number, pair in enumerate(pairs):
+        text = pair["question"]
+        for earlier in range(number):
+            text = text.replace(triples[earlier][2], f"#{earlier + 1}")
+        asked.append(text)
+    named = [[t for t in titles if t == subject or t.startswith(f"{subject} (")] for subject, _, _ in triples]
+    found = [one[0] for one in named if len(one) == 1]
+    return {
+        "sub_questions": asked,
+        "sub_answers": [obj for _, _, obj in triples],
+        "sub_titles": found if len(found) == len(pairs) else [],
     }
 
 
 def _musique(row: dict[str, Any]) -> dict[str, Any]:
-    """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__."""
+    """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__.
+
+    Paragraphs stand in no order: a step names the one that supports it by its `idx`.
+    """
     if row.get("answerable") is False:
         raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
     steps = row["question_decomposition"]
-    supporting = [p["title"] for p in row.get("paragraphs") or [] if p.get("is_supporting")]
+    paragraphs = row.get("paragraphs") or []
+    title_of = {p.get("idx"): p["title"] for p in paragraphs if p.get("is_supporting")}
+    supporting = [title_of.get(step.get("paragraph_support_idx")) for step in steps]
+    told = all(title is not None for title in supporting)
     identity = row.get("id")
     return {
         "id": identity,
@@ -146,9 +185,10 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
         "answers": [row.get("answer"), *(row.get("answer_aliases") or [])],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
-        "gold_titles": list(dict.fromkeys(supporting)),
+        "gold_titles": list(dict.fromkeys(supporting if told else title_of.values())),
         "sub_questions": [step["question"] for step in steps],
         "sub_answers": [step["answer"] for step in steps],
+        "sub_titles": supporting if told else [],
     }
 
 
@@ -216,6 +256,18 @@ def _texts(value: Any) -> Iterator[str]:
     else:
         for item in value or []:
             yield from _texts(item)
+
+
+def _is_json_lines(path: Path) -> bool:
+    """Whether a file named .json holds one object per line: its first line is a whole object, and not the only one."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first, second = file.readline(_LINE), file.read(1)
+    try:
+        return bool(second) and isinstance(json.loads(first), dict)
+    except ValueError:
+        return False
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.lm.connect import adapter_for
+from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 
 # What answers and judges are held to, or counted by, besides the answers.
@@ -29,6 +30,8 @@ def describe(program: dspy.Module) -> dict[str, Any]:
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
+    if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
+        described["retriever"] = found_by(taken)
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature
@@ -46,7 +49,16 @@ def question_id(example: dspy.Example) -> str:
 
 def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
     """A test set's size and hash: of each question its id, its text and all of its gold, in any order."""
-    told = ([question_id(e), e.question, sorted(gold_answers(e)), *(e.get(field) for field in GOLD)] for e in examples)
+    told = (
+        [
+            question_id(e),
+            e.question,
+            sorted(gold_answers(e)),
+            *(e.get(field) for field in GOLD),
+            *e.get("sub_titles", []),
+        ]
+        for e in examples
+    )
     return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
 
 

@@ -1,4 +1,8 @@
-"""How sure a mean is: bootstrap intervals over questions. The number of questions travels with every value."""
+"""How sure a mean is: 95% intervals over questions, which hold at the edges too. Every value carries its n.
+
+Shares of questions have Wilson's interval, other means the bootstrap's. A bootstrap of equal values would have no
+width, however few they are: there Wilson's takes its place.
+"""
 
 import math
 from collections.abc import Callable, Hashable, Sequence
@@ -9,6 +13,9 @@ from numpy.typing import NDArray
 
 # Resampled indices are drawn in blocks of at most this many (32 MB of int64), whatever the size of the test set.
 _BLOCK = 4_000_000
+_Z = 1.959964  # the normal distribution's 97.5% quantile
+# Below this many questions a percentile interval is too narrow: of n values it covers what n - 1 would.
+FEW = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +46,45 @@ class Score:
         return {"value": value, "low": low, "high": high, "n": self.n}
 
 
-def bootstrap(values: Sequence[float], *, samples: int = 2_000, seed: int = 0) -> Score:
-    """The mean of per-question values with its 95% bootstrap percentile interval.
+def caution(n: int) -> str:
+    """What to say beside bootstrap intervals over n questions; "" where they are enough."""
+    return f"n={n} is below {FEW}: bootstrap intervals are rough" if 0 < n < FEW else ""
+
+
+def proportion(successes: float, n: int) -> Score:
+    """A share of n independent questions with Wilson's 95% interval, which has a width at 0% and at 100%.
 
     Args:
-        values: One number a question, (n,).
+        successes: How many are right. A fraction, as the sum of values in [0, 1], gives an interval that is rather too
+            wide, since such values vary less than zeros and ones do.
+        n: Questions.
+
+    Source: Wilson 1927; Brown, Cai and DasGupta 2001 for its coverage.
+    """
+    if n == 0:
+        return Score(math.nan, math.nan, math.nan, 0)
+    share = min(1.0, max(0.0, successes / n))
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n * n))
+    return Score(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)), n)
+
+
+def bootstrap(values: Sequence[float], *, samples: int = 2_000, seed: int = 0) -> Score:
+    """The mean of per-question values with its 95% interval: Wilson's for zeros and ones, else the bootstrap's.
+
+    Args:
+        values: One number in [0, 1] a question, (n,).
         samples: Resamples; 2,000 place the ends to about a tenth of the interval's width.
         seed: Equal seeds give equal intervals.
 
-    Source: Efron and Tibshirani 1993, chapter 13.
+    Source: Wilson 1927; the percentile interval of Efron and Tibshirani 1993, chapter 13.
     """
-    return _percentile_interval(np.asarray(values, dtype=np.float64), samples, seed)
+    found = np.asarray(values, dtype=np.float64)
+    equal = len(found) > 0 and found.min() == found.max()
+    bounded = len(found) > 0 and 0 <= found.min() and found.max() <= 1
+    if bounded and (equal or np.isin(found, (0.0, 1.0)).all()):
+        return proportion(float(found.sum()), len(found))
+    return _percentile_interval(found, samples, seed)
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples: int = 2_000, seed: int = 0) -> Score:
@@ -61,14 +96,24 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples
         samples: Resamples of the questions.
         seed: Equal seeds give equal intervals.
 
+    Where all differences are equal, two more questions are assumed, of which each system wins half of one: the width is
+    then about 4 / (n + 2) at most, and never nothing.
+
     Raises:
         ValueError: The two differ in length.
 
-    Source: Efron and Tibshirani 1993, chapter 13; paired, as in Berg-Kirkpatrick et al. 2012.
+    Source: Efron and Tibshirani 1993, chapter 13; paired, as in Berg-Kirkpatrick et al. 2012. Agresti and Min 2005 for
+    equal differences.
     """
     if len(ours) != len(theirs):
         raise ValueError(f"a paired difference needs the same questions: found {len(ours)} and {len(theirs)} values")
-    return _percentile_interval(np.subtract(ours, theirs, dtype=np.float64), samples, seed)
+    gaps = np.subtract(ours, theirs, dtype=np.float64)
+    if len(gaps) == 0 or gaps.min() != gaps.max():
+        return _percentile_interval(gaps, samples, seed)
+    value, n = float(gaps[0]), len(gaps) + 2
+    middle = float(gaps.sum()) / n
+    half = _Z * math.sqrt((((gaps**2).sum() + 1) / n - middle**2) / n)
+    return Score(value, max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half)), len(gaps))
 
 
 def bootstrap_groups(
@@ -76,18 +121,21 @@ def bootstrap_groups(
     groups: Sequence[Hashable],
     *,
     n: int,
+    among: Sequence[bool] | NDArray[np.bool_] | None = None,
     samples: int = 2_000,
     seed: int = 0,
 ) -> Score:
-    """A statistic of rows that belong together in groups, such as five passages of one question, with its 95% interval.
+    """A statistic in [0, 1] of rows that belong together in groups, such as a question's passages, and its interval.
 
     Whole groups are resampled: rows of one question are not independent, and to count them as if they were would make
-    the interval too narrow.
+    the interval too narrow. Where every resample gives the same value, as at 0% and at 100%, the interval is Wilson's
+    for as many questions as there are groups: at the edge the rows of one question count as one.
 
     Args:
         statistic: From the multiplicity of each row in a resample, (n_rows,), to its value; NaN where it is undefined.
         groups: Each row's group, (n_rows,).
         n: What the Score shall say it rests on: the rows that the statistic has in its denominator.
+        among: The rows in the denominator, (n_rows,), whose groups are counted at the edge; all if not given.
         samples: Resamples; those in which the statistic is undefined are left out.
         seed: Equal seeds give equal intervals.
 
@@ -105,7 +153,11 @@ def bootstrap_groups(
     drawn = (random.integers(0, len(numbers), len(numbers)) for _ in range(samples))
     values = [statistic(np.bincount(picked, minlength=len(numbers))[group_of].astype(np.float64)) for picked in drawn]
     low, high = np.nanquantile(values, (0.025, 0.975))
-    return Score(value, float(low), float(high), n)
+    if low < high:
+        return Score(value, float(low), float(high), n)
+    inside = set(groups) if among is None else {group for group, counts in zip(groups, among, strict=True) if counts}
+    edge = proportion(value * len(inside), len(inside))
+    return Score(value, edge.low, edge.high, n)
 
 
 def _percentile_interval(values: NDArray[np.float64], samples: int, seed: int) -> Score:

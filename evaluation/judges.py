@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raisf.evaluation.intervals import Score, bootstrap_groups
+from raisf.evaluation.intervals import Score, bootstrap_groups, proportion
 
 Array = NDArray[np.float64]
 
@@ -63,6 +63,10 @@ def verdict_scores(gold: Sequence[bool], verdicts: Sequence[bool], groups: Seque
         verdicts: Whether the judge said so, (n,).
         groups: What each row is resampled with, such as its question, (n,).
 
+    Returns:
+        The first three with Wilson's interval where no two rows are of one question, else with the bootstrap's over
+        questions.
+
     Source: Manning, Raghavan and Schuetze 2008, section 8.3.
     """
     positive, said = np.asarray(gold, bool), np.asarray(verdicts, bool)
@@ -74,9 +78,13 @@ def verdict_scores(gold: Sequence[bool], verdicts: Sequence[bool], groups: Seque
         "recall": (hits, positive.astype(float), int(positive.sum())),
         "f1": (2 * hits, both, len(positive)),
     }
-    return {
-        name: bootstrap_groups(partial(_ratio, above, below), groups, n=n) for name, (above, below, n) in parts.items()
-    }
+    return {name: _share(name, above, below, groups, n) for name, (above, below, n) in parts.items()}
+
+
+def _share(name: str, above: Array, below: Array, groups: Sequence[Hashable], n: int) -> Score:
+    if name != "f1" and len(set(groups)) == len(groups):
+        return proportion(float(above.sum()), n)
+    return bootstrap_groups(partial(_ratio, above, below), groups, n=n, among=below > 0)
 
 
 def auroc(gold: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -102,7 +110,12 @@ def auroc_score(gold: Sequence[bool], scores: Sequence[float], groups: Sequence[
     """`auroc` with its interval."""
     positive = np.asarray(gold, bool)
     _, place = np.unique(np.asarray(scores, np.float64), return_inverse=True)
-    return bootstrap_groups(partial(_auroc, positive, place), groups, n=len(positive))
+    classes = [
+        {group for group, one in zip(groups, gold, strict=True) if bool(one) is label} for label in (True, False)
+    ]
+    fewer = min(classes, key=len)  # so many questions it rests on, where it is 0 or 1
+    among = [group in fewer for group in groups]
+    return bootstrap_groups(partial(_auroc, positive, place), groups, n=len(positive), among=among)
 
 
 def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int = BINS) -> list[Bin]:

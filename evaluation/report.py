@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from raisf.evaluation.intervals import Score, bootstrap
+from raisf.evaluation.intervals import Score, bootstrap, caution
+from raisf.evaluation.readability import counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,9 @@ class Report:
             gold and for which it retrieved. None: no such question.
         precision: Share of these passages that is gold, over the same questions.
         cost: Means a question: lm_calls, prompt_tokens, completion_tokens, retrievals, seconds.
-        unreadable: LM outputs that could not be read, over all questions.
+        unreadable: LM outputs that could not be read, over all questions; a judgement among them is no verdict, an
+            answer among them is wrong.
+        outputs: LM outputs in all, read and unreadable.
         errors: Questions that ended in an error.
     """
 
@@ -45,6 +48,7 @@ class Report:
     precision: Score | None
     cost: dict[str, float]
     unreadable: int
+    outputs: int
     errors: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,12 +60,14 @@ class Report:
             "kinds": {name: score.as_dict() for name, score in self.kinds.items()},
             "cost": self.cost,
             "unreadable": self.unreadable,
+            "outputs": self.outputs,
             "errors": self.errors,
         }
 
     def table(self, title: str = "") -> Table:
         """The report for the terminal."""
-        table = Table("", "value", title=title or None, title_justify="left", show_header=False)
+        few = caution(self.em.n) or None
+        table = Table("", "value", title=title or None, title_justify="left", show_header=False, caption=few)
         table.add_row("exact match", str(self.em))
         table.add_row("token F1", str(self.f1))
         table.add_row("accuracy", str(self.accuracy))
@@ -77,7 +83,8 @@ class Report:
         table.add_section()
         for name, mean in self.cost.items():
             table.add_row(f"{name.replace('_', ' ').replace('lm', 'LM')} a question", f"{mean:.2f}")
-        table.add_row("unreadable LM outputs", str(self.unreadable))
+        style = "red" if self.unreadable else None
+        table.add_row("unreadable LM outputs", f"{self.unreadable} of {self.outputs}", style=style)
         table.add_row("errors", str(self.errors), style="red" if self.errors else None)
         return table
 
@@ -86,6 +93,7 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
     """The report of finished records, in any order; it needs nothing but the records' file."""
     rows = sorted(records, key=lambda row: row["id"])  # resampling by position: the order must not depend on speed
     kinds = sorted({row["kind"] for row in rows if row["kind"]})
+    unreadable, outputs = counts(rows)
     kinds = kinds if len(kinds) > 1 else []  # the whole test set by another name says nothing new
     return Report(
         em=_mean(rows, "em"),
@@ -96,7 +104,8 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
         recall=_mean_where_known(rows, "recall"),
         precision=_mean_where_known(rows, "precision"),
         cost=_cost(rows),
-        unreadable=sum(row["unreadable"] for row in rows),
+        unreadable=unreadable,
+        outputs=outputs,
         errors=sum(row["error"] is not None for row in rows),
     )
 

@@ -201,6 +201,8 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "route": root.route if root is not None else None,
         **_retrieval(example, root),
         "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},
+        "readable": root.readable if root is not None else None,
+        "read": trace.read if trace is not None else 0,
         "unreadable": trace.unreadable if trace is not None else 0,
         "error": f"{type(error).__name__}: {error}" if error is not None else None,
         "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,

@@ -13,15 +13,16 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 """
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import dspy
-from dspy.adapters.utils import apply_output_field_defaults, parse_value
+from dspy.adapters.utils import apply_output_field_defaults
 from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
-from dspy.utils.exceptions import AdapterParseError
 
+from raisf.lm.chat import ChatAdapter, WholeReplies, check_whole, read_field, scored_labels, unreadable
+from raisf.lm.labels import Unreadable
+from raisf.lm.reading import visible
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
@@ -33,7 +34,7 @@ SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", 
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
-class CompactAdapter(dspy.Adapter):
+class CompactAdapter(WholeReplies):
     """Formats a call as one block of text for a model that completes text, and reads the completion leniently.
 
     Where the only output is a `Literal` and the LM can score labels (`raisf.lm.local.model.LocalLM`), the labels are
@@ -112,15 +113,17 @@ class CompactAdapter(dspy.Adapter):
         Raises:
             AdapterParseError: a required output is absent or cannot be read as its type.
         """
-        fields = {}
-        for name, text in self._sections(signature, completion).items():
-            try:
-                fields[name] = _read(text, signature.output_fields[name].annotation)
-            except ValueError as error:
-                raise self._unreadable(signature, completion, f"`{name}`: {error}") from error
+        fields: dict[str, Any] = {}
+        last = next(reversed(signature.output_fields), None)
+        try:
+            for name, text in self._sections(signature, visible(completion)).items():
+                value = read_field(text, signature.output_fields[name].annotation, name, may_be_empty=name != last)
+                fields[name] = _one_line(value) if isinstance(value, str) else value
+        except Unreadable as error:
+            raise unreadable(self, signature, completion, str(error)) from error
         for name, field in signature.output_fields.items():
             if name not in fields and field.is_required():
-                raise self._unreadable(signature, completion, f"`{name}` is missing")
+                raise unreadable(self, signature, completion, f"`{name}` is missing")
         return fields
 
     def _sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
@@ -137,16 +140,12 @@ class CompactAdapter(dspy.Adapter):
             elif colon and key in inputs:
                 break  # the model went on to write the next block
             lines.setdefault(current, []).append(line)
-        sections = {name: "\n".join(found).strip() for name, found in lines.items()}
-        return {name: text for name, text in sections.items() if text}
+        return {name: "\n".join(found).strip() for name, found in lines.items()}
 
     def _block(self, completion: str) -> str:
         if mark := self.end.strip():
             return completion.split(mark)[0]
         return completion.lstrip().split(self.end)[0]
-
-    def _unreadable(self, signature: type[dspy.Signature], completion: str, message: str) -> AdapterParseError:
-        return AdapterParseError("CompactAdapter", signature, completion, message=f"{message}.")  # type: ignore[arg-type]
 
     # Calling
 
@@ -220,18 +219,19 @@ class CompactAdapter(dspy.Adapter):
         if data is not None and data.probabilities:
             [(name, probabilities)] = data.probabilities.items()
             return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
+        check_whole(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
         return {name: fields.get(name) for name in signature.output_fields}
 
 
 def adapter_named(name: str) -> dspy.Adapter:
-    """The adapter of a name: `chat` (DSPy's own), `compact`, or `pocket` (the format the pocket Llama was trained on).
+    """The adapter of a name: `chat` (DSPy's format), `compact`, or `pocket` (what the pocket Llama was trained on).
 
     Raises:
         InputError: there is none of that name.
     """
     if name == "chat":
-        return dspy.ChatAdapter()
+        return ChatAdapter()
     if name == "compact":
         return CompactAdapter()
     if name == "pocket":
@@ -239,54 +239,5 @@ def adapter_named(name: str) -> dspy.Adapter:
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
 
 
-def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | None:
-    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these."""
-    (name, field), *others = signature.output_fields.items()
-    labels = list(get_args(field.annotation))
-    if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
-        return None
-    return name, labels
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _read(text: str, annotation: Any) -> Any:
-    """A value of the annotated type; ValueError where the text cannot be one."""
-    if annotation is str:
-        return _one_line(text)
-    if get_origin(annotation) is Literal:
-        return _read_label(text, get_args(annotation))
-    if get_origin(annotation) is list or annotation is list:
-        return _read_list(text, *get_args(annotation))
-    return parse_value(_one_line(text), annotation)
-
-
-def _read_label(text: str, labels: tuple[Any, ...]) -> Any:
-    """The label that the text begins with, whatever its case and the punctuation around it."""
-    words = _words(text)
-    for label in sorted(labels, key=lambda label: -len(str(label))):
-        expected = _words(str(label))
-        if expected and words[: len(expected)] == expected:
-            return label
-    raise ValueError(f"expected one of {', '.join(map(str, labels))}, found {_one_line(text)[:80]!r}")
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
-
-
-def _read_list(text: str, item: Any = str) -> list[Any]:
-    """Items between semicolons, on lines of their own, or in a JSON list."""
-    if text.startswith("["):
-        try:
-            return list(parse_value(text, list[item]))
-        except ValueError:
-            pass  # not JSON after all: `[1] first ; [2] second`
-    if _words(text) in ([], [EMPTY_LIST]):
-        return []
-    if item is not str:
-        text = text.replace(",", ";")
-    parts = [re.sub(r"^\s*(?:[-*•]|\[?\d+[.)\]])\s+", "", part).strip() for part in re.split(r"[;\n]", text)]
-    return [_read(part, item) for part in parts if part]

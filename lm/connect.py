@@ -1,5 +1,6 @@
 """From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and from its failures to plain words."""
 
+import math
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,11 +19,14 @@ from dspy.utils.exceptions import (
     LMTimeoutError,
     LMTransportError,
     LMUnexpectedError,
+    is_retryable_lm_error,
 )
 from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
+from raisf.lm.chat import ChatAdapter, strict
+from raisf.lm.endpoint import Endpoint, EndpointLM
 from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
 
@@ -40,7 +44,7 @@ def connect(
     adapter: str | None = None,
     temperature: float = 0.0,
     max_tokens: int | None = None,
-    num_retries: int = 2,
+    num_retries: int = 3,
     timeout: float = 120.0,
 ) -> dspy.LM:
     """Open a language model.
@@ -49,13 +53,14 @@ def connect(
         spec: `pocket`, `pocket-tiny`, `pocket-t5` or `local/FOLDER_OR_HUB_ID` (in the process), with or without
             `@LORA_FOLDER`; or `PROVIDER/MODEL` (an endpoint).
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
-            `openai/MODEL`. Its answers are not cached: DSPy's cache does not tell endpoints apart.
+            `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
             `compact` for other local models, and DSPy's setting (`chat` unless configured) for endpoints.
         temperature: 0 takes the likeliest token.
         max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint.
-        num_retries: how often to try again where an endpoint is busy or fails, after 1, 2, 4 ... seconds.
-        timeout: seconds that an endpoint may be silent; an answer that trickles in may take longer as a whole.
+        num_retries: how often to try again where an endpoint is busy or fails, after about 1, 2, 4 ... seconds or as
+            long as it asks for, or sends what is no answer.
+        timeout: seconds that a try may take as a whole, and the longest wait that an endpoint may ask for.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
@@ -77,24 +82,26 @@ def connect(
     provider, _, model = spec.partition("/")
     if not provider or not model:
         raise InputError(f"unknown language model {spec!r}: choose {SPECS}")
-    options = {"temperature": temperature, "max_tokens": max_tokens or REMOTE_MAX_TOKENS}
+    if not (0 < timeout < math.inf):
+        raise InputError(f"the timeout is {timeout:g}: give seconds, more than 0")
+    _check_url(provider, api_base)
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    endpoint = {"num_retries": num_retries, "timeout": timeout, **_own_endpoint(provider, api_base)}
+    engine = Endpoint(spec, api_base, num_retries, timeout)
+    _check_provider(engine.plain)
     try:
-        lm = dspy.LM(spec, **options, **endpoint)
+        lm = EndpointLM(spec, engine, temperature=temperature, max_tokens=max_tokens or REMOTE_MAX_TOKENS)
     except LMConfigurationError:
         # OpenAI's reasoning models take no temperature, and no limit as low as ours.
-        lm = dspy.LM(spec, **endpoint)
-    _check_provider(lm)
+        lm = EndpointLM(spec, engine)
     if adapter is not None:
         lm.adapter = adapter_named(adapter)  # type: ignore[attr-defined]
     return lm
 
 
-def _own_endpoint(provider: str, api_base: str | None) -> dict[str, object]:
+def _check_url(provider: str, api_base: str | None) -> None:
     if api_base is None:
-        return {}
+        return
     shown = api_base.rpartition("@")[2].partition("?")[0]
     try:
         url = urlsplit(api_base)
@@ -108,10 +115,6 @@ def _own_endpoint(provider: str, api_base: str | None) -> dict[str, object]:
             f"--api-base has a user name or password before {shown!r}, which is not sent: leave it out, and give the "
             f"server's key as {provider.upper()}_API_KEY in the environment"
         )
-    settings: dict[str, object] = {"api_base": api_base, "cache": False}
-    if not os.environ.get(f"{provider.upper()}_API_KEY"):
-        settings["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
-    return settings
 
 
 def _check_provider(lm: dspy.LM) -> None:
@@ -129,12 +132,14 @@ def _check_provider(lm: dspy.LM) -> None:
 
 
 def adapter_for(lm: dspy.BaseLM) -> dspy.Adapter:
-    """The adapter that the LM carries, else DSPy's configured one, else the chat adapter."""
-    return getattr(lm, "adapter", None) or dspy.settings.adapter or dspy.ChatAdapter()
+    """The adapter that the LM carries, else DSPy's configured one, else the chat adapter; strict where it is DSPy's."""
+    return strict(getattr(lm, "adapter", None) or dspy.settings.adapter or ChatAdapter())
 
 
 def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     """The project's error for a failed call: an LMError that says what happened and what to do, without any secret.
+
+    Its `transient` says whether the same call may succeed later.
 
     Errors that are no LM's failure (the project's own, and programming errors) come back as they are.
     """
@@ -145,9 +150,11 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     if not isinstance(error, DspyLMError):
         return error
     found, remedy = _diagnose(error, lm)
-    base = lm.kwargs.get("api_base")
-    place = f"{lm.model} at {_without_secrets(base)}" if base else lm.model
+    base = base_of(lm)
+    place = f"{lm.model} at {without_secrets(base)}" if base else lm.model
     explained = LMError(f"{place} {_redact(found, lm)}: {remedy}")
+    garbage = type(error) is LMProviderError and (error.status or 200) < 300
+    explained.transient = garbage or is_retryable_lm_error(error)
     if isinstance(error, LMNotConfiguredError | ContextWindowExceededError):
         explained.exit_code = InputError.exit_code  # nothing outside has failed: the same command never works
     return explained
@@ -160,7 +167,11 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
     if isinstance(error, ContextWindowExceededError):
         return f"cannot read so much ({said})", "give fewer passages or demonstrations"
     if isinstance(error, LMTimeoutError) or "timed out" in said:
-        return f"did not answer in {lm.kwargs.get('timeout')} s", "it may be loading or overloaded; try again"
+        seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
+        return (
+            f"did not answer in {seconds:g} s" if seconds else f"did not answer ({said})",
+            "it may be loading or overloaded; try again",
+        )
     if isinstance(error, LMTransportError):
         return f"cannot be reached ({said})", "is the server running, and --api-base right?"
     if isinstance(error, LMNotConfiguredError):
@@ -173,12 +184,18 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
         return f"failed ({status}: {said})", "look at the server's log"
     if isinstance(error, LMInvalidRequestError):
         return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
-    if isinstance(error, LMProviderError | LMUnexpectedError) and lm.kwargs.get("api_base"):
+    if isinstance(error, LMProviderError | LMUnexpectedError) and base_of(lm):
         return f"sent no chat completion ({said})", "--api-base must be OpenAI-compatible; it often ends in /v1"
     return f"failed ({said})", "this is not an error of your input"
 
 
-def _without_secrets(url: str) -> str:
+def base_of(lm: dspy.BaseLM) -> str | None:
+    """The URL of the LM's own endpoint, of one from `connect` or of DSPy's; None where it has none."""
+    return lm.api_base if isinstance(lm, EndpointLM) else lm.kwargs.get("api_base")
+
+
+def without_secrets(url: str) -> str:
+    """A URL without the user, the password, the query and the fragment."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
@@ -186,7 +203,7 @@ def _without_secrets(url: str) -> str:
 def _redact(text: str, lm: dspy.BaseLM) -> str:
     """Servers repeat keys in their complaints, and clients addresses."""
     secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
-    address = urlsplit(lm.kwargs.get("api_base") or "")
+    address = urlsplit(base_of(lm) or "")
     for secret in [*secrets, lm.kwargs.get("api_key"), address.netloc.rpartition("@")[0], address.query]:
         if secret and secret != "none":
             text = text.replace(secret, "***")

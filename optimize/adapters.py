@@ -116,6 +116,8 @@ def open_weights(
 
 
 def _local(options: dict[str, Any]) -> LocalLM:
+    if not options["spec"].startswith(PREFIX):
+        raise InputError(f"the base of trained weights is {options['spec']!r}, and must be a local model")
     lm = connect(**options)
     assert isinstance(lm, LocalLM)
     return lm

@@ -3,16 +3,17 @@
 import copy
 import importlib.metadata
 import logging
+import os
 import platform
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import dspy
 
 from raisf.lm.adapter import adapter_named
-from raisf.lm.connect import connect
-from raisf.lm.local.model import LocalLM
+from raisf.lm.connect import base_of, connect, without_secrets
+from raisf.lm.endpoint import EndpointLM
+from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.optimize.adapters import ADAPTERS, README, base_from, base_kept, open_weights, save_weights, trained_folder
 from raisf.optimize.foreign import (
     is_foreign,
@@ -24,10 +25,12 @@ from raisf.optimize.foreign import (
     set_options,
 )
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
-from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, Manifest, damaged, read
+from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, read
 from raisf.optimize.within import programs_within
+from raisf.programs.program import Program
 from raisf.programs.registry import build, options
-from raisf.retrieval.index import open_index
+from raisf.programs.state import harmless, may_name
+from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import InputError
@@ -85,13 +88,21 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             plot.savefig(made / PLOT, dpi=130)
 
 
+Program.write_folder = save  # type: ignore[assignment]  # compiled.save(folder) is what a DSPy user writes
+
+
 def load(
     folder: Path | str,
     lm: dspy.LM | str | None = None,
     retriever: Retriever | Path | str | None = None,
     program: dspy.Module | type[dspy.Module] | None = None,
+    api_base: str | None = None,
 ) -> dspy.Module:
     """The program of an artifact, ready to be asked.
+
+    An artifact is data, from whomever it came: it says which model it was compiled with, and never where a request or
+    a key goes. A model of a well-known provider is asked at that provider; any other remote one, an endpoint and a
+    server with the index are yours to name.
 
     Args:
         folder: What `save` wrote.
@@ -101,23 +112,24 @@ def load(
             your choice; the artifact's own index must be the very same one.
         program: The class of a program of the user's own, or an instance, which stays as it is. Not needed where that
             class is imported and wants no arguments but a retriever. An artifact chooses no code to import.
+        api_base: URL of the endpoint that serves the LM it was compiled with.
 
     Raises:
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
-            LM or the base of its weights is gone or another.
+            LM or the base of its weights is gone or another, or one that the caller has to name.
     """
     folder = Path(folder)
     manifest = read(folder)
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)
     try:
-        opened.load_state(read_json(folder / STATE))
+        opened.load_state(_state_of(folder))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"the artifact {folder} was compiled from another version of {manifest.program} "
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
-    _set_lms(opened, folder, manifest, connect(lm) if isinstance(lm, str) else lm)
+    _set_lms(opened, folder, manifest, connect(lm, api_base) if isinstance(lm, str) else lm, api_base)
     opened.compile_report = manifest.compile
     return opened
 
@@ -149,6 +161,17 @@ def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> ds
             program.retriever = opened
     set_options(made, manifest.options, manifest.parts)
     return made
+
+
+def _state_of(folder: Path) -> dict[str, Any]:
+    state, strange = harmless(read_json(folder / STATE))
+    strange += [f"{name}.lm" for name, kept in state.items() if isinstance(kept, dict) and kept.get("lm")]
+    if strange:
+        raise InputError(
+            f"the artifact {folder} sets {', '.join(strange)} in {STATE}, which no saved program may: where requests "
+            "go is for the caller (--lm, --api-base). It was not written by raisf: do not use it"
+        )
+    return state
 
 
 def _warn_of_lms(program: dspy.Module, folder: Path) -> None:
@@ -196,7 +219,7 @@ def _lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
 
 
 def _spec(lm: Any) -> dict[str, Any] | None:
-    if type(lm) not in (dspy.LM, LocalLM):
+    if type(lm) not in (dspy.LM, EndpointLM, LocalLM):
         return None
     adapter = getattr(lm, "adapter", None)
     adapters = ("chat", "compact", "pocket")
@@ -206,7 +229,7 @@ def _spec(lm: Any) -> dict[str, Any] | None:
     given = {
         "spec": lm.base if isinstance(lm, LocalLM) else lm.model,
         "adapter": name,
-        "api_base": _without_secrets(lm.kwargs.get("api_base")),
+        "api_base": _without_secrets(base_of(lm)),
     }
     given |= {option: lm.kwargs.get(option) for option in ("temperature", "max_tokens")}
     return {option: value for option, value in given.items() if value is not None}
@@ -217,28 +240,50 @@ def _same(adapter: dspy.Adapter, known: dspy.Adapter) -> bool:
 
 
 def _without_secrets(url: str | None) -> str | None:
-    if url is None:
-        return None
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return None if url is None else without_secrets(url)
 
 
-def _set_lms(program: dspy.Module, folder: Path, manifest: Manifest, given: dspy.LM | None) -> None:
+def _set_lms(
+    program: dspy.Module, folder: Path, manifest: Manifest, given: dspy.LM | None, api_base: str | None
+) -> None:
     predictors, weights = dict(program.named_predictors()), manifest.weights
     if given is not None:
         program.set_lm(given)
     for entry in manifest.lms:
         if strangers := [name for name in entry.predictors if name not in predictors]:
             raise damaged(folder, f"lms in {MANIFEST}: {manifest.program} has no predictor {strangers[0]!r}")
-        options = entry.connect.model_dump(exclude_none=True)
+        options = entry.connect.model_dump(exclude_none=True, exclude={"api_base"})
         base = given if isinstance(given, LocalLM) else None
         for name in [name for name in entry.predictors if name in weights]:
             predictors[name].lm = open_weights(folder, name, weights[name], options, base)
         others = [name for name in entry.predictors if name not in weights]
         if given is None and others:
-            lm = connect(**{**options, "spec": base_from(entry.connect.spec, entry.relative, folder)})
+            lm = _open_lm(folder, entry, options, api_base)
             for name in others:
                 predictors[name].lm = lm
+
+
+def _open_lm(folder: Path, entry: KeptLM, options: dict[str, Any], api_base: str | None) -> dspy.LM:
+    spec, was = entry.connect.spec, entry.connect.api_base
+    provider, _, _ = spec.partition("/")
+    if spec.startswith(PREFIX):
+        return connect(**{**options, "spec": base_from(spec, entry.relative, folder)})
+    api_base = api_base or os.environ.get(f"{provider.upper()}_API_BASE")
+    if was is not None and api_base is None:
+        raise InputError(
+            f"the artifact {folder} was compiled with {spec} at an endpoint, {was}, which it cannot open by itself: "
+            "give --api-base URL (api_base=), or another LM with --lm (lm=)"
+        )
+    if not may_name(spec) and api_base is None:
+        raise InputError(
+            f"the artifact {folder} was compiled with {spec}, and a saved program may not choose the provider "
+            f"{provider!r}: if you want to send it your questions, give --lm {spec} (lm=)"
+        )
+    if not may_name(spec):
+        raise InputError(
+            f"the artifact {folder} was compiled with {spec}: to ask it at {api_base}, give --lm {spec} too"
+        )
+    return connect(**options, api_base=api_base)
 
 
 def _index(retriever: Any, folder: Path) -> dict[str, Any] | None:
@@ -263,10 +308,10 @@ def _retriever(folder: Path, wanted: KeptIndex | None, given: Retriever | Path |
         return None
     instead = "give an index with --index DIR (retriever=)"
     if wanted.url:
-        served = open_index(wanted.url)
-        if served.corpus_hash != wanted.corpus_sha256:
-            raise InputError(f"{wanted.url} serves another index than {folder} was compiled with: {instead}")
-        return served
+        raise InputError(
+            f"the artifact {folder} was compiled with an index that is served at {wanted.url}, and cannot choose where "
+            f"your questions go: {instead.replace('DIR', wanted.url)}"
+        )
     if wanted.path is None:
         raise InputError(f"the artifact {folder} was compiled with a filter, or in memory: {instead}")
     path = Path(wanted.path)
@@ -283,4 +328,4 @@ def _retriever(folder: Path, wanted: KeptIndex | None, given: Retriever | Path |
                 f"the index {path} is of another {what} than the one that {folder} was compiled with "
                 f"({str(ours)[:12]}, not {str(theirs)[:12]}): compile again, or {instead}"
             )
-    return open_index(path)
+    return open_folder(path)

@@ -16,7 +16,7 @@ MANIFEST, STATE = "manifest.json", "program.json"
 
 
 class Connection(BaseModel):
-    """The arguments of `raisf.lm.connect.connect`, and no others."""
+    """The arguments of `raisf.lm.connect.connect`, and no others; `api_base` is told, and never opened."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -3,21 +3,26 @@
 import copy
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
+from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
-from raisf.programs.concurrency import Task, extend_trace, semaphore
+from raisf.lm.transport import until
+from raisf.programs.concurrency import Task, extend_trace, semaphore, within
+from raisf.programs.outputs import sensible
 from raisf.programs.questions import clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
+
+T = TypeVar("T")
 
 
 class BudgetSpent(Exception):
@@ -39,7 +44,8 @@ class Run:
     Args:
         retriever: What `search` asks; None for a program that does without.
         max_calls: LM calls that may be made; None for no limit. Never exceeded.
-        max_seconds: Wall-clock after which no call starts; None for no limit. A call under way may end.
+        max_seconds: Wall-clock that calls and searches may take, their waiting, retries and silent servers included;
+            None for no limit. What is under way then is waited for no longer; an endpoint's call is cancelled.
     """
 
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
@@ -48,11 +54,20 @@ class Run:
         self.max_seconds = max_seconds
         self.error: BaseException | None = None
         """What stopped the run."""
+        self.failure: Exception | None = None
+        """The first call that failed while others were answered."""
+        self.failed = 0
+        """Calls that failed while others were answered."""
+        self.read = 0
+        """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
+        """Outputs that could not."""
+        self._answered = False
         self._calls = 0
         self._searches: dict[tuple[str, int], Task[list[Passage]]] = {}
         self._used: set[int] = set()
-        self._started = time.perf_counter()
+        self._started = time.monotonic()
+        self._deadline = None if max_seconds is None else self._started + max_seconds
         self._lock = threading.Lock()
         self._asked: dict[tuple[int, str], Future[tuple[dspy.Prediction | None, list[Any]]]] = {}
 
@@ -81,7 +96,8 @@ class Run:
         """One LM call, within the budget.
 
         Returns:
-            The predictor's outputs, or None where the LM's output could not be read.
+            The predictor's outputs, or None where the LM's output could not be read, or where the call failed in a way
+            that passes (`failed` counts these) while others of this run were answered.
 
         Raises:
             BudgetSpent: No call is left, or no time.
@@ -100,21 +116,6 @@ class Run:
         extend_trace(steps)
         return prediction
 
-    @contextmanager
-    def direct_calls(self, calls: int) -> Iterator[None]:
-        """The place and the budget of calls that go to an LM without a predictor; their tokens: `count_tokens`.
-
-        Raises:
-            BudgetSpent: There are not as many calls left, or no time.
-        """
-        with self._place(calls):
-            yield
-
-    def unread(self) -> None:
-        """Count an output of such a call that could not be read."""
-        with self._lock:
-            self.unreadable += 1
-
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
         """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
 
@@ -126,7 +127,7 @@ class Run:
         """
         prediction = self.ask(predictor, **inputs)
         if prediction is None:
-            return Judgement(verdict=None, readable=False)
+            return Judgement.unread()
         signature = cast(type[dspy.Signature], predictor.signature)
         affirmative, negative = get_args(signature.output_fields["verdict"].annotation)
         probability = (prediction.get("probabilities") or {}).get(affirmative)
@@ -138,7 +139,7 @@ class Run:
         """Ask for the node's answer and end the node with it."""
         prediction = self.ask(predictor, question=node.question, **inputs)
         if prediction is None:
-            return node.end(route, f"{reason}, but the LM's answer could not be read")
+            return node.unread(route, f"{reason}, but the LM's answer could not be read")
         node.evidence = clean(prediction.get("evidence")) or None
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
@@ -159,7 +160,12 @@ class Run:
         """The passages of a search, best first."""
         with self._lock:
             self._used.add(id(search))
-        return search.get()
+        try:
+            return within(self._seconds_left(), search.get)
+        except TimeoutError:
+            if self._seconds_left() != 0:
+                raise  # a retriever's own
+            raise self._spent() from None
 
     def cost(self, usage: UsageTracker) -> Cost:
         """What the run has cost, now that it is over."""
@@ -171,7 +177,7 @@ class Run:
             completion_tokens=sum(total.get("completion_tokens") or 0 for total in totals),
             retrievals=searches,
             discarded_retrievals=searches - len(self._used),
-            seconds=time.perf_counter() - self._started,
+            seconds=time.monotonic() - self._started,
         )
 
     def _call(self, predictor: dspy.Predict, inputs: dict[str, Any]) -> tuple[dspy.Prediction | None, list[Any]]:
@@ -179,28 +185,79 @@ class Run:
         lm = predictor.lm or dspy.settings.lm
         for adapter in _formats(lm):
             steps: list[Any] = []
+
+            def call(adapter: dspy.Adapter = adapter, steps: list[Any] = steps) -> dspy.Prediction:
+                with dspy.context(adapter=adapter, trace=steps):
+                    return predictor(**inputs)
+
             try:
-                with self._place(), dspy.context(adapter=adapter, trace=steps):
-                    return predictor(**inputs), steps
+                prediction = self.in_time(call)
             except AdapterParseError:
+                self._answered = True
                 continue
             except (BudgetSpent, Stopped):
                 raise
             except Exception as error:
-                explained = explain(error, lm)
-                self.stop(explained)
-                if explained is error:
-                    raise
-                raise explained from error
-        self.unread()
+                self._fail(error, lm)
+                return None, []
+            self._answered = True
+            if sensible(prediction, inputs):
+                self.count_read(True)
+                return prediction, steps
+        self.count_read(False)
         return None, []
+
+    def count_read(self, readable: bool) -> None:
+        """Count an output of the LM."""
+        with self._lock:
+            self.read += readable
+            self.unreadable += not readable
+
+    def _fail(self, error: Exception, lm: dspy.BaseLM) -> None:
+        """Go on without a call that failed, or stop the run.
+
+        An endpoint that has answered this question before and fails once is no reason to lose the question; one that
+        never answered, or refuses, will do so again.
+        """
+        explained = explain(error, lm)
+        if isinstance(explained, LMError) and explained.transient and self._answered:
+            with self._lock:
+                self.failed += 1
+                self.failure = self.failure or explained
+            return
+        self.stop(explained)
+        if explained is error:
+            raise error
+        raise explained from error
+
+    def in_time(self, call: Callable[[], T], calls: int = 1) -> T:
+        """Make a call of the budget, and wait for it as long as there is time.
+
+        Raises:
+            BudgetSpent: There are not so many calls left, or the time is over.
+        """
+
+        def placed() -> T:
+            # Also an abandoned call keeps its place until it ends: so there are never more of them than places.
+            with self._place(calls), until(self._deadline):
+                return call()
+
+        try:
+            return within(self._seconds_left(), placed)
+        except Exception as error:
+            if self._seconds_left() != 0 or isinstance(error, BudgetSpent | Stopped | AdapterParseError):
+                raise
+            raise self._spent() from error  # what ends with the time has ended because of it
+
+    def _spent(self) -> BudgetSpent:
+        return BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
 
     @contextmanager
     def _place(self, calls: int = 1) -> Iterator[None]:
         """Wait for a place among the process's calls, then take so many calls from the budget."""
         places, left = semaphore(), self._seconds_left()
         if not places.acquire(timeout=left):
-            raise BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
+            raise self._spent()
         try:
             with self._lock:
                 self._check(calls)
@@ -214,14 +271,12 @@ class Run:
         if self.error is not None:
             raise Stopped
         if self.max_seconds is not None and self._seconds_left() == 0:
-            raise BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
+            raise self._spent()
         if self.max_calls is not None and self._calls + calls > self.max_calls:
             raise BudgetSpent(f"max_calls={self.max_calls} is spent")
 
     def _seconds_left(self) -> float | None:
-        if self.max_seconds is None:
-            return None
-        return max(0.0, self.max_seconds - (time.perf_counter() - self._started))
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
 
 def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
@@ -254,4 +309,4 @@ def _formats(lm: dspy.BaseLM) -> list[dspy.Adapter]:
         return [adapter]
     chat = copy.copy(adapter)
     chat.use_json_adapter_fallback = False  # type: ignore[attr-defined]
-    return [chat, dspy.JSONAdapter()]
+    return [chat, JSONAdapter()]

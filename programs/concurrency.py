@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Generic, TypeVar
 
 import dspy
@@ -70,7 +70,9 @@ class Task(Generic[T]):
         self._future: Future[T] = Future()
         self.steps: list[Any] = []
         """What the task added to DSPy's trace (`dspy.settings.trace`)."""
-        if _limit.calls > 1:
+        # A stream of tokens tells calls apart by their predictor alone, and only the thread that DSPy began it in can
+        # write to it: while there is one, whoever wants the result does the work.
+        if _limit.calls > 1 and dspy.settings.send_stream is None:
             # A pool that was shut down takes nothing; `get` runs the task then.
             with contextlib.suppress(RuntimeError):
                 _limit.pool.submit(self._run)
@@ -99,6 +101,33 @@ class Task(Generic[T]):
             return self._task()
         with dspy.context(trace=self.steps):
             return self._task()
+
+
+def within(seconds: float | None, work: Callable[[], T]) -> T:
+    """The result of some work, or no more waiting for it.
+
+    Args:
+        seconds: How long to wait; None: for as long as it takes.
+        work: Takes nothing; runs in a copy of this context. After its time it is left to end by itself.
+
+    Raises:
+        TimeoutError: The time is up.
+    """
+    if seconds is None or dspy.settings.send_stream is not None:
+        return work()
+    done: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            done.set_result(context.run(work))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="raisf-within").start()
+    if not wait([done], timeout=seconds).done:
+        raise TimeoutError(f"not done in {seconds:.3g} s")
+    return done.result()
 
 
 def gather(tasks: Sequence[Task[T]]) -> list[T]:

@@ -1,20 +1,26 @@
 """What RA-ISF and the baselines have in common: the way from a question to a Prediction with its trace."""
 
 import asyncio
-import contextvars
 import copy
-import importlib
+import inspect
+import json
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, Stopped, require_lm
-from raisf.programs.concurrency import pool
-from raisf.programs.questions import clean
+from raisf.programs.questions import UNKNOWN, clean
+from raisf.programs.state import OPTIONS, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
+from raisf.retrieval.adapting import as_retriever, searched
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 # A few pages: anything longer is a document pasted by mistake, and no prompt would hold it.
 MAX_QUESTION_CHARACTERS = 20_000
@@ -24,18 +30,20 @@ class Program(dspy.Module):
     """A system that answers a question; a subclass says how in `_answer`.
 
     Args:
-        retriever: What it searches with; shared, not copied, when the program is copied. None where the program does
-            without, or gets it later.
+        retriever: What it searches with, see `raisf.retrieval.adapting.as_retriever`; shared, not copied, when the
+            program is copied. None where the program does without, gets it later, or takes DSPy's (`settings.rm`).
         max_calls: LM calls a question may make; at the limit what is left ends as "unknown". None: no limit.
-        max_seconds: Seconds after which a question starts no further call. None: no limit.
+        max_seconds: Seconds that a question may wait for calls and searches; at the limit what is left ends as
+            "unknown". None: no limit.
     """
 
     system: str
     """The name that the registry and the trace know it by."""
+    write_folder: ClassVar[Callable[["Program", Path | str], None] | None] = None
+    """How a program is written into a folder; set by whoever can (`raisf.optimize.artifact`, or `import raisf`)."""
 
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
         super().__init__()
-        check_retriever(retriever)
         self.retriever = retriever
         check("max_calls", max_calls, max_calls is None or max_calls >= 1, "1 or more, or None for no limit")
         check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
@@ -57,10 +65,9 @@ class Program(dspy.Module):
     async def aforward(self, question: str) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start."""
         run = self._begin(question)
-        context = contextvars.copy_context()
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(pool(), lambda: context.run(self._run, run, question))
+            # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
+            return await anyio.to_thread.run_sync(self._run, run, question, abandon_on_cancel=True)
         except asyncio.CancelledError as cancelled:
             run.stop(cancelled)
             raise
@@ -69,9 +76,50 @@ class Program(dspy.Module):
         """Write the program: into a folder as an artifact (`raisf.load` reads it); to .json or .pkl as DSPy does."""
         if Path(path).suffix in (".json", ".pkl") or args or kwargs:
             super().save(path, *args, **kwargs)
+        elif Program.write_folder is not None:
+            Program.write_folder(self, path)
         else:
-            # The one import that goes up, when it is asked for: compiled.save(...) is what a DSPy user writes.
-            importlib.import_module("raisf.optimize.artifact").save(self, path)
+            raise InputError(
+                f"{path} is neither .json nor .pkl: write a folder with raisf.save(program, {str(path)!r})"
+            )
+
+    def options(self) -> dict[str, Any]:
+        """The constructor's options that are plain data, as they stand; `type(self)(**options)` is made alike."""
+        names = inspect.signature(type(self).__init__).parameters.keys() - {"self", "retriever"}
+        values = {name: getattr(self, name) for name in sorted(names) if hasattr(self, name)}
+        return {name: value for name, value in values.items() if _plain(value)}
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """DSPy's state of the predictors, and the program's options."""
+        return {**super().dump_state(json_mode), OPTIONS: self.options()}
+
+    def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
+        """Take up a state that `dump_state` gave, its options too; one without options leaves them as they are.
+
+        Args:
+            state: By predictor. What a saved program may not set (`raisf.programs.state`) is left out, with a warning.
+            allow_unsafe_lm_state: Take all of it: the file is your own.
+
+        Raises:
+            InputError: An option is none of this program's.
+        """
+        if not allow_unsafe_lm_state:
+            state, dropped = harmless(state)
+            if dropped:
+                logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
+        self._set_options(state.get(OPTIONS) or {})
+        super().load_state(state, allow_unsafe_lm_state=allow_unsafe_lm_state)
+
+    def _set_options(self, given: dict[str, Any]) -> None:
+        """Become what the constructor makes of these options: it checks them, and they shape the predictors."""
+        if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
+            return
+        retriever = {"retriever": self.retriever} if "retriever" in inspect.signature(type(self)).parameters else {}
+        try:
+            made = type(self)(**retriever, **{**self.options(), **given})
+        except TypeError as error:
+            raise InputError(f"the saved options are not those of {type(self).__name__}: {error}") from error
+        vars(self).update({name: value for name, value in vars(made).items() if name not in ("history", "callbacks")})
 
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError
@@ -79,7 +127,7 @@ class Program(dspy.Module):
     def _begin(self, question: str) -> Run:
         _check_question(question)
         require_lm(self)
-        return Run(self.retriever, self.max_calls, self.max_seconds)
+        return Run(searched(self), self.max_calls, self.max_seconds)
 
     def _run(self, run: Run, question: str) -> dspy.Prediction:
         with dspy.track_usage() as usage:
@@ -92,8 +140,14 @@ class Program(dspy.Module):
                 raise
             if run.error is not None:
                 raise run.error
-        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), unreadable=run.unreadable)
+        if run.failure is not None and root.answer == UNKNOWN and root.route != "budget":
+            raise run.failure  # what the question lacks may be what the failed call would have said
+        counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
+        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)
         return dspy.Prediction(answer=trace.root.answer, trace=trace)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, as_retriever(value) if name == "retriever" and value is not None else value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
         # Compiling copies programs often; an index is large, never changes, and is shared.
@@ -104,20 +158,18 @@ class Program(dspy.Module):
         return new
 
 
+def _plain(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
-
-
-def check_retriever(retriever: object) -> None:
-    """Raise InputError for what is neither None nor a retriever."""
-    # Without an identity, answers from one corpus would be taken for those from another.
-    if retriever is not None and not isinstance(retriever, Retriever):
-        raise InputError(
-            f"the retriever is {retriever!r:.80}: give what raisf.open_index opens, or an object with path (or None), "
-            "corpus_hash (another for other passages), __call__(query, k) and search_many(queries, k)"
-        )
 
 
 def _check_question(question: object) -> None:

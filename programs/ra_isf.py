@@ -104,6 +104,8 @@ class RAISF(Program):
             if not self.use_decomposition:
                 return node.end("no_passages", "no relevant passage, and decomposition is off")
             sub_questions = self._break_down(run, node)
+            if sub_questions is None:
+                return node.unread("no_sub_questions", "the decomposition could not be read")
             if not sub_questions:
                 return node.end("no_sub_questions", "the decomposition gave no sub-question")
             node.sub_questions = self._solve_all(run, sub_questions, depth + 1, above | {normal(question)})
@@ -135,9 +137,9 @@ class RAISF(Program):
 
         gather([Task(partial(judge, passage)) for passage in node.passages])
 
-    def _break_down(self, run: Run, node: Node) -> list[str]:
+    def _break_down(self, run: Run, node: Node) -> list[str] | None:
         prediction = run.ask(self.decompose, question=node.question)
-        return listed((prediction.sub_questions or []) if prediction else [])
+        return listed(prediction.sub_questions or []) if prediction else None
 
     def _solve_all(self, run: Run, sub_questions: list[str], depth: int, above: frozenset[str]) -> list[Node]:
         """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others."""

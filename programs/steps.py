@@ -48,8 +48,8 @@ def generated(prediction: dspy.Prediction | None) -> str:
 def judge_listwise(run: Run, judge: dspy.Predict, question: str, passages: Sequence[JudgedPassage]) -> None:
     """Ask which passages are relevant, in one call; every verdict goes into its passage's record.
 
-    The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over. Where
-    there are no passages there is no call.
+    The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over beside
+    others, and alone is unreadable. Where there are no passages there is no call.
     """
     if not passages:
         return
@@ -58,7 +58,7 @@ def judge_listwise(run: Run, judge: dspy.Predict, question: str, passages: Seque
     (listed,) = signature.output_fields
     for number, passage in enumerate(passages, 1):
         if prediction is None:
-            passage.judgement = Judgement(verdict=None, readable=False)
+            passage.judgement = Judgement.unread()
         else:
             relevant = number in (prediction[listed] or [])
             passage.judgement = Judgement(verdict="relevant" if relevant else "irrelevant")

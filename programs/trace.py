@@ -23,24 +23,31 @@ Route = Literal[
     "no_passages",  # no relevant passage, and decomposition is switched off
     "no_sub_questions",  # the decomposition gave none
     "max_steps",  # as many actions as it may take, and none of them an answer
-    "unreadable",  # no action could be read
+    "unreadable",  # no action of the LM could be read
     "budget",  # max_calls or max_seconds was spent here
 ]
 
 
 class Judgement(BaseModel):
-    """What a judge said.
+    """What a judge said, or that it said nothing that could be read.
+
+    An unreadable judgement is no verdict: it is no label to learn from, and no table counts it as right or wrong. Only
+    the program's way on has a default for it, a cautious one: not known, not relevant.
 
     Attributes:
         verdict: The label, or None where the LM's output could not be read.
         probability: Of the judge's first label (know, relevant), where the LM gives probabilities.
-        readable: False where the LM's output could not be read. The program is then cautious: an unreadable judgement
-            of self-knowledge counts as unknown, one of relevance as irrelevant.
+        readable: False where the LM's output could not be read.
     """
 
     verdict: str | None
     probability: float | None = None
     readable: bool = True
+
+    @classmethod
+    def unread(cls) -> "Judgement":
+        """The judgement of a judge whose output could not be read."""
+        return cls(verdict=None, readable=False)
 
 
 class JudgedPassage(BaseModel):
@@ -121,6 +128,7 @@ class Node(BaseModel):
         sub_questions: In the order of the decomposition.
         waits_for: The numbers, from 1, of the earlier sub-questions beside it whose answers it names.
         evidence: The sentence that the answer was read from.
+        readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
         seconds: Wall-clock, waiting included.
     """
 
@@ -135,12 +143,18 @@ class Node(BaseModel):
     sub_questions: list["Node"] = []
     waits_for: list[int] = []
     evidence: str | None = None
+    readable: bool = True
     seconds: float = 0.0
 
     def end(self, route: Route, reason: str, answer: str = UNKNOWN) -> "Node":
         """Close the node and return it."""
         self.route, self.reason, self.answer = route, reason, answer
         return self
+
+    def unread(self, route: Route, reason: str) -> "Node":
+        """Close the node without an answer, because the LM's could not be read."""
+        self.readable = False
+        return self.end(route, reason)
 
     def conclude(self, route: Route, reason: str, answer: object) -> "Node":
         """Close the node with what the LM gave for an answer, which may say that there is none."""
@@ -163,12 +177,17 @@ class Trace(BaseModel):
         system: The program's name, such as "ra-isf".
         root: The question that was asked.
         cost: For the whole tree.
-        unreadable: How many LM outputs could not be read, judgements and answers together.
+        read: How many LM outputs could be read, judgements and answers together.
+        unreadable: How many could not.
+        failed: How many calls failed at the endpoint while others were answered; the program went on as after an
+            unreadable output.
     """
 
     system: str
     root: Node
     cost: Cost
+    read: int = 0
+    failed: int = 0
     unreadable: int = 0
 
 
@@ -271,6 +290,8 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.seconds:.2f} s",
     ]
     line = Text(" · ".join(parts), style="dim")
+    if trace.failed:
+        line.append(f" · {trace.failed} failed calls", style="red")
     if trace.unreadable:
         line.append(f" · {trace.unreadable} unreadable", style="red")
     return line

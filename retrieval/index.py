@@ -1,157 +1,128 @@
-"""Making, opening and changing index folders of every kind."""
+"""Making index folders of every kind, of documents, passages or texts, and looking at them."""
 
-import dataclasses
 import hashlib
-import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from raisf.retrieval.corpus.documents import Document, checked, find_documents
+from raisf.retrieval.changing import Change, add_to_index, change_documents, fingerprints, remove_from_index
+from raisf.retrieval.corpus.documents import Skip, Skipped, find_documents, stop
 from raisf.retrieval.corpus.ids import SeenIds
-from raisf.retrieval.engines.base import Index, Search, find_again, place_of
-from raisf.retrieval.engines.bm25 import BM25
-from raisf.retrieval.engines.colbert import ColBERT
-from raisf.retrieval.engines.dense import Dense
-from raisf.retrieval.engines.hybrid import Hybrid
-from raisf.retrieval.engines.qdrant import SCHEMES, QdrantIndex
+from raisf.retrieval.corpus.reading import log_skipped, read_whole
+from raisf.retrieval.corpus.texts import TextLike, passages_of_texts
+from raisf.retrieval.encoders.checkpoint import cache_folder
+from raisf.retrieval.engines.base import Index, SearchMode
+from raisf.retrieval.engines.checkpoints import find_again
+from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.search.where import check_names, parse_where
-from raisf.retrieval.serving.remote import RemoteIndex
-from raisf.retrieval.store.manifest import MANIFEST, Manifest, read_manifest, row_of, verify
-from raisf.retrieval.store.segments import Checkpoint
-from raisf.retrieval.store.writer import Writer, changed_index
+from raisf.retrieval.store.manifest import MANIFEST, read_manifest, verify
+from raisf.retrieval.store.rows import row_of
 from raisf.utils.errors import InputError
 
-Engine = Literal["colbert", "bm25", "dense", "hybrid"]
-
-ENGINES: dict[str, type[Index]] = {engine.kind: engine for engine in (ColBERT, BM25, Dense, Hybrid)}
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a change has done to an index, in passages.
-
-    Attributes:
-        added: New ones, and new versions of old ones.
-        removed: Old ones, and old versions.
-        passages: How many the index now finds.
-    """
-
-    added: int
-    removed: int
-    passages: int
+__all__ = [
+    "ENGINES",
+    "Change",
+    "EngineName",
+    "add_to_index",
+    "build_index",
+    "check_index",
+    "index",
+    "index_info",
+    "open_folder",
+    "open_index",
+    "remove_from_index",
+]
 
 
 def build_index(
     docs: Path | str | Iterable[Passage],
     out: Path | str,
-    engine: Engine = "colbert",
+    engine: EngineName = "colbert",
     checkpoint: str | Path = "minilm",
-    search: Search = "auto",
+    search: SearchMode = "auto",
     encoding: str | None = None,
     progress: bool = True,
+    skip: Skip | None = None,
 ) -> Index:
     """Makes an index of documents in the folder `out`, and opens it.
 
     Nothing is at `out` before the index is whole, and an index that was there stays usable until then. Where it is one
     of the same engine, checkpoint and search, and `docs` is a path, only what has changed is read and encoded; the
-    index then finds the same passages as a new one, and its checkpoint where it was named now.
+    index then finds the same passages as a new one, and its checkpoint where it was named now. But of a document that
+    cannot be read any more it keeps what it had.
+
+    A file of a folder that cannot be read never ends the work: it is skipped, whole, and named.
 
     Args:
-        docs: A file or folder (see `documents.read_documents`), or passages.
+        docs: A file or folder (see `reading.read_documents`), or passages.
         out: A new folder, or an index to replace.
         engine: "colbert", "bm25", "dense" or "hybrid" (ColBERT and BM25 fused).
         checkpoint: For all but bm25: "minilm", a folder, or a hub id.
         search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`).
         encoding: How the files are encoded; None: by byte order mark, else UTF-8.
         progress: Whether to show a bar on standard error.
+        skip: Is told of each file of a folder that is skipped, and may raise (`documents.stop` does); None: they are
+            logged as warnings.
 
     Raises:
-        InputError: The documents, the options or the folder cannot be used; the message says which and why.
+        InputError: The options or the folder cannot be used, `docs` is a file that cannot be read, or nothing in it can
+            be; the message says which and why.
     """
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}: choose {', '.join([*ENGINES][:-1])} or {[*ENGINES][-1]}")
-    kind = ENGINES[engine]
+    kind = _engine(engine)
     if not isinstance(docs, (str, Path)):
         return kind.build(docs, out, checkpoint, search, progress)
-    documents = find_documents(docs, encoding)
-    if _is_like(out, kind, checkpoint, search):
-        _change(out, documents, only=True, progress=progress, checkpoint=checkpoint)
+    reasons: list[Skipped] = []
+
+    def note(file: Skipped) -> None:
+        (skip or log_skipped)(file)
+        reasons.append(file)
+        prints.pop(file.name, None)
+
+    prints: dict[str, str] = {}
+    documents = find_documents(docs, encoding, note)
+    skip_one = stop if Path(docs).is_file() else note
+    if documents and _is_like(out, kind, checkpoint, search):
+        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint)
         return kind.load(out, checkpoint)
-    prints = {document.name: document.fingerprint() for document in documents}
-    passages = itertools.chain.from_iterable(document.passages() for document in documents)
+    prints |= fingerprints(documents, skip_one)
+    readable = [document for document in documents if document.name in prints]
+    passages = _some(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
     return kind.build(passages, out, checkpoint, search, progress, documents=prints)
 
 
-def open_index(path: Path | str, checkpoint: str | Path | None = None) -> Index | RemoteIndex | QdrantIndex:
-    """Opens the index in a folder, whatever its kind, one that `raisf serve-index` serves, or a collection of Qdrant.
+def index(
+    texts: Iterable[TextLike],
+    engine: EngineName = "colbert",
+    checkpoint: str | Path = "minilm",
+    out: Path | str | None = None,
+    progress: bool = True,
+) -> Index:
+    """An index of texts, in one line: `raisf.index(["The Danube flows ...", "Chess is ..."])`.
+
+    A text of more than 130 words is cut into passages. The same texts are indexed once: the folder is in the cache
+    ($RAISF_CACHE, or ~/.cache/raisf), named by a hash of all that it is made of, and is opened the next time.
 
     Args:
-        path: The folder, the server's URL, or the collection's address (`qdrant+http://127.0.0.1:6333/wiki`).
-        checkpoint: For a folder or a collection, where the checkpoint of its encoder is now; None: where it was.
-
-    Raises:
-        InputError: No index there, one of another format, checkpoint or damaged; the message says what to do.
-    """
-    if str(path).startswith(("http://", "https://")):
-        return RemoteIndex(str(path))
-    if str(path).startswith(SCHEMES):
-        return QdrantIndex.open(str(path), checkpoint)
-    return open_folder(path, checkpoint)
-
-
-def open_folder(path: Path | str, checkpoint: str | Path | None = None) -> Index:
-    """Opens the index in a folder; see `open_index`."""
-    return _kind_of(path, read_manifest(path)).load(path, checkpoint)
-
-
-def add_to_index(
-    path: Path | str, docs: Path | str | Iterable[Passage], encoding: str | None = None, progress: bool = True
-) -> Change:
-    """Adds documents to an index, or passages. Nothing that is there already is encoded again.
-
-    A document of a name, or a passage of an id, that the index has takes the old one's place. Handles that are open
-    stay as they are; open the index again to search what is new. A document that passages were added to, or replaced
-    in, counts as changed: indexing its folder again reads it anew.
-
-    Args:
-        path: The index folder.
-        docs: A file or folder (see `documents.read_documents`), or passages.
-        encoding: How the files are encoded; None: by byte order mark, else UTF-8.
+        texts: Strings; passages; or mappings with a `text`, maybe a `title` and an `id`, and whatever else is to be
+            filtered by. Ids are numbers, from 0, where none are given.
+        engine: "colbert", "bm25", "dense" or "hybrid".
+        checkpoint: For all but bm25: "minilm", a folder, or a hub id.
+        out: A folder to keep the index in instead.
         progress: Whether to show a bar on standard error.
 
     Raises:
-        InputError: The index or the documents cannot be used, or an id belongs to another document of the index.
+        InputError: No text at all, something else among them, or an id that comes twice.
     """
-    if isinstance(docs, (str, Path)):
-        return _change(path, find_documents(docs, encoding), only=False, progress=progress)
-    passages = {passage.pid: passage for passage in checked(docs)}
-    with changed_index(path, _finder(path), progress) as writer:
-        touched = {passage.source for passage in passages.values()}
-        touched.update(old.source for old in writer.live() if old.pid in passages)
-        return _apply(writer, passages.values(), lambda old: old.pid in passages, _untouched(writer, touched))
-
-
-def remove_from_index(path: Path | str, where: str) -> Change:
-    """Takes the passages that satisfy a filter out of an index, such as "source = 'old.pdf'". Encodes nothing.
-
-    A document that has lost passages counts as changed: indexing its folder again brings them back. What is removed is
-    found no more, but its text and vectors stay in the index's files for a while, see `raisf.retrieval.store.manifest`;
-    to have them gone at once, make the index anew in another folder and delete this one.
-
-    Raises:
-        InputError: The index cannot be used, `where` is no filter of its passages, or nothing would be left.
-    """
-    test = parse_where(where)
-    with changed_index(path) as writer:
-        check_names(test, {name for passage in writer.live() for name in passage.metadata})
-        gone = {passage.pid: passage.source for passage in writer.live() if test(passage)}
-        if gone:
-            writer.delete(gone)
-            writer.commit(_untouched(writer, set(gone.values())))
-    return Change(0, len(gone), writer.manifest.passages - len(gone))
+    kind, passages = _engine(engine), list(passages_of_texts(texts))
+    if out is None:
+        found = kind.find(checkpoint).sha256 if kind.find else ""
+        made_of = hashlib.sha256(f"{engine} {found}".encode())
+        for passage in passages:
+            made_of.update(row_of(passage).encode())
+        out = cache_folder() / "indexes" / made_of.hexdigest()[:16]
+        if (out / MANIFEST).is_file():
+            return kind.load(out, checkpoint)
+    return build_index(passages, out, engine, checkpoint, progress=progress)
 
 
 def index_info(path: Path | str) -> dict[str, Any]:
@@ -189,7 +160,7 @@ def check_index(path: Path | str) -> list[str]:
     try:
         manifest = read_manifest(path)
         problems = list(verify(path, manifest))
-        find_again(_kind_of(path, manifest), path, manifest)
+        find_again(engine_of(path, manifest), path, manifest)
     except InputError as error:
         if not (path / MANIFEST).is_file():
             raise
@@ -197,10 +168,21 @@ def check_index(path: Path | str) -> list[str]:
     return problems
 
 
-def _kind_of(path: Path | str, manifest: Manifest) -> type[Index]:
-    if manifest.kind not in ENGINES:
-        raise InputError(f"the index {path} is of an unknown kind, {manifest.kind!r}; make it again")
-    return ENGINES[manifest.kind]
+def _engine(name: str) -> type[Index]:
+    if name not in ENGINES:
+        raise InputError(f"unknown engine {name!r}: choose {', '.join([*ENGINES][:-1])} or {[*ENGINES][-1]}")
+    return ENGINES[name]
+
+
+def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> Iterator[Passage]:
+    """The same passages, at least one."""
+    passage = None
+    for passage in passages:
+        yield passage
+    if passage is None and reasons:
+        told = "; ".join(f"{file.name}: {file.reason}" for file in reasons[:3])
+        more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+        raise InputError(f"the corpus is empty: no document in {docs} can be read ({told}{more})")
 
 
 def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search: str) -> bool:
@@ -212,80 +194,3 @@ def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search:
         return kind.find is None or kind.find(checkpoint).sha256 == manifest.checkpoint_sha256
     except InputError:
         return False
-
-
-def _finder(path: Path | str, checkpoint: str | Path | None = None) -> Callable[[Manifest], Checkpoint | None]:
-    """What finds the checkpoint of the index at `path`, once its manifest is safe from other processes."""
-    return lambda manifest: find_again(_kind_of(path, manifest), Path(path), manifest, checkpoint)
-
-
-def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:
-    """The fingerprints without those of the documents whose passages are no longer what was read."""
-    return {name: print for name, print in writer.manifest.documents.items() if name not in touched}
-
-
-def _change(
-    path: Path | str,
-    documents: list[Document],
-    *,
-    only: bool,
-    progress: bool,
-    checkpoint: str | Path | None = None,
-) -> Change:
-    """Brings documents into an index; with `only`, takes all others out. `checkpoint` says where its encoder is now."""
-    with changed_index(path, _finder(path, checkpoint), progress) as writer:
-        place = place_of(writer.checkpoint, path) if checkpoint else {}
-        known = writer.manifest.documents
-        prints = {document.name: document.fingerprint() for document in documents}
-        changed = [document for document in documents if known.get(document.name) != prints[document.name]]
-        names = {document.name for document in changed}
-        new = itertools.chain.from_iterable(document.passages() for document in changed)
-
-        def replaceable(old: Passage) -> bool:
-            return old.source in names or (only and old.source not in prints)
-
-        return _apply(writer, new, replaceable, prints if only else {**known, **prints}, **place)
-
-
-def _apply(
-    writer: Writer,
-    new: Iterable[Passage],
-    replaceable: Callable[[Passage], bool],
-    documents: dict[str, str],
-    **place: Any,
-) -> Change:
-    """Puts new passages in the place of the replaceable old ones; those that are in both stay where they are.
-
-    All are streamed: of the replaceable ones their hashes are kept, of the others only which ids there are.
-    """
-    seen, gone = SeenIds(), dict[str, bytes]()
-    for passage in writer.live():
-        if replaceable(passage):
-            gone[passage.pid] = _digest(passage)
-        else:
-            seen.add(passage.pid, passage.citation)
-
-    def fresh() -> Iterator[Passage]:
-        for passage in new:
-            if earlier := seen.add(passage.pid, passage.citation):
-                raise InputError(
-                    f"the id {passage.pid!r} comes twice: {earlier} and {passage.citation}; ids must differ"
-                )
-            if gone.get(passage.pid) == _digest(passage):
-                del gone[passage.pid]
-            else:
-                yield passage
-
-    stream = fresh()
-    first = next(stream, None)
-    if first is not None:
-        writer.add(itertools.chain([first], stream))
-    added = writer.segments[-1].passages if first is not None else 0
-    writer.delete(gone)
-    if added or gone or dataclasses.replace(writer.manifest, documents=documents, **place) != writer.manifest:
-        writer.commit(documents, **place)
-    return Change(added, len(gone), writer.manifest.passages - len(gone) + added)
-
-
-def _digest(passage: Passage) -> bytes:
-    return hashlib.sha256(row_of(passage).encode()).digest()

@@ -37,6 +37,11 @@ class Passage:
         return f"{self.title} | {self.text}" if self.title else self.text
 
     @property
+    def long_text(self) -> str:
+        """`prompt_text`, by the name under which `dspy.Retrieve` looks for it."""
+        return self.prompt_text
+
+    @property
     def citation(self) -> str:
         """Where a reader finds it: `handbook.pdf, page 3`; its id where it comes from no document."""
         place = next(

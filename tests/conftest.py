@@ -16,11 +16,21 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
-def makers() -> Any:
-    """tests/lm/conftest.py, whose `make_llama` and `make_t5` make small models, for the tests of other rooms."""
-    spec = importlib.util.spec_from_file_location("lm_conftest", Path(__file__).parent / "lm" / "conftest.py")
+def _module(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def makers() -> Any:
+    """tests/lm/conftest.py, whose `make_llama` and `make_t5` make small models, for the tests of other packages."""
+    return _module("lm_conftest", Path(__file__).parent / "lm" / "conftest.py")
+
+
+@pytest.fixture(scope="session")
+def faulty() -> Any:
+    """tests/faulty_endpoint.py, whose `serve` is an endpoint on loopback that does wrong as often as it is told."""
+    return _module("faulty_endpoint", Path(__file__).parent / "faulty_endpoint.py")

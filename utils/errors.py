@@ -16,6 +16,9 @@ class InputError(RaisfError):
 class LMError(RaisfError):
     """A language model that could not answer: an endpoint that is down, too slow, refuses, or sends rubbish."""
 
+    transient = False
+    """Whether the same call may succeed later."""
+
 
 def check_least(settings: object, **least: int) -> None:
     """Refuses settings of which a number is too small.

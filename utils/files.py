@@ -12,6 +12,8 @@ from typing import Any
 import ujson
 
 from raisf.utils.errors import InputError
+from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep
+from raisf.utils.space import naming_full_disk
 
 
 def read_json(path: Path | str) -> Any:
@@ -85,9 +87,9 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     """A new folder to fill that takes `path`'s place only when the block ends well.
 
     On any exception until then, Ctrl-C included, what stood at `path` stays there as it was, or is put back, and the
-    half-made folder goes away. Only a process that is killed outright tidies nothing up: a half-made folder stays
-    beside `path` as `.NAME.*`; and were it killed between the two renames that replace one folder by another, `path` is
-    empty, and what stood there lies, whole, beside it as `.NAME.*.old`.
+    half-made folder goes away. What a killed process leaves beside `path` is swept by the next one that writes there,
+    see `raisf.utils.leftovers`; were it killed between the two renames that replace one folder by another, the old
+    folder is put back then.
 
     Args:
         path: Where the folder is to stand.
@@ -95,29 +97,32 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
 
     Raises:
         InputError: See `check_replaceable`.
+        RaisfError: The disk is full.
     """
     path = Path(path)
+    sweep(path)
     check_replaceable(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    old = temporary.with_name(temporary.name + ".old")
-    try:
-        # mkdtemp makes it private to the user; what is published has the permissions any new folder would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o777 & ~mask)
-        yield temporary
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        elif not temporary.exists():  # the new folder has taken its place
-            shutil.rmtree(old, ignore_errors=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    with naming_full_disk(path), make_partial_folder(path) as temporary:
+        old = temporary.with_name(temporary.name.removesuffix(PARTIAL) + REPLACED)
+        try:
+            # It was made private to the user; what is published has the permissions any new folder would have.
+            mask = os.umask(0)
+            os.umask(mask)
+            temporary.chmod(0o777 & ~mask)
+            yield temporary
+            with own(path):  # nobody else may sweep what stood there before this process has done so
+                if path.exists():
+                    path.rename(old)
+                temporary.rename(path)
+                shutil.rmtree(old, ignore_errors=True)
+        except BaseException:
+            if old.exists() and not path.exists():
+                old.rename(path)
+            elif not temporary.exists():  # the new folder has taken its place
+                shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
 
 
 def check_replaceable(path: Path | str, marker: str) -> None:
@@ -196,10 +201,11 @@ def _read_text(path: Path) -> str:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    sweep(path)
+    with naming_full_disk(path), make_partial_file(path) as temporary:
+        try:
+            yield temporary
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

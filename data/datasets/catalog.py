@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raisf.data.schemas import read_rows
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
-from raisf.data.schemas import read_rows
 
 TEST_SPLIT = "validation"
 """The hub's split that becomes `test`: what papers report on, since the answers of most test splits are not public."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_source, hub_sources
-from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
+from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.questions import numbered_row
 from raisf.data.schemas import paragraphs, schema_of
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
 
 MANIFEST = "dataset.json"
 SPLITS = ("train", "dev", "test")

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, dump_line, write_json
 from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, REGION_SIZE, Fact, Region, regions
 from raisf.data.world.questions import ECHOES, Question, questions
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, dump_line, write_json
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What an ensemble wrote, and what it read for it: all prompts together."""
+    """What an ensemble wrote, whether it came to its end, and what it read for it: all prompts together."""
 
     text: str
+    finished: bool
     prompt_tokens: int
     completion_tokens: int
 
@@ -72,7 +73,7 @@ def answer_together(
 
     new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
     written = text.decode([token for token in new if token not in ends], True)
-    return Mixed(written, sum(map(len, prompts)), len(new))
+    return Mixed(written, ended(new), sum(map(len, prompts)), len(new))
 
 
 def mix(

@@ -32,13 +32,15 @@ def load_model(folder: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBas
     bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        seq2seq = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         with ONE_AT_A_TIME:
-            model = (AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM).from_pretrained(
+            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            model = kind.from_pretrained(
                 folder,
                 use_safetensors=True,
                 local_files_only=True,
+                trust_remote_code=False,
                 attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
                 dtype="auto" if device == "cuda" else torch.float32,
             )

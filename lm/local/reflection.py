@@ -40,12 +40,14 @@ class Reflection:
             retrieval and relevance, for the others at the first place where one of them was written. A group that was
             not written is missing.
         prompt_tokens: How many it read.
+        finished: Whether it came to its end, and was not cut off by the limit.
     """
 
     text: str = ""
     logprobs: list[float] = field(default_factory=list)
     probabilities: dict[str, float] = field(default_factory=dict)
     prompt_tokens: int = 0
+    finished: bool = True
 
 
 def reflects(lm: Any) -> bool:
@@ -95,6 +97,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     unsaid = ends | set(tokens.values())
     for row, new in generate(model, read, limits, choose, ended):
         found[row].text = text.decode([token for token in new if token not in unsaid], True)
+        found[row].finished = ended(row, new)
     return found
 
 

@@ -19,7 +19,6 @@ from raisf.optimize.overlap import check_disjoint
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.calls import require_lm
-from raisf.programs.program import check_retriever
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
@@ -102,8 +101,6 @@ class Optimizer(Teleprompter):
         valset = valset or []
         check_disjoint(trainset, {"validation": valset})
         require_lm(student)
-        for program in programs_within(student):
-            check_retriever(program.retriever)
         guide = _one(teacher)
         asked = self._asked(student, trainset, valset)
         start, calls = time.perf_counter(), CallCount()

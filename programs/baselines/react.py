@@ -57,7 +57,7 @@ class ReAct(Program):
             for number in range(1, self.max_steps + 1):
                 action = self._next(run, question, steps)
                 if action is None:
-                    return node.end("unreadable", f"no action could be read in step {number}, nor when asked again")
+                    return node.unread("unreadable", f"no action could be read in step {number}, nor when asked again")
                 thought, kind, text = action
                 if kind == "finish":
                     node.steps.append(Step(generation=thought))

@@ -56,7 +56,7 @@ class REPLUG(Program):
             prediction = ask_together(run, self.answer_from, prompts, shares(node.passages) or [1.0])
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
-                return node.end("passages", f"{reason}, but the LM's answer could not be read")
+                return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.evidence = prediction.evidence or None
             node.conclude("passages", reason, prediction.answer)
         return node
@@ -81,13 +81,14 @@ def ask_together(
         InputError: The LM gives no token probabilities.
     """
     lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
-    with run.direct_calls(len(prompts)):
-        mixed = answer_together(lm, signature, predictor.demos, prompts, weights)
+    mixed = run.in_time(lambda: answer_together(lm, signature, predictor.demos, prompts, weights), len(prompts))
     count_tokens(lm, mixed.prompt_tokens, mixed.completion_tokens)
     try:
-        prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text))
+        prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text)) if mixed.finished else None
     except AdapterParseError:
-        run.unread()
+        prediction = None
+    run.count_read(prediction is not None)
+    if prediction is None:
         return None
     extend_trace([(predictor, prompts[0], prediction)])
     return prediction

@@ -118,7 +118,10 @@ class SelfRAG(Program):
         (first,) = _write(run, lm, [prompt], limit=1)
         if not self._decided(node, first.probabilities[RETRIEVAL[0]]):
             (said,) = _write(run, lm, [prompt + RETRIEVAL[1]])
-            node.conclude("direct", "from memory", said.text)
+            if said.finished:
+                node.conclude("direct", "from memory", said.text)
+            else:
+                node.unread("direct", "from memory, but the LM's answer was cut off")
             return
         node.passages = search(run, node.question, self.k).passages
         paragraphs = [_PARAGRAPH.format(title=plain(p.title), text=plain(p.text)) for p in node.passages]
@@ -146,7 +149,7 @@ class SelfRAG(Program):
         verdict = "relevant" if relevance >= said.probabilities[RELEVANCE[1]] else "irrelevant"
         passage.judgement = Judgement(verdict=verdict, probability=relevance)
         answer = clean(said.text)
-        if is_unknown(answer):
+        if is_unknown(answer) or not said.finished:
             return None
         support, useful = (
             {token: said.probabilities[token] for token in group if token in said.probabilities}
@@ -216,9 +219,11 @@ def _write(run: Run, lm: LocalLM, prompts: Sequence[str], limit: int | None = No
     """
     if not prompts:
         return []
-    with run.direct_calls(len(prompts)):
-        found = reflect(lm, prompts, limit)
+    found = run.in_time(lambda: reflect(lm, prompts, limit), len(prompts))
     count_tokens(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
+    for one in found:
+        # One that was to write a single token has said what it was asked.
+        run.count_read(one.finished or limit == 1)
     return found
 
 

@@ -2,41 +2,21 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from raisf.retrieval.corpus.formats import read_docx, read_html, read_pdf
 from raisf.retrieval.corpus.ids import SeenIds
-from raisf.retrieval.corpus.readers import (
-    kind_of,
-    read_json_rows,
-    read_jsonl_rows,
-    read_markdown,
-    read_table,
-    read_text,
-)
+from raisf.retrieval.corpus.kinds import KINDS, ONLY_ALONE, kind_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
 
-_RECIPE = 2
+_RECIPE = 3
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
-_READERS = {
-    ".txt": read_text,
-    ".md": read_markdown,
-    ".jsonl": read_jsonl_rows,
-    ".csv": read_table,
-    ".tsv": read_table,
-    ".html": read_html,
-    ".htm": read_html,
-    ".pdf": read_pdf,
-    ".docx": read_docx,
-    ".json": read_json_rows,
-}
-_ONLY_ALONE = (".json",)
-"""Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
+_NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
+"""Codecs of text that are encodings of no file, or that make half surrogate pairs of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,86 +33,95 @@ class Document:
     file: Path
     encoding: str | None = None
 
-    def passages(self) -> Iterator[Passage]:
-        """Its passages, streamed.
+    def fingerprint(self) -> str:
+        """Changes when its passages may have changed: SHA-256 of its bytes and of how they are read.
 
         Raises:
-            InputError: See `read_documents`.
+            InputError: The file cannot be read.
         """
-        return _READERS[kind_of(self.file)](self.file, self.name, self.encoding)
+        try:
+            sha256 = sha256_file(self.file)
+        except OSError as error:
+            raise InputError(f"{self.name}: cannot be read ({error.strerror}); mend that, or leave it out") from error
+        return hashlib.sha256(f"{_RECIPE} {self.encoding} {sha256}".encode()).hexdigest()
 
-    def fingerprint(self) -> str:
-        """Changes when its passages may have changed: SHA-256 of its bytes and of how they are read."""
-        return hashlib.sha256(f"{_RECIPE} {self.encoding} {sha256_file(self.file)}".encode()).hexdigest()
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file of a folder that is not in the index.
+
+    Attributes:
+        name: Its path within the folder.
+        reason: Why, and what to do.
+        empty: Whether it could be read, but has no text: then nothing of an older version of it stays, either.
+    """
+
+    name: str
+    reason: str
+    empty: bool = False
 
 
-def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Passage]:
-    """Passages of about 100 words from a file or a folder (with its subfolders), streamed in the order of the paths.
+Skip = Callable[[Skipped], None]
+"""Takes note of a file that was skipped; may raise, to stop at the first."""
 
-    txt, md, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a passage's title is the
-    document's, with the heading it stands under. So are pdf files, and no passage spans two pages. A row of a jsonl,
-    csv or tsv file (or of a list in a json file, which must be given by its name) has a `text`, maybe a `title` and an
-    `id`; it stays one passage up to 130 words, and a longer one becomes `id#1`, `id#2`, ...; its other columns become
-    metadata. Rows without text are left out. In a folder, other kinds of files and hidden ones are passed over.
 
-    So the corpora of the field are read as they are distributed: DPR's psgs_w100.tsv (columns id, text, title), the
-    folders of HotpotQA's Wikipedia abstracts (JSON Lines, `text` a list of sentences), ColBERT's collection.tsv (no
-    column names; id, text that may begin with `title | `, maybe title). Text files may be packed: .gz or .bz2.
+def stop(skipped: Skipped) -> None:
+    """A `Skip` that stops at the first.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError(f"{skipped.name}: {skipped.reason}")
+
+
+class NoText(InputError):
+    """A document without any text."""
+
+
+def skipped(name: str, error: InputError) -> Skipped:
+    """The file that an error is about, whose message mostly begins with the name."""
+    return Skipped(name, str(error).removeprefix(name).lstrip(":, ") or str(error), isinstance(error, NoText))
+
+
+def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | None = None) -> list[Document]:
+    """The documents at a path, in the order of their names; `reading.read_documents` says which kinds there are.
+
+    Hidden files and folders are no part of a folder.
 
     Args:
         path: A file or a folder.
-        encoding: How the files are encoded. None: by the byte order mark (html: or its own declaration), else UTF-8.
-            Nothing is guessed: a wrong guess would fill the index with garbled words and tell nobody.
+        encoding: Of the files, see `reading.read_documents`.
+        skip: Is told of each file in the folder that is no document: of another kind, a link that leaves the folder, a
+            name that is not UTF-8. None: names that are not UTF-8 are an error, others are passed over.
 
     Raises:
-        InputError: Nothing at the path, an unknown kind of file, another encoding, a broken line, a missing column,
-            an id that comes twice, or no passage at all. The message names the file and the line.
-    """
-    return checked(passage for document in find_documents(path, encoding) for passage in document.passages())
-
-
-def find_documents(path: Path | str, encoding: str | None = None) -> list[Document]:
-    """The documents at a path, in the order of their names; `read_documents` says which kinds there are.
-
-    Raises:
-        InputError: Nothing at the path, an unknown kind of file, a file's name that is not UTF-8, or no such encoding.
+        InputError: Nothing at the path, an unknown kind of file, or no such encoding.
     """
     path = Path(path)
-    if encoding is not None:
-        try:
-            "".encode(encoding)  # base64 and its like are codecs too, but not of text
-        except (LookupError, UnicodeError) as error:
-            raise InputError(f"unknown encoding {encoding!r}: give a name such as utf-8, utf-16 or cp1252") from error
-    kinds = ", ".join(kind.removeprefix(".") for kind in _READERS)
+    _check_encoding(encoding)
     if path.is_file():
-        if kind_of(path) not in _READERS:
-            raise InputError(
-                f"cannot read {path}: {path.suffix or 'without a suffix it'} is no kind of document; those are {kinds}"
-            )
-        return [Document(_name_of(path, path.name), path, encoding)]
+        if kind_of(path) not in KINDS:
+            raise InputError(f"cannot read {path}: {_no_kind(path)}")
+        return [Document(_checked_name(path, path.name), path, encoding)]
     if not path.is_dir():
         raise InputError(f"no documents at {path}; give a file or a folder")
-    names = {file: file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()}
-    documents = [
-        Document(_name_of(file, name.as_posix()), file, encoding)
-        for file, name in names.items()
-        if kind_of(file) in _READERS
-        and kind_of(file) not in _ONLY_ALONE
-        and not any(part.startswith(".") for part in name.parts)
-    ]
-    if not documents:
-        raise InputError(f"no document in {path}: of its {len(names)} files none is a {kinds} file")
+    documents, count = [], 0
+    for file, reason in _walk(path):
+        name = file.relative_to(path).as_posix()
+        count += 1
+        wanted = reason is None and kind_of(file) in KINDS and kind_of(file) not in ONLY_ALONE
+        try:
+            if wanted:
+                documents.append(Document(_checked_name(file, name), file, encoding))
+        except InputError as error:
+            if skip is None:
+                raise
+            reason = str(error)
+        if skip is not None and (reason or not wanted):
+            skip(Skipped(_shown(name), reason or _no_kind(file)))
+    if not documents and skip is None:
+        raise InputError(f"no document in {path}: of its {count} files none is a {_kinds()} file")
     return documents
-
-
-def _name_of(file: Path, name: str) -> str:
-    """A document's name, which its passages' ids begin with."""
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        shown = os.fsencode(file).decode("utf-8", "backslashreplace")
-        raise InputError(f"the name of the file {shown} is not UTF-8; rename it, or leave it out") from error
-    return name
 
 
 def checked(passages: Iterable[Passage]) -> Iterator[Passage]:
@@ -145,10 +134,87 @@ def checked(passages: Iterable[Passage]) -> Iterator[Passage]:
     for number, passage in enumerate(passages, start=1):
         place = passage.citation if passage.source else f"passage {number}"
         if earlier := seen.add(passage.pid, place):
-            raise InputError(
-                f"the id {passage.pid!r} comes twice: {earlier} and {place}; ids must differ, "
-                "or leave them out and they are numbered"
-            )
+            raise twice(passage.pid, earlier, place)
         yield passage
     if not number:
         raise InputError("the corpus is empty: no passage with any text was found; give documents with text")
+
+
+def twice(pid: str, earlier: str, place: str) -> InputError:
+    """The error for an id that comes twice."""
+    return InputError(
+        f"the id {pid!r} comes twice: {earlier} and {place}; ids must differ, or leave them out and they are numbered"
+    )
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
+    """The files of a folder in the order of their paths; with each that must not be read, why.
+
+    Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end.
+    """
+    root, unread = folder.resolve(), list[tuple[Path, str]]()
+
+    def note(error: OSError) -> None:
+        unread.append((Path(error.filename), f"cannot be read ({error.strerror}); mend that, or leave it out"))
+
+    files: list[tuple[Path, str | None]] = []
+    for where, folders, names in os.walk(folder, onerror=note):
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in [*names, *links]:
+            if not name.startswith("."):
+                files.append((Path(where, name), _refusal(Path(where, name), root)))
+    return iter(sorted([*files, *unread], key=lambda found: found[0]))
+
+
+def _refusal(file: Path, root: Path) -> str | None:
+    """Why a file of a folder must not be read; None where it may be."""
+    if file.is_symlink():
+        try:
+            target = file.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return "a link that leads nowhere; mend or delete it"
+        if not target.is_relative_to(root):
+            return "a link that leads out of the folder, which is not followed; put a copy in its place"
+        if target.is_dir():
+            return "a link to a folder, whose files are read where they are"
+    return None if file.is_file() else "no regular file"
+
+
+def _kinds() -> str:
+    return ", ".join(kind.removeprefix(".") for kind in KINDS)
+
+
+def _no_kind(file: Path) -> str:
+    if kind_of(file) in ONLY_ALONE:
+        return f"{kind_of(file)} files are read only where they are given by name: folders hold many that are no rows"
+    suffix = file.suffix.encode("utf-8", "backslashreplace").decode()
+    return f"{suffix or 'without a suffix it'} is no kind of document; those are {_kinds()}"
+
+
+def _checked_name(file: Path, name: str) -> str:
+    """A document's name, which its passages' ids begin with."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the name of the file {_shown(str(file))} is not UTF-8; rename it, or leave it out"
+        ) from error
+    return name
+
+
+def _shown(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _check_encoding(encoding: str | None) -> None:
+    if encoding is None:
+        return
+    import codecs
+
+    try:
+        "".encode(encoding)  # base64 and its like are codecs too, but not of text
+        if codecs.lookup(encoding).name in {codecs.lookup(name).name for name in _NO_TEXT}:
+            raise LookupError
+    except (LookupError, UnicodeError) as error:
+        raise InputError(f"unknown encoding {encoding!r}: give a name such as utf-8, utf-16 or cp1252") from error

@@ -1,18 +1,19 @@
-"""Reading pdf, docx and html, with the libraries of the extra `documents`. Each reader gives a file's passages."""
+"""Reading pdf, docx and html, with the libraries of the extra `documents`. Each reader gives a file's passages.
+
+They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
+"""
 
 import codecs
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from raisf.retrieval.corpus.readers import Section, marked_encoding, passages_of, title_of, wrong_encoding
-from raisf.retrieval.corpus.splitting import clean
+from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
+from raisf.retrieval.corpus.readers import TextSection, passages_of, title_of
+from raisf.retrieval.corpus.splitting import one_line
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-
-logger = logging.getLogger(__name__)
 
 # How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
 _DECLARED_WITHIN = 1024
@@ -30,8 +31,22 @@ _MEANT = {
     "utf-16-le": "utf-8",
     "utf-16-be": "utf-8",
 }
+# The encodings that a page may declare, by Python's names: those of that standard. Python has others, such as
+# unicode_escape, that no browser reads and that make anything of a page.
+_DECLARABLE = frozenset(
+    "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be cp866 iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 "
+    "iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16 koi8-r koi8-u "
+    "mac-roman mac-cyrillic cp874 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 gb2312 gbk "
+    "gb18030 hz big5 big5hkscs euc_jp iso2022_jp shift_jis cp932 euc_kr cp949".split()
+)
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+_DOCX_RUNS = {f"{_W}{name}" for name in ("r", "hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple")}
+_FREE = 1 << 22
+_GROWTH = 50
+"""Bytes of XML that a docx file may hold, for each of its own and beyond `_FREE`: XML is packed to a tenth or so."""
 _UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _BLOCKS = frozenset(
@@ -42,66 +57,65 @@ _BLOCKS = frozenset(
 
 def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a pdf file, none across two pages, each with its `page`, counted from 1."""
-    pypdf = _library("pypdf", name)
-    title, found = title_of(file), False
+    import pypdf
+
     try:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
-        title = clean((reader.metadata and reader.metadata.title) or "") or title
-        number = 0
+        title, number = one_line((reader.metadata and reader.metadata.title) or "") or title_of(file), 0
         for page_number, page in enumerate(reader.pages, start=1):
             text = _unbroken(page.extract_text())
-            found = found or bool(text.strip())
             for passage in passages_of(name, [(title, "", {"page": page_number}, text)]):
                 number += 1
                 yield Passage(f"{name}#{number}", passage.text, title, source=name, metadata=passage.metadata)
-    # pypdf meets broken files with all sorts of errors besides its own.
-    except (pypdf.errors.PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{name}: not a pdf file that can be read ({error}); save it anew, or leave it out") from error
-    if not found:
-        logger.warning("%s has no text, only pictures perhaps: left out (run text recognition over it first)", name)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # pypdf meets broken files with all sorts of errors besides its own
+        raise InputError(
+            f"{name}: not a pdf file that can be read ({_told(error)}); save it anew, or leave it out"
+        ) from error
 
 
 def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a docx file, none across a heading; a row of a table is a line of its text."""
-    from zipfile import BadZipFile
+    import docx
 
-    docx = _library("docx", name)
     try:
+        _check_unpacked(file, name)
         document = docx.Document(str(file))
-    except (docx.opc.exceptions.OpcError, BadZipFile, ValueError, KeyError) as error:
-        raise InputError(f"{name}: not a docx file ({error}); save it anew, or leave it out") from error
-    return passages_of(name, _docx_sections(document, clean(document.core_properties.title or "") or title_of(file)))
+        title = one_line(document.core_properties.title or "") or title_of(file)
+        styles = {style.style_id: style.name or "" for style in document.styles}
+        yield from passages_of(name, _docx_sections(document.element.body, styles, title))
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # python-docx lets those of lxml and zipfile through, and fails in ways of its own
+        raise InputError(f"{name}: not a docx file ({_told(error)}); save it anew, or leave it out") from error
 
 
 def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an html file's visible text without its navigation, none across a heading."""
-    html = _library("lxml.html", name)
-    from lxml.etree import ParserError
+    from lxml import html
+    from lxml.etree import ErrorLevels, ParserError
 
     text = _decode(file.read_bytes(), name, encoding)
     if not text.strip():
         return iter(())
     try:
-        # Without huge_tree it leaves out, and tells nobody, what lies deeper than 256 elements.
+        # Without huge_tree it leaves out, and tells nobody, what lies deeper than 256 elements; with it, than 2,048.
         parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
         root = html.document_fromstring(text.encode(), parser=parser)
     except ParserError:
         return iter(())  # a page of comments only
-    title = clean(root.findtext(".//title") or "") or title_of(file)
+    if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
+        raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
+    title = one_line(root.findtext(".//title") or "") or title_of(file)
     return passages_of(name, _html_sections(root, title))
 
 
-def _library(module: str, name: str) -> ModuleType:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"cannot read {name}: that needs the extra `documents` (pip install -e '.[documents]'); or leave it out"
-        ) from error
+def _told(error: Exception) -> str:
+    """An error in a few words, and its kind where it has none."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _unbroken(text: str) -> str:
@@ -109,23 +123,67 @@ def _unbroken(text: str) -> str:
     return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text)
 
 
-def _docx_sections(document, title: str) -> Iterator[Section]:
-    heading, body = "", []
-    for item in document.iter_inner_content():
-        if hasattr(item, "rows"):
-            body += [" ".join(dict.fromkeys(clean(cell.text) for cell in row.cells)) for row in item.rows]
-            continue
-        style = (item.style.name or "") if item.style is not None else ""
-        if not style.startswith(("Heading", "Title")) or not item.text.strip():
-            body.append(item.text)
-            continue
-        yield title, heading, {}, "\n".join(body)
-        heading, body = ("" if style == "Title" else clean(item.text)), []
-        title = clean(item.text) if style == "Title" else title
-    yield title, heading, {}, "\n".join(body)
+def _check_unpacked(file: Path, name: str) -> None:
+    """Raises an InputError where a docx file holds more than any of its size does."""
+    from zipfile import ZipFile
+
+    with ZipFile(file) as packed:
+        parts = packed.infolist()
+    packed_size = file.stat().st_size
+    xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
+    if xml > _FREE + _GROWTH * packed_size or sum(part.file_size for part in parts) > 4 * (
+        _FREE + _GROWTH * packed_size
+    ):
+        raise InputError(f"{name}: unpacked it is over {_GROWTH} times as large; save it anew, or leave it out")
 
 
-def _html_sections(root, title: str) -> Iterator[Section]:
+def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[TextSection]:
+    """The sections of a document's body. Read off the XML: python-docx repeats a cell for each column that it spans."""
+    heading, lines = "", list[str]()
+    for element in _docx_blocks(body):
+        if element.tag == f"{_W}tbl":
+            rows = element.iterchildren(f"{_W}tr", f"{_W}sdt")
+            lines += [" ".join(filter(None, (one_line(_docx_text(p)) for p in row.iter(f"{_W}p")))) for row in rows]
+            continue
+        text = _docx_text(element)
+        named = element.find(f"{_W}pPr/{_W}pStyle")
+        style = "" if named is None else styles.get(named.get(f"{_W}val"), "")
+        if not style.startswith(("Heading", "Title")) or not text.strip():
+            lines.append(text)
+            continue
+        yield title, heading, {}, "\n".join(lines)
+        heading, lines = ("" if style == "Title" else one_line(text)), []
+        title = one_line(text) if style == "Title" else title
+    yield title, heading, {}, "\n".join(lines)
+
+
+def _docx_blocks(body: Any) -> Iterator[Any]:
+    """The paragraphs and tables of a body, those in its content controls too."""
+    waiting = [*body][::-1]
+    while waiting:
+        element = waiting.pop()
+        if element.tag in (f"{_W}p", f"{_W}tbl"):
+            yield element
+        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml", f"{_W}ins"):
+            waiting += [*element][::-1]
+
+
+def _docx_text(paragraph: Any) -> str:
+    """What a paragraph shows, without the text boxes that hang on it."""
+    words = list[str]()
+    waiting = [*paragraph][::-1]
+    while waiting:
+        element = waiting.pop()
+        if element.tag == f"{_W}t":
+            words.append(element.text or "")
+        elif element.tag in _DOCX_SPACES:
+            words.append(_DOCX_SPACES[element.tag])
+        elif element.tag in _DOCX_RUNS:
+            waiting += [*element][::-1]
+    return "".join(words)
+
+
+def _html_sections(root, title: str) -> Iterator[TextSection]:
     heading, body = "", []
     for kind, text in _html_parts(root):
         if kind == "text":
@@ -148,7 +206,7 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
         if not isinstance(element.tag, str) or element.tag in _UNSEEN:
             continue
         if element.tag in _HEADINGS:
-            yield "heading", clean(element.text_content())
+            yield "heading", one_line(element.text_content())
             continue
         yield "text", " " * (element.tag in _BLOCKS) + (element.text or "")
         waiting += [(child, False) for child in reversed(element)]
@@ -160,10 +218,13 @@ def _decode(raw: bytes, name: str, encoding: str | None) -> str:
     used: str = encoding or marked or (declared[1].decode("ascii", "replace") if declared else "utf-8")
     try:
         if not (encoding or marked):
-            used = _MEANT.get(codecs.lookup(used).name, used)
+            codec = codecs.lookup(used).name
+            if codec not in _DECLARABLE:
+                raise LookupError
+            used = _MEANT.get(codec, used)
         text = raw.decode(used)
     except UnicodeError as error:
         raise wrong_encoding(name, used, error) from error
-    except LookupError as error:
-        raise InputError(f"{name} says it is encoded in {used!r}, which is unknown; name it: --encoding") from error
+    except (LookupError, ValueError) as error:
+        raise InputError(f"{name} says it is encoded in {used!r:.40}, which is unknown; name it: --encoding") from error
     return _XML_DECLARATION.sub("", text.replace("\0", "").removeprefix("\ufeff"))

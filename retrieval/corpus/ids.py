@@ -18,19 +18,33 @@ class SeenIds:
     def __len__(self) -> int:
         return sum(bits.bit_count() for bits, _ in self._chunks.values()) + len(self._others)
 
+    def place(self, pid: str) -> str | None:
+        """About where an id was; None where it has not come yet."""
+        words, number = _parts(pid)
+        if number is None:
+            return self._others.get(pid)
+        bits, first = self._chunks.get((words, number // _CHUNK), (0, ""))
+        return f"{first} or a little after it" if bits >> number % _CHUNK & 1 else None
+
     def add(self, pid: str, place: str) -> str | None:
         """Notes an id; where it has come before, tells about where."""
-        words = pid.rstrip("0123456789")
-        digits = pid[len(words) :]
-        # "07" and "7" are two ids, and a very long number would be the only one of its chunk.
-        if not digits or (digits[0] == "0" and digits != "0") or len(digits) > 18:
-            if pid in self._others:
-                return self._others[pid]
+        if earlier := self.place(pid):
+            return earlier
+        words, number = _parts(pid)
+        if number is None:
             self._others[pid] = place
             return None
-        chunk, bit = divmod(int(digits), _CHUNK)
+        chunk, bit = divmod(number, _CHUNK)
         bits, first = self._chunks.get((words, chunk), (0, place))
-        if bits >> bit & 1:
-            return f"{first} or a little after it"
         self._chunks[words, chunk] = bits | 1 << bit, first
         return None
+
+
+def _parts(pid: str) -> tuple[str, int | None]:
+    """An id's words and its number; None where it has none to count by."""
+    words = pid.rstrip("0123456789")
+    digits = pid[len(words) :]
+    # "07" and "7" are two ids, and a very long number would be the only one of its chunk.
+    if not digits or (digits[0] == "0" and digits != "0") or len(digits) > 18:
+        return words, None
+    return words, int(digits)

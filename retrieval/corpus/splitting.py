@@ -20,7 +20,7 @@ def split_text(text: str) -> list[str]:
     A piece has at most 130 words, and 50 at least unless the whole text has fewer or no sentence ends near (the last
     piece may then have 30).
     """
-    text = clean(text)
+    text = one_line(text)
     ends = [match.end() for match in _WORD.finditer(text)]
     if len(ends) <= LONGEST:
         return [text] if text else []
@@ -37,6 +37,6 @@ def split_text(text: str) -> list[str]:
     return [*pieces, text[offset:].strip()]
 
 
-def clean(text: str) -> str:
+def one_line(text: str) -> str:
     """The text on one line, and without half surrogate pairs, which JSON escapes can bring and no file can hold."""
     return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")

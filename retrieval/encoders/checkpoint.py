@@ -13,7 +13,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
 if TYPE_CHECKING:
-    from raisf.retrieval.encoders.encoder import Encoder
+    from raisf.retrieval.encoders.encoder import ColBERTEncoder
 
 MINILM = "minilm"
 DIM = 128
@@ -44,11 +44,11 @@ class CheckpointFolder:
     sha256: str
     augment: bool
 
-    def encoder(self) -> "Encoder":
+    def encoder(self) -> "ColBERTEncoder":
         """The encoder, shared by all indexes of the process that use this checkpoint."""
         from raisf.retrieval.encoders.encoder import load_encoder
 
-        return load_encoder(self)
+        return load_encoder(self.path, self.sha256, self.augment)
 
 
 def find_checkpoint(name: str | Path) -> CheckpointFolder:
@@ -93,8 +93,7 @@ def _check(path: Path, name: str) -> dict:
     for file in ("config.json", "artifact.metadata"):
         if not (path / file).is_file():
             raise InputError(f"{name} is not a ColBERT checkpoint: {path} has no {file}; {wanted}")
-    if "auto_map" in read_json(path / "config.json"):
-        raise InputError(f"the checkpoint {name} brings its own code (auto_map in config.json); that is not run here")
+    refuse_code(path, name)
     weights = sorted(path.glob("*.safetensors"))
     keys: set[str] = set()
     for file in weights:
@@ -145,6 +144,18 @@ def hash_folder(path: Path) -> str:
 @functools.cache
 def _hash_file(file: Path, modified: int) -> str:
     return sha256_file(file)
+
+
+def refuse_code(path: Path, name: str | Path) -> None:
+    """Makes sure that a checkpoint brings no code of its own, for its model or its tokenizer.
+
+    Raises:
+        InputError: It does.
+    """
+    for file in sorted(path.glob("*config.json")):
+        settings = read_json(file)
+        if isinstance(settings, dict) and "auto_map" in settings:
+            raise InputError(f"{name} brings its own code (auto_map in {file.name}); that is not run here")
 
 
 def _make_minilm() -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
-from raisf.retrieval.encoders.checkpoint import CheckpointFolder
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
@@ -20,12 +19,18 @@ PASSAGE_BATCH = 32
 
 
 @functools.lru_cache(maxsize=2)
-def load_encoder(checkpoint: CheckpointFolder) -> "Encoder":
-    """The encoder of a checkpoint, shared by all indexes of the process that use it."""
-    return Encoder(checkpoint.path, checkpoint.augment)
+def load_encoder(path: Path, sha256: str, augment: bool) -> "ColBERTEncoder":
+    """The encoder of a checkpoint, shared by all indexes of the process that use it.
+
+    Args:
+        path: The absolute folder of the checkpoint.
+        sha256: Of its files: where they have changed, they are read again.
+        augment: See `ColBERTEncoder`.
+    """
+    return ColBERTEncoder(path, augment)
 
 
-class Encoder:
+class ColBERTEncoder:
     """Encodes queries and passages with a ColBERT checkpoint. Safe to call from several threads.
 
     Attributes:
@@ -40,7 +45,7 @@ class Encoder:
         colbert_shims.colbert()
         from colbert.modeling.checkpoint import Checkpoint
 
-        self._checkpoint = colbert_shims.without_amp(load_model(path, Checkpoint, verbose=0))
+        self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
         self._augment = augment
         # Fast tokenizers keep their padding as state and fail when two threads use one.
@@ -82,7 +87,7 @@ class Encoder:
         return torch.cat(rows), torch.tensor([len(row) for row in rows])
 
 
-def load_model(path: Path, kind: type, **options: Any) -> Any:
+def load_colbert(path: Path, kind: type, **options: Any) -> Any:
     """One of colbert-ai's model classes with the weights of a checkpoint, without the messages of its libraries.
 
     Args:

@@ -5,28 +5,23 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from raisf.retrieval.corpus.documents import checked
-from raisf.retrieval.encoders.checkpoint import MINILM
+from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
-from raisf.retrieval.store.manifest import (
-    Manifest,
-    check_k,
-    library_versions,
-    read_manifest,
-    read_segment,
-)
+from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
+from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import Checkpoint, Encoder
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
-from raisf.utils.files import relative_path
 
-Search = Literal["auto", "exact", "plaid"]
+SearchMode = Literal["auto", "exact", "plaid"]
 
 
 class Searcher(Protocol):
@@ -55,7 +50,7 @@ class Index:
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
 
-    def __init__(self, path: Path, manifest: Manifest, encoder: Encoder | None):
+    def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
         self.path: Path | None = path
         self.corpus_hash = manifest.corpus_sha256
         self.manifest = manifest
@@ -86,7 +81,7 @@ class Index:
         passages: Iterable[Passage],
         out: Path | str,
         checkpoint: str | Path = "minilm",
-        search: Search = "auto",
+        search: SearchMode = "auto",
         progress: bool = True,
         documents: dict[str, str] | None = None,
     ) -> Self:
@@ -117,7 +112,7 @@ class Index:
 
             colbert_shims.compile_extensions()  # fail before the long work, not after
         found = cls.find(checkpoint) if cls.find else None
-        manifest = Manifest(
+        manifest = IndexManifest(
             kind=cls.kind,
             search=search if cls.compresses else "exact" if found else "none",
             passages=0,
@@ -203,46 +198,36 @@ class Index:
         """Itself: copies of a program search the same index."""
         return self
 
-
-def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
-    """What a manifest keeps of a checkpoint, so that it is found again from any folder; see `find_again`.
-
-    Args:
-        found: The checkpoint; None for an engine without one.
-        index: The folder of the index, which may not be there yet.
-    """
-    name, relative = found.name if found else None, None
-    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
-        name, relative = str(folder.absolute()), relative_path(folder, index)
-    return {
-        "checkpoint": name,
-        "checkpoint_sha256": found.sha256 if found else None,
-        "checkpoint_relative": relative,
-    }
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as its folder, which is opened again; in this process it is itself once more."""
+        assert self.path is not None
+        path = str(self.path.absolute())
+        _PICKLED[path, self.corpus_hash] = self
+        return _open_again, (type(self), path, self.corpus_hash)
 
 
-def find_again(
-    kind: type[Index], path: Path, manifest: Manifest, checkpoint: str | Path | None = None
-) -> Checkpoint | None:
-    """The checkpoint that an index was made with; None where its engine has none.
+_PICKLED: "WeakValueDictionary[tuple[str, str], Index]" = WeakValueDictionary()
+
+
+def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
+    """The index that was pickled.
 
     Raises:
-        InputError: It is gone, or another one is in its place.
+        InputError: Its folder is gone, or has other passages by now.
     """
-    if kind.find is None:
-        return None
-    wanted = checkpoint or manifest.checkpoint or ""
-    if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
-        moved = path.resolve() / manifest.checkpoint_relative
-        wanted = moved if moved.is_dir() else wanted
-    found = kind.find(wanted)
-    if found.sha256 != manifest.checkpoint_sha256:
+    if (kept := _PICKLED.get((path, corpus_hash))) is not None:
+        return kept
+    try:
+        index = kind.load(path)
+    except InputError as error:
         raise InputError(
-            f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "
-            f"but {found.name} is now another ({found.sha256}), and its vectors would mean nothing there; "
-            "give the old checkpoint back or make the index again"
-        )
-    return found
+            f"what was pickled searches the index {path}, which cannot be opened here ({error}): put the folder back "
+            "in its place, or pickle it again where it is now"
+        ) from error
+    if index.corpus_hash != corpus_hash:
+        raise InputError(f"the index {path} has other passages than when it was pickled: open it, and pickle it again")
+    _PICKLED[path, corpus_hash] = index
+    return index
 
 
 def _find_allowed(passages: list[Passage], alive: np.ndarray, names: set[str], where: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package
+from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -66,8 +66,7 @@ def find_model(name: str | Path) -> DenseModel:
     wanted = "a text encoder is a folder with config.json, a tokenizer and *.safetensors"
     if not (path / "config.json").is_file():
         raise InputError(f"{name} is not a text encoder: {path} has no config.json; {wanted}")
-    if "auto_map" in read_json(path / "config.json"):
-        raise InputError(f"the model {name} brings its own code (auto_map in config.json); that is not run here")
+    refuse_code(path, name)
     if not any(path.glob("*.safetensors")):
         raise InputError(
             f"{name} has no *.safetensors in {path}; {wanted}. Pickled weights (*.bin) are not read: load them where "
@@ -102,9 +101,11 @@ class Tower:
         from transformers import AutoModel, AutoTokenizer
 
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             with ONE_AT_A_TIME:
-                self.model: Any = AutoModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
+                self.model: Any = AutoModel.from_pretrained(
+                    path, local_files_only=True, use_safetensors=True, trust_remote_code=False
+                ).eval()
         except (OSError, ValueError, KeyError) as error:
             raise InputError(
                 f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"

@@ -9,7 +9,7 @@ import numpy as np
 from raisf.retrieval.search.maxsim import Hits, MaxSim
 from raisf.retrieval.search.plaid import Plaid
 from raisf.retrieval.search.prefetch import Prefetch
-from raisf.retrieval.store.manifest import SEGMENTS, Manifest
+from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest
 from raisf.retrieval.store.segments import PLAID, VECTORS, Encoder
 from raisf.retrieval.store.vectors import Vectors
 
@@ -23,7 +23,7 @@ class VectorSearch:
         encoder: Encodes the queries.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, encoder: Encoder):
+    def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder):
         self._encoder = encoder
         self._parts: list[tuple[np.ndarray, Any]] = []
         exact, start = [], 0

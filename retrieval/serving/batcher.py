@@ -46,9 +46,13 @@ class Batcher:
         Raises:
             InputError: `k` is below 1, or `where` is no filter of the passages.
         """
+        return self.submit(queries, k, where).result()
+
+    def submit(self, queries: list[str], k: int, where: str | None) -> Future[tuple[Index, list[list[Passage]]]]:
+        """The same, to come; it may be cancelled until its search begins."""
         job = _Job(queries, k, where)
         self._waiting.put(job)
-        return job.found.result()
+        return job.found
 
     def close(self, seconds: float) -> None:
         """Answers what waits, then stops; returns after so many seconds at the latest."""
@@ -64,6 +68,8 @@ class Batcher:
             open_ = None not in jobs
             groups: dict[tuple[str | None, int], list[_Job]] = {}
             for job in filter(None, jobs):
+                if not job.found.set_running_or_notify_cancel():
+                    continue
                 groups.setdefault((job.where, job.k), []).append(job)
             for group in groups.values():
                 self._search(group)

@@ -15,7 +15,6 @@ of its passages have gone.
 
 import dataclasses
 import glob
-import hashlib
 import importlib.metadata
 import time
 from collections.abc import Iterable, Iterator
@@ -25,9 +24,9 @@ from typing import Any
 
 import ujson
 
-from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-from raisf.utils.files import dump_line, read_jsonl, sha256_file
+from raisf.utils.files import sha256_file
+from raisf.utils.leftovers import sweep
 
 FORMAT = 2
 """Raised when an older version could not read what this one writes, or the other way round."""
@@ -78,7 +77,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class IndexManifest:
     """What an index is and what it was made from.
 
     Attributes:
@@ -125,7 +124,7 @@ class Manifest:
         return self.search == "auto" and sum(exact) > EXACT_UP_TO
 
 
-def read_manifest(path: Path | str) -> Manifest:
+def read_manifest(path: Path | str) -> IndexManifest:
     """The manifest of the index in a folder, after a look at its files: sizes of all, checksums of the small ones.
 
     Raises:
@@ -134,6 +133,7 @@ def read_manifest(path: Path | str) -> Manifest:
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
     _await_swap(path)
+    sweep(path)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():
@@ -154,7 +154,7 @@ def read_manifest(path: Path | str) -> Manifest:
     try:
         segments = [Segment(**segment) for segment in found.pop("segments")]
         files = {_inside(name): File(**file) for name, file in found.pop("files").items()}
-        manifest = Manifest(segments=segments, files=files, **found)
+        manifest = IndexManifest(segments=segments, files=files, **found)
         for folder in [segment.name for segment in segments] + [manifest.words or "words"]:
             _inside(folder)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
@@ -166,7 +166,7 @@ def read_manifest(path: Path | str) -> Manifest:
     return manifest
 
 
-def verify(path: Path, manifest: Manifest, largest: float = float("inf")) -> Iterator[str]:
+def verify(path: Path, manifest: IndexManifest, largest: float = float("inf")) -> Iterator[str]:
     """What is wrong with the files of an index, one line a file; nothing if all are as they were written.
 
     Args:
@@ -191,7 +191,7 @@ def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
     return {file.relative_to(path).as_posix(): File(file.stat().st_size, sha256_file(file)) for file in files}
 
 
-def as_json(manifest: Manifest) -> dict[str, Any]:
+def as_json(manifest: IndexManifest) -> dict[str, Any]:
     """The manifest as JSON values."""
     return dataclasses.asdict(manifest)
 
@@ -199,41 +199,6 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
 def library_versions() -> dict[str, str]:
     """The versions of the libraries that an index depends on."""
     return {name: importlib.metadata.version(name) for name in LIBRARIES}
-
-
-def row_of(passage: Passage) -> str:
-    """A passage as a line of passages.jsonl."""
-    row = {
-        "id": passage.pid,
-        "title": passage.title,
-        "text": passage.text,
-        "source": passage.source,
-        "metadata": dict(passage.metadata),
-    }
-    return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
-
-
-def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
-    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
-    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
-        yield Passage(
-            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
-        )
-
-
-class CorpusHash:
-    """A hash of a set of passages: the sum of their rows' hashes, hence streamed and free of any order."""
-
-    def __init__(self) -> None:
-        self._sum = 0
-
-    def add(self, passage: Passage) -> None:
-        """Counts one passage in."""
-        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
-
-    def hexdigest(self) -> str:
-        """The hash of all that were counted in."""
-        return hashlib.sha256(str(self._sum).encode()).hexdigest()
 
 
 def check_k(k: int) -> None:

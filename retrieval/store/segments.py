@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment, read_segment, row_of
+from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.retrieval.store.rows import read_segment, row_of
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,7 @@ def compress_segment(index: Path, segment: Segment, progress: bool) -> Segment:
     from raisf.retrieval.store.vectors import Vectors
 
     folder = index / SEGMENTS / segment.name
-    with progress_bar(progress) as bar:
+    with index_progress(progress) as bar:
         bar.add_task("compressing vectors", total=None)
         compress(Vectors(folder / VECTORS), folder / PLAID)
     shutil.rmtree(folder / VECTORS)
@@ -126,7 +127,7 @@ def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, pr
     from raisf.retrieval.store.vectors import SHARD, write_shard
 
     texts = iter(texts)
-    with progress_bar(progress) as bar:
+    with index_progress(progress) as bar:
         task = bar.add_task("encoding passages", total=count)
         for number in range(math.ceil(count / SHARD)):
             parts, shard = [], itertools.islice(texts, SHARD)
@@ -136,7 +137,7 @@ def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, pr
             write_shard(folder, number, parts)
 
 
-def progress_bar(progress: bool) -> Any:
+def index_progress(progress: bool) -> Any:
     """A bar on standard error, as a context; an invisible one without `progress`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -18,20 +18,21 @@ from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     MANIFEST,
     SEGMENTS,
-    CorpusHash,
     File,
-    Manifest,
+    IndexManifest,
     Segment,
     as_json,
     describe_files,
     library_versions,
     read_manifest,
-    read_segment,
 )
+from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.segments import Checkpoint, compress_segment, live_passages, merge, write_segment
 from raisf.retrieval.store.words import write_words
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, locked, write_json
+from raisf.utils.leftovers import sweep
+from raisf.utils.space import naming_full_disk
 
 MOST_SEGMENTS = 8
 """Exact segments of one size, a power of eight, beside each other: more are merged, which copies vectors and encodes
@@ -57,7 +58,7 @@ class Writer:
         progress: Whether to show bars on standard error.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool):
+    def __init__(self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool):
         self.folder = folder
         self.manifest = manifest
         self.segments = list(manifest.segments)
@@ -84,7 +85,7 @@ class Writer:
             found = {number for number, passage in passages if passage.pid in gone}
             self.segments[place] = dataclasses.replace(segment, deleted=sorted(found.union(segment.deleted)))
 
-    def commit(self, documents: dict[str, str], **place: Any) -> Manifest:
+    def commit(self, documents: dict[str, str], **place: Any) -> IndexManifest:
         """Makes the changes count.
 
         Args:
@@ -118,9 +119,7 @@ class Writer:
             versions=library_versions(),
         )
         write_json(self.folder / MANIFEST, as_json(manifest))
-        for folder in [*(self.folder / SEGMENTS).iterdir(), *self.folder.glob("words-*")]:
-            if folder.relative_to(self.folder).as_posix() not in used:
-                shutil.rmtree(folder, ignore_errors=True)
+        _drop_unused(self.folder, manifest)
         return manifest
 
     def _settle(self) -> None:
@@ -162,7 +161,9 @@ class Writer:
 
 
 @contextlib.contextmanager
-def new_index(out: Path | str, manifest: Manifest, checkpoint: Checkpoint | None, progress: bool) -> Iterator[Writer]:
+def new_index(
+    out: Path | str, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool
+) -> Iterator[Writer]:
     """A writer of a new index, which takes the place of `out` when the block, which must commit, ends well.
 
     Until then an index that stands at `out` stays as it is, and any exception (Ctrl-C too) leaves it there.
@@ -176,7 +177,7 @@ def new_index(out: Path | str, manifest: Manifest, checkpoint: Checkpoint | None
 
 @contextlib.contextmanager
 def changed_index(
-    path: Path | str, find: Callable[[Manifest], Checkpoint | None] | None = None, progress: bool = True
+    path: Path | str, find: Callable[[IndexManifest], Checkpoint | None] | None = None, progress: bool = True
 ) -> Iterator[Writer]:
     """A writer of changes to the index at `path`. Nothing has changed where the block ends without `commit`.
 
@@ -190,9 +191,23 @@ def changed_index(
     """
     path = Path(path)
     read_manifest(path)
-    with _locked(path):
+    with _locked(path), naming_full_disk(path):
         manifest = read_manifest(path)
-        yield Writer(path, manifest, find(manifest) if find else None, progress)
+        sweep(path / MANIFEST)
+        _drop_unused(path, manifest)  # what a process that was killed had written
+        try:
+            yield Writer(path, manifest, find(manifest) if find else None, progress)
+        except BaseException:
+            _drop_unused(path, read_manifest(path))
+            raise
+
+
+def _drop_unused(path: Path, manifest: IndexManifest) -> None:
+    """Deletes the folders of the index at `path` that its manifest does not name. Only for who has its lock."""
+    used = {_folder_of(name) for name in manifest.files}
+    for folder in [*(path / SEGMENTS).iterdir(), *path.glob("words-*")]:
+        if folder.relative_to(path).as_posix() not in used:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _locked(path: Path) -> contextlib.AbstractContextManager[None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, hash_folder
-from raisf.retrieval.store.segments import progress_bar
+from raisf.retrieval.store.segments import index_progress
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
@@ -119,7 +119,7 @@ def train_checkpoint(
     total = recipe.epochs * per_epoch
     every, before, started, saved = max(1, total // POINTS), at["seconds"], time.monotonic(), time.monotonic()
     batches: list[list[Example]] = []
-    with progress_bar(progress) as bar:
+    with index_progress(progress) as bar:
         task = bar.add_task("training", total=total, completed=at["step"])
         while at["step"] < total:
             epoch, place = divmod(at["step"], per_epoch)

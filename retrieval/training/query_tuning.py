@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.retrieval.engines.base import Index, find_again, place_of
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.engines.dense import BATCH, QUERIES, DenseModel, Tower, find_model
 from raisf.retrieval.store.manifest import MANIFEST, SEGMENTS, as_json
 from raisf.retrieval.store.segments import VECTORS

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
-from raisf.retrieval.encoders.encoder import fast_precision, load_model, query_tokens
+from raisf.retrieval.encoders.encoder import fast_precision, load_colbert, query_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Student:
         from colbert.modeling.colbert import ColBERT
         from colbert.modeling.tokenization import DocTokenizer, QueryTokenizer
 
-        self._model = load_model(path, ColBERT)  # in evaluation mode, as colbert-ai makes it
+        self._model = load_colbert(path, ColBERT)  # in evaluation mode, as colbert-ai makes it
         self._query_tokenizer = QueryTokenizer(self._model.colbert_config, verbose=0)
         self._doc_tokenizer = DocTokenizer(self._model.colbert_config)
         self._augment = augment

@@ -15,7 +15,7 @@ from typing import Any
 from raisf.data.schemas import paragraphs, read_rows
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.segments import progress_bar
+from raisf.retrieval.store.segments import index_progress
 from raisf.utils.errors import InputError
 
 HARD = 8
@@ -154,7 +154,7 @@ def _known_item(passage: Passage, rng: random.Random) -> tuple[str, str] | None:
 
 
 def _rankings(index: Index, queries: Sequence[str], progress: bool) -> Iterator[list[Passage]]:
-    with progress_bar(progress) as bar:
+    with index_progress(progress) as bar:
         task = bar.add_task("finding hard negatives", total=len(queries))
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from raisf.programs.baselines.direct import Direct
     from raisf.programs.baselines.rag import RAG
     from raisf.programs.ra_isf import RAISF
+    from raisf.retrieval.adapting import as_retriever
     from raisf.retrieval.engines.bm25 import BM25
     from raisf.retrieval.engines.colbert import ColBERT
     from raisf.retrieval.engines.dense import Dense
     from raisf.retrieval.engines.hybrid import Hybrid
-    from raisf.retrieval.index import add_to_index, build_index, open_index, remove_from_index
+    from raisf.retrieval.index import add_to_index, build_index, index, open_index, remove_from_index
     from raisf.retrieval.passage import Passage
     from raisf.retrieval.serving.remote import RemoteIndex
     from raisf.utils.errors import InputError, LMError, RaisfError
@@ -69,11 +70,13 @@ __all__ = [
     "Tuning",
     "add_to_index",
     "answer_exact_match",
+    "as_retriever",
     "build_index",
     "calibrate",
     "compile",
     "connect",
     "evaluate",
+    "index",
     "load",
     "load_questions",
     "open_index",
@@ -108,6 +111,8 @@ _HOMES = {
     "RaisfError": "raisf.utils.errors",
     "RemoteIndex": "raisf.retrieval.serving.remote",
     "add_to_index": "raisf.retrieval.index",
+    "as_retriever": "raisf.retrieval.adapting",
+    "index": "raisf.retrieval.index",
     "answer_exact_match": "raisf.optimize.optimizers.selection",
     "build_index": "raisf.retrieval.index",
     "calibrate": "raisf.optimize.optimizers.calibrate",
@@ -132,6 +137,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'raisf' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value  # so that __getattr__ is asked only once
+    if _HOMES[name].startswith("raisf.programs."):
+        program = importlib.import_module("raisf.programs.program").Program
+        # compiled.save(folder) is what a DSPy user writes; what writes folders is above the programs.
+        program.write_folder = program.write_folder or (lambda made, folder: __getattr__("save")(made, folder))
     return value
 
 

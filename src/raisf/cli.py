@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments without the program's name; the process's own if not given.
 
     Returns:
-        The exit code: 0, 1 for a failure outside, 2 for the user's mistake, 130 after Ctrl-C.
+        The exit code: 0, 1 for a failure outside or a part that is missing, 2 for the user's mistake, 130 after Ctrl-C.
     """
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f": {error.filename}" if error.filename else ""
         print(f"error: {error.strerror or error}{where}", file=sys.stderr)
         return 1
-    return 0
+    return outcome.exit_code
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from raisf.evaluation.records import open_records
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import MAX_FAILURES, evaluate
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
-from raisf.retrieval.store.manifest import Manifest, Segment
+from raisf.retrieval.store.manifest import IndexManifest, Segment
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.files import read_jsonl
 
@@ -136,7 +136,7 @@ def test_records_over_one_index_are_not_taken_for_those_over_another(tmp_path: P
     def over(search: str = "exact", checkpoint: str = "a", corpus_hash: str = "c") -> Answers:
         program: Any = Answers(echo)
         segment = Segment(name="1", passages=1, search=search)
-        manifest = Manifest("colbert", search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
+        manifest = IndexManifest("colbert", search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
         program.retriever = SimpleNamespace(corpus_hash=corpus_hash, manifest=manifest)
         return program
 

@@ -14,7 +14,7 @@ from raisf.data.world.files import write_world
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import steps
 from raisf.programs.ra_isf import RAISF
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 
 

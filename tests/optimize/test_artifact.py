@@ -24,7 +24,7 @@ from raisf.optimize.demonstrations import collect_rows, draw
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def test_a_fresh_process_loads_the_very_same_program(compiled: Any, tmp_path: Pa
         import json, sys
         from raisf.evaluation.identity import describe
         from raisf.optimize.artifact import load
-        program = load(sys.argv[1])
+        program = load(sys.argv[1], api_base="http://127.0.0.1:9/v1")
         lm = program.know.lm
-        print(json.dumps([describe(program), program.compile_report, lm.kwargs["api_base"],
+        print(json.dumps([describe(program), program.compile_report, lm.api_base,
         type(lm.adapter).__name__]))
     """
     (tmp_path / "elsewhere").mkdir()
@@ -191,7 +191,7 @@ def test_a_save_that_fails_leaves_the_old_artifact_whole(
         path.write_text("half")
 
     monkeypatch.setattr(artifact, "write_json", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RaisfError, match="No space"):
         save(compiled, tmp_path / "a")
     assert {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -157,3 +157,15 @@ def test_an_empty_set_and_missing_answers_are_refused() -> None:
         decomposition_examples([])
     with pytest.raises(InputError, match="'Who\\?' has no gold answer"):
         relevance_examples([dspy.Example(question="Who?")], Shelf(), 3)
+
+
+def test_a_passage_belongs_to_the_step_that_names_it_whatever_the_order_of_the_gold() -> None:
+    mixed = example(
+        **{**TWO_HOPS.toDict(), "gold_pids": [], "gold_titles": ["AUSTEN", "EMMA"]}, sub_titles=["EMMA", "AUSTEN"]
+    )
+    _, first, second = steps(mixed)
+    assert (first.gold, second.gold) == ({"EMMA"}, {"AUSTEN"})
+    assert relevant(relevance_examples([mixed], Shelf(), k=3)) == {
+        ("Who wrote Emma?", "EMMA"),
+        ("Where was Jane Austen born?", "AUSTEN"),
+    }

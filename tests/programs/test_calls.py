@@ -186,10 +186,9 @@ def test_a_retriever_that_fails_is_an_error(scripted, shelf, monkeypatch):
         RAISF(shelf)(question="root")
 
 
-@pytest.mark.parametrize("retriever", [lambda query, k: [], "indexes/mine", dspy.Retrieve()])
-def test_a_retriever_that_cannot_say_what_it_finds_is_refused(retriever):
-    """Else an evaluation over one corpus would be taken for that over another."""
-    with pytest.raises(InputError, match=r"open_index.*corpus_hash"):
+@pytest.mark.parametrize("retriever", ["indexes/mine", 7, dspy.ColBERTv2])
+def test_what_cannot_search_is_refused(retriever):
+    with pytest.raises(InputError, match=r"open_index.*a function of a query and k"):
         RAISF(retriever)
 
 

@@ -17,7 +17,7 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
 from raisf.programs.trace import Trace, render
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 

@@ -59,12 +59,12 @@ def serving() -> Callable[..., AbstractContextManager[IndexServer]]:
     @contextlib.contextmanager
     def serve(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
         with IndexServer(index, reopen=reopen) as server:
-            thread = threading.Thread(target=server.serve_forever)
+            thread = threading.Thread(target=server.serve)
             thread.start()
             try:
                 yield server
             finally:
-                server.shutdown()
+                server.stop()
                 thread.join()
 
     return serve

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
-from raisf.retrieval.encoders.encoder import Encoder
+from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
@@ -53,7 +53,10 @@ def test_a_trained_checkpoint_keeps_its_query_augmentation(copy: Path):
     del settings["query_augmentation"]
     write_json(copy / "artifact.metadata", {**settings, "query_maxlen": 32})
     found = find_checkpoint(copy)
-    assert [len(q) for q in Encoder(found.path, found.augment).encode_queries(["Who?", "Who was it?"])] == [32, 32]
+    assert [len(q) for q in ColBERTEncoder(found.path, found.augment).encode_queries(["Who?", "Who was it?"])] == [
+        32,
+        32,
+    ]
 
 
 def test_a_checkpoint_in_the_hubs_cache_is_found_by_its_id(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

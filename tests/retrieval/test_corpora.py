@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raisf.retrieval.corpus.documents import find_documents, read_documents
+from raisf.retrieval.corpus.documents import find_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -167,7 +168,7 @@ def test_a_real_corpus_is_indexed_and_searched(tmp_path: Path):
 MEASURE = """
 import re, sys
 from pathlib import Path
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 count = letters = 0
 for passage in read_documents(sys.argv[1]):
     count += 1

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raisf.retrieval.corpus.documents import checked, read_documents
+from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
 from raisf.retrieval.index import build_index, open_folder
 from raisf.retrieval.passage import Passage

@@ -12,15 +12,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
-from raisf.retrieval.encoders.encoder import Encoder
+from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.engines.dense import DenseEncoder, find_model
-from raisf.retrieval.index import Engine, add_to_index, build_index, open_folder, open_index
+from raisf.retrieval.index import EngineName, add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import FORMAT, MANIFEST, PASSAGES
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
-ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_an_index_folder_tells_no_path_of_its_maker_but_that_of_a_checkpoint_fol
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_whole_way_from_a_folder_of_documents(engine: Engine, tmp_path: Path):
+def test_the_whole_way_from_a_folder_of_documents(engine: EngineName, tmp_path: Path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "rivers.md").write_text(
         "# Rivers\n## Danube\nIt flows into the Black Sea.\n## Rhine\nIt does not."
@@ -85,7 +85,7 @@ def test_the_whole_way_from_a_folder_of_documents(engine: Engine, tmp_path: Path
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_one_passage_is_a_corpus_and_k_may_be_larger(engine: Engine, tmp_path: Path):
+def test_one_passage_is_a_corpus_and_k_may_be_larger(engine: EngineName, tmp_path: Path):
     index = build_index([Passage("only", "A lonely text.")], tmp_path / "i", engine, progress=False)
     assert [p.pid for p in index("lonely", 100)] == ["only"]
     with pytest.raises(InputError, match="k is 0"):
@@ -99,7 +99,7 @@ def test_a_copied_program_searches_the_same_index(made: dict[str, Path]):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_interrupted_build_leaves_the_old_index(engine: Engine, made: dict[str, Path], tmp_path: Path):
+def test_an_interrupted_build_leaves_the_old_index(engine: EngineName, made: dict[str, Path], tmp_path: Path):
     def interrupted() -> Iterator[Passage]:
         yield Passage("new", "Something new.")
         raise KeyboardInterrupt
@@ -118,17 +118,17 @@ def test_an_interrupted_build_leaves_the_old_index(engine: Engine, made: dict[st
 def test_an_interrupt_while_encoding_leaves_nothing(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupt(self: Encoder, texts: list[str]) -> None:
+    def interrupt(self: ColBERTEncoder, texts: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Encoder, "encode_passages", interrupt)
+    monkeypatch.setattr(ColBERTEncoder, "encode_passages", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_index(passages, tmp_path / "i", progress=False)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_rebuilt_index_replaces_the_old_one(engine: Engine, made: dict[str, Path], tmp_path: Path):
+def test_a_rebuilt_index_replaces_the_old_one(engine: EngineName, made: dict[str, Path], tmp_path: Path):
     out = Path(shutil.copytree(made[engine], tmp_path / "index"))
     build_index([Passage("new", "Something new.")], out, engine, progress=False)
     assert [p.pid for p in open_index(out)("new", 5)] == ["new"]
@@ -136,7 +136,7 @@ def test_a_rebuilt_index_replaces_the_old_one(engine: Engine, made: dict[str, Pa
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_folder_with_other_things_is_never_replaced(engine: Engine, tmp_path: Path):
+def test_a_folder_with_other_things_is_never_replaced(engine: EngineName, tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("Years of work.")
     with pytest.raises(InputError, match="holds other things"):
         build_index(tmp_path / "thesis.txt", tmp_path, engine, progress=False)
@@ -194,7 +194,7 @@ def test_a_cut_or_missing_file_is_noticed(index: Path):
 
 @pytest.mark.parametrize("engine", ["colbert", "dense"])
 def test_its_checkpoint_is_found_from_any_folder_and_when_both_are_moved(
-    engine: Engine, passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: EngineName, passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     home, find = tmp_path / "home", find_model if engine == "dense" else find_checkpoint
     shutil.copytree(find("minilm").path, home / "checkpoints" / "mine")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from raisf.retrieval.corpus.documents import stop
 from raisf.retrieval.index import (
     Change,
-    Engine,
+    EngineName,
     add_to_index,
     build_index,
     check_index,
@@ -21,7 +22,7 @@ from raisf.retrieval.store import writer
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 from raisf.utils.errors import InputError
 
-ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
 NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
 
 
@@ -53,7 +54,7 @@ def tops(index_folder: Path, queries: list[str]) -> list[list[tuple[str, float]]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_added_is_found_and_what_is_removed_is_not(engine: Engine, made: dict[str, Path], tmp_path: Path):
+def test_what_is_added_is_found_and_what_is_removed_is_not(engine: EngineName, made: dict[str, Path], tmp_path: Path):
     path = copy(made, engine, tmp_path)
     before = open_folder(path)
     assert add_to_index(path, [NEW], progress=False) == Change(1, 0, 13)
@@ -68,7 +69,7 @@ def test_what_is_added_is_found_and_what_is_removed_is_not(engine: Engine, made:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_changed_index_answers_as_a_new_one_would(
-    engine: Engine, made: dict[str, Path], passages: list[Passage], tmp_path: Path
+    engine: EngineName, made: dict[str, Path], passages: list[Passage], tmp_path: Path
 ):
     path = copy(made, engine, tmp_path)
     changed = Passage("p3", "Penicillin was discovered by Ernest Duchesne already in 1897.", "Penicillin")
@@ -86,7 +87,7 @@ def test_a_changed_index_answers_as_a_new_one_would(
 
 @pytest.mark.parametrize("engine", ["colbert", "bm25"])
 def test_a_changed_folder_is_read_and_encoded_only_where_it_changed(
-    engine: Engine, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: EngineName, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "index"
     build_index(docs, path, engine, progress=False)
@@ -119,7 +120,7 @@ def test_another_engine_or_encoding_is_not_mixed_into_an_old_index(docs: Path, t
     assert read_manifest(tmp_path / "i").kind == "dense"
     (docs / "rivers.md").write_bytes("Ober\xf6sterreich".encode("latin-1"))
     with pytest.raises(InputError, match=r"rivers\.md"):
-        build_index(docs, tmp_path / "i", "dense", progress=False)
+        build_index(docs, tmp_path / "i", "dense", progress=False, skip=stop)
     index = build_index(docs, tmp_path / "i", "dense", encoding="latin-1", progress=False)
     assert "Oberösterreich" in [p.text for p in index.passages]
 
@@ -179,7 +180,7 @@ def test_nothing_left_is_refused_and_nothing_changes(made: dict[str, Path], tmp_
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_filters_hold_for_every_engine(engine: Engine, docs: Path, tmp_path: Path):
+def test_filters_hold_for_every_engine(engine: EngineName, docs: Path, tmp_path: Path):
     index = build_index(docs, tmp_path / "i", engine, progress=False)
     found = index("Which river flows into the sea? Chess, owl and heron.", 10, where="source = 'rivers.md'")
     assert {p.source for p in found} == {"rivers.md"}

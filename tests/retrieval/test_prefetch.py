@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raisf.data.world.generator import regions
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
-from raisf.retrieval.engines.base import Search
+from raisf.retrieval.engines.base import SearchMode
 from raisf.retrieval.engines.colbert import ColBERT
 from raisf.retrieval.index import add_to_index, check_index, index_info, open_folder, remove_from_index
 from raisf.retrieval.passage import Passage
@@ -122,7 +122,7 @@ def test_it_finds_nearly_all_that_exact_search_finds(tmp_path: Path, monkeypatch
 
 def test_auto_searches_a_large_corpus_that_way_and_exact_never(large: None, tmp_path: Path):
     searches = []
-    cases: list[tuple[int, Search]] = [(40, "auto"), (41, "auto"), (41, "exact")]
+    cases: list[tuple[int, SearchMode]] = [(40, "auto"), (41, "auto"), (41, "exact")]
     for count, search in cases:
         ColBERT.build(DUKES[:count], tmp_path / "i", search=search, progress=False)
         searches.append(index_info(tmp_path / "i")["search"])

@@ -16,8 +16,10 @@ import torch
 from raisf import cli
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines import qdrant
-from raisf.retrieval.engines.qdrant import QdrantIndex, push_index
-from raisf.retrieval.index import Index, build_index, open_index, remove_from_index
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.engines.qdrant import QdrantIndex
+from raisf.retrieval.engines.qdrant_push import push_index
+from raisf.retrieval.index import build_index, open_index, remove_from_index
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json, write_json

@@ -14,7 +14,7 @@ import pytest
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage, Retriever
-from raisf.retrieval.serving import server as server_module
+from raisf.retrieval.serving import watcher
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
 from raisf.utils.errors import InputError, RaisfError
@@ -62,7 +62,7 @@ def test_many_queries_go_in_requests_that_the_server_takes(server: IndexServer, 
 def test_a_changed_index_is_taken_up_and_nobody_gets_answers_from_both(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving, wait_for: WaitFor
 ):
-    monkeypatch.setattr(server_module, "REFRESH", 0.05)
+    monkeypatch.setattr(watcher, "REFRESH", 0.05)
     path = tmp_path / "i"
     build_index(passages, path, "bm25")
     with serving(open_folder(path), lambda: open_folder(path)) as server:
@@ -80,7 +80,7 @@ def test_a_changed_index_is_taken_up_and_nobody_gets_answers_from_both(
 def test_sixteen_clients_search_on_while_the_index_is_replaced(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving
 ):
-    monkeypatch.setattr(server_module, "REFRESH", 0.01)
+    monkeypatch.setattr(watcher, "REFRESH", 0.01)
     path, stop = tmp_path / "i", threading.Event()
 
     def build(made: int) -> None:

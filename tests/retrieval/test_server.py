@@ -19,6 +19,7 @@ import pytest
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.serving import connections, watcher
 from raisf.retrieval.serving import server as server_module
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
@@ -100,15 +101,15 @@ def test_a_client_whose_request_is_too_large_gets_to_read_so(size: int, server: 
 
 @pytest.mark.parametrize("length", ["", "many", "-1", "9" * 5_000, "\u00b2"])
 def test_a_length_that_is_none_is_answered(length: str, server: IndexServer):
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(f"POST / HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
-        assert b" 413 " in connection.recv(1 << 16)
+        assert b" 400 " in connection.recv(1 << 16)
 
 
 def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
-    monkeypatch.setattr(server_module, "SLOWEST", 0.3)
+    monkeypatch.setattr(connections, "SLOWEST", 0.3)
     with serving(index) as server:
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             connection.settimeout(0.05)
             connection.sendall(b"POST / HTTP/1.0\r\nContent-Length: 1000\r\n\r\n")
             start = time.monotonic()
@@ -132,7 +133,7 @@ def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.Monkey
 def test_where_it_cannot_listen_is_told_with_host_and_port(
     host: str, port: int | None, reason: str, server: IndexServer, index: Index
 ):
-    port = server.server_port if port is None else port
+    port = server.port if port is None else port
     with pytest.raises(InputError, match=f"cannot listen at {host}, port {port} .*{reason}.*give a free --port"):
         IndexServer(index, host, port)
 
@@ -140,7 +141,7 @@ def test_where_it_cannot_listen_is_told_with_host_and_port(
 def test_a_change_while_the_server_opens_the_index_is_not_missed(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serving, wait_for: WaitFor
 ):
-    monkeypatch.setattr(server_module, "REFRESH", 0.05)
+    monkeypatch.setattr(watcher, "REFRESH", 0.05)
     path = tmp_path / "i"
     build_index(passages, path, "bm25")
     opened = open_folder(path)
@@ -157,7 +158,7 @@ def test_an_index_that_arrives_file_by_file_is_taken_up_once_it_is_whole(
     serving: Serving,
     wait_for: WaitFor,
 ):
-    monkeypatch.setattr(server_module, "REFRESH", 0.02)
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
     path, new, looks = tmp_path / "i", tmp_path / "new", []
     build_index(passages, path, "bm25")
     shutil.copytree(path, new)
@@ -204,11 +205,11 @@ def test_closing_answers_what_is_under_way(index: Index, monkeypatch: pytest.Mon
 def test_closing_waits_for_no_client_that_is_still_sending(index: Index, serving: Serving, wait_for: WaitFor):
     with contextlib.ExitStack() as kept:
         with serving(index) as server:
-            client = kept.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=20))
+            client = kept.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
             client.sendall(b"GET /?query=a HTTP/1.0\r\nX-a: ")
-            wait_for(lambda: server._connections)
+            wait_for(lambda: server._server.server_state.connections)
             start = time.monotonic()
-        assert time.monotonic() - start < 3 and not server._connections
+        assert time.monotonic() - start < 3 and not server._server.server_state.connections
 
 
 def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
@@ -227,5 +228,6 @@ def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.Monkey
             begun.wait(20)
             start = time.monotonic()
         assert time.monotonic() - start < 3
+        status, told = answer.result()
+        assert status == 503 and "told to stop" in told["message"]
         ended.set()
-        assert answer.result()[0] == 200

@@ -11,14 +11,15 @@ import pytest
 
 from raisf.retrieval.engines import base
 from raisf.retrieval.engines.dense import Dense, DenseModel, find_model
-from raisf.retrieval.index import Change, Engine, add_to_index, build_index, check_index, index_info, open_folder
+from raisf.retrieval.index import Change, EngineName, add_to_index, build_index, check_index, index_info, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import writer
-from raisf.retrieval.store.manifest import MANIFEST, CorpusHash, Segment, read_manifest, read_segment
+from raisf.retrieval.store.manifest import MANIFEST, Segment, read_manifest
+from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.writer import changed_index
 from raisf.utils.errors import InputError
 
-ENGINES: list[Engine] = ["colbert", "bm25", "dense", "hybrid"]
+ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
 NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
 
 
@@ -84,7 +85,7 @@ def test_what_encodes_an_addition_is_settled_while_nobody_else_can_change_the_in
 @pytest.mark.parametrize("engine", ["bm25", "colbert"])
 @pytest.mark.parametrize("count", [12, 3])
 def test_an_index_that_is_replaced_while_it_is_opened_is_opened_whole(
-    engine: Engine, count: int, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: EngineName, count: int, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = copy(made, engine, tmp_path)
     others = [Passage(f"q{number}", f"Number {number} is a harpsichord.") for number in range(count)]
@@ -103,7 +104,7 @@ def test_an_index_that_is_replaced_while_it_is_opened_is_opened_whole(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_index_may_be_replaced_while_it_is_searched(
-    engine: Engine, made: dict[str, Path], passages: list[Passage], tmp_path: Path
+    engine: EngineName, made: dict[str, Path], passages: list[Passage], tmp_path: Path
 ):
     path = copy(made, engine, tmp_path)
     index = open_folder(path)

@@ -20,7 +20,7 @@ def open_lm(spec: str | None, **options: Any) -> Any:
     """
     from raisf.lm.connect import connect
 
-    return connect(DEFAULT_LM if spec is None else spec, **_given(options))
+    return _forgetful(connect(DEFAULT_LM if spec is None else spec, **_given(options)))
 
 
 def open_program(
@@ -56,6 +56,8 @@ def open_program(
             f"no program {name!r}: choose one of {', '.join(PROGRAM_NAMES)}, or give a folder made by `raisf compile`"
         )
     model_options = _given(lm_options or {})
+    # The one that an artifact cannot bring: where its LM is served.
+    api_base = model_options.pop("api_base", None) if not from_registry and lm is None else None
     if not from_registry and lm is None and model_options:
         shown = ", ".join(f"--{option.replace('_', '-')}" for option in model_options)
         raise InputError(f"{shown} without --lm: {name} brings its own language model; give --lm too")
@@ -64,7 +66,7 @@ def open_program(
     model = None if lm is None and not from_registry else open_lm(lm, **model_options)
     retriever = _open_index(index, where)
     if not from_registry:
-        return _load_artifact(name, model, retriever, options)
+        return _load_artifact(name, model, retriever, options, api_base)
     from raisf.programs.registry import build
 
     program = build(name, retriever, **options)
@@ -87,11 +89,13 @@ def records_path(folder: Path, name: str, program: Any, examples: Sequence[Any])
     return folder / f"{name}-{digest([describe(program), describe_test(examples)])[:8]}.jsonl"
 
 
-def _load_artifact(folder: str, lm: Any, retriever: Any, given: dict[str, Any]) -> Any:
+def _load_artifact(folder: str, lm: Any, retriever: Any, given: dict[str, Any], api_base: str | None) -> Any:
     from raisf.optimize.artifact import load
     from raisf.programs.registry import build, options
 
-    compiled: Any = load(Path(folder), lm=lm, retriever=retriever)
+    compiled: Any = load(Path(folder), lm=lm, retriever=retriever, api_base=api_base)
+    for _, predictor in compiled.named_predictors():
+        predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not given:
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options(compiled), **given})
@@ -111,6 +115,16 @@ def _open_index(index: Path | str | None, where: str | None) -> Any:
 
     retriever = open_index(index)
     return retriever if where is None else retriever.where(where)
+
+
+def _forgetful(lm: Any) -> Any:
+    """The same LM, of whose calls DSPy keeps no history: a command never looks at it, and a long one makes millions."""
+    lm.update_history = _forget
+    return lm
+
+
+def _forget(entry: dict[str, Any]) -> None:
+    pass
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def eval(arguments: argparse.Namespace) -> Outcome:
 
         return evaluate_module(arguments, _program(arguments, searches=arguments.module == "relevance"))
     from raisf.data.questions import load_questions
+    from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import evaluate
 
     examples = load_questions(arguments.test)[: arguments.limit]
@@ -94,6 +95,7 @@ def eval(arguments: argparse.Namespace) -> Outcome:
     name = f"{Path(arguments.program).name}-{arguments.test.stem}"
     out = arguments.out or assemble.records_path(Path("runs"), name, program, examples)
     report = evaluate(program, examples, out, threads=arguments.threads, fresh=arguments.fresh)
+    check_readable({arguments.program: (report.unreadable, report.outputs)}, str(out))
     title = f"{arguments.program} on {arguments.test}"
     view = Group(report.table(title), Text(f"records: {out}"))
     return Outcome(

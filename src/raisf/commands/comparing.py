@@ -103,14 +103,20 @@ def compare_all(
 
     Returns:
         What results.json holds, the sections by name, and every program's records by its label.
+
+    Raises:
+        LMError: Most LM outputs of a program or judge could not be read; the report is written.
     """
-    from raisf.reports.report import write_report
+    from raisf.evaluation.readability import check_readable
+    from raisf.reports.report import output_counts, write_report
 
     records = answer_all(programs, examples, out / "records", threads=threads)
     judged = judge_all(programs, examples, out / "judges", labels=labels, threads=threads) if judges else {}
     compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
     facts = {"test": test, "raisf": __version__}
-    return *write_report(out, title, facts, records, judged, compiled), records
+    written = write_report(out, title, facts, records, judged, compiled)
+    check_readable(output_counts(records, judged), str(out))
+    return *written, records
 
 
 def open_fitting(name: str, *, index: Any = None, where: str | None = None, **given: Any) -> Any:
@@ -153,7 +159,8 @@ def judge_all(
     """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out.
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
-    folder, and not asked for again.
+    folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
+    verdict could not be read.
 
     Raises:
         LMError: The LM failed on ten rows in a row, or on all there are.
@@ -173,11 +180,11 @@ def judge_all(
         for judge in JUDGES:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
-                if judge not in kept:
-                    report, _, errors = judge_alone(
-                        program, judge, examples, labels=labels, threads=threads, journal=journal
-                    )
-                    found[label][judge] = {**report.as_dict(), "errors": errors}
+                if "unreadable" not in kept.get(judge, {}):
+                    asked: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
+                    report, rows, errors = judge_alone(program, judge, examples, **asked)
+                    counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
+                    found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)

@@ -18,7 +18,7 @@ from raisf.utils.files import read_json, sha256_file, write_json
 
 if TYPE_CHECKING:
     from raisf.reports.sections import Section
-    from raisf.retrieval.index import Engine
+    from raisf.retrieval.index import EngineName
 
 # The compiled systems are called after the teleprompter behind each.
 COMPILED = ("prompts", "weights")
@@ -33,7 +33,7 @@ SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge
 ENTITIES = 900
 
 
-def run_demo(out: Path, *, questions: int, engine: "Engine") -> Outcome:
+def run_demo(out: Path, *, questions: int, engine: "EngineName") -> Outcome:
     """Builds the closed world and its index, compiles RA-ISF, and compares it with what it must beat.
 
     Args:
@@ -88,7 +88,7 @@ def _is_stale(out: Path, world: Path) -> bool:
     return stale
 
 
-def _make_index(world: Path, index: Path, engine: "Engine", passages: int) -> None:
+def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -> None:
     from raisf.retrieval.index import build_index
 
     _step(

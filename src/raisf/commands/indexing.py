@@ -5,6 +5,7 @@ import dataclasses
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from raisf.commands.parsing import add_command, at_least
 from raisf.utils.errors import InputError
 
 DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentation speaks to
+
+
+_SHOWN = 50
+"""Skipped files that are shown to a person."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -57,11 +62,11 @@ def add_parsers(commands: Any) -> None:
         help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, "
         "in a large corpus only likely ones",
     )
-    _add_encoding(parser)
+    _add_reading(parser)
     unchanged = {"resume": "nothing has changed in the index", "home": "indexing"}
     add = _action(parser, "add", "add documents to an index, or put new versions in place of old ones", unchanged)
     add.add_argument("docs", type=Path, help="a folder or a file; a document of a name that is there replaces it")
-    _add_encoding(add)
+    _add_reading(add)
     remove = _action(parser, "remove", "take the passages that satisfy a filter out of an index", unchanged)
     remove.add_argument(
         "--where",
@@ -94,6 +99,7 @@ def add_parsers(commands: Any) -> None:
 
 def index(arguments: argparse.Namespace) -> Outcome:
     """Indexes documents."""
+    from raisf.retrieval.corpus.documents import Skipped, stop
     from raisf.retrieval.index import build_index, index_info
 
     start = time.perf_counter()
@@ -102,20 +108,27 @@ def index(arguments: argparse.Namespace) -> Outcome:
     useless = {"bm25": {"checkpoint", "search"}, "dense": {"search"}}.get(arguments.engine, set())
     if wrong := sorted(useless & chosen.keys()):
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {arguments.engine}: leave it out")
-    build_index(arguments.docs, arguments.out, engine=arguments.engine, encoding=arguments.encoding, **chosen)
+    skipped: list[Skipped] = []
+    skip = stop if arguments.strict else skipped.append
+    build_index(
+        arguments.docs, arguments.out, engine=arguments.engine, encoding=arguments.encoding, skip=skip, **chosen
+    )
     facts = index_info(arguments.out)
     made: dict[str, Any] = {"out": str(arguments.out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    return told(made, f'raisf ask "..." --index {arguments.out}')
+    return _with_skipped(told(made, f'raisf ask "..." --index {arguments.out}'), skipped)
 
 
 def index_add(arguments: argparse.Namespace) -> Outcome:
     """Adds documents to an index."""
+    from raisf.retrieval.corpus.documents import Skipped, stop
     from raisf.retrieval.index import add_to_index
 
-    change = add_to_index(arguments.index, arguments.docs, arguments.encoding)
-    return _changed(arguments.index, change)
+    skipped: list[Skipped] = []
+    skip = stop if arguments.strict else skipped.append
+    change = add_to_index(arguments.index, arguments.docs, arguments.encoding, skip=skip)
+    return _with_skipped(_changed(arguments.index, change), skipped)
 
 
 def index_remove(arguments: argparse.Namespace) -> Outcome:
@@ -151,17 +164,18 @@ def serve_index(arguments: argparse.Namespace) -> Outcome:
 
     start = time.perf_counter()
     served = open_folder(arguments.index)
-    # A supervisor's SIGTERM ends it as Ctrl-C does: answer what has come in, then leave.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server = IndexServer(served, arguments.host, arguments.port, lambda: open_folder(arguments.index))
-    print(f"serving {arguments.index} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print("answering what has come in ...", file=sys.stderr)
-    finally:
-        server.server_close()
-    facts = server.info()
+    with IndexServer(served, arguments.host, arguments.port, lambda: open_folder(arguments.index)) as server:
+
+        def stop(*signalled: object) -> None:
+            print("answering what has come in ...", file=sys.stderr)
+            server.stop()
+
+        # A supervisor's SIGTERM ends it as Ctrl-C does: answer what has come in, then leave.
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, stop)
+        print(f"serving {arguments.index} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        server.serve()
+        facts = server.info()
     shown = {"index": str(arguments.index), "queries": facts["queries"], "batches": facts["batches"]}
     return told(shown | {"seconds": round(time.perf_counter() - start, 1)})
 
@@ -174,7 +188,12 @@ def _action(parser: Any, name: str, help: str, defaults: dict[str, str]) -> Any:
     return action
 
 
-def _add_encoding(parser: Any) -> None:
+def _add_reading(parser: Any) -> None:
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop at the first file that cannot be read; default: it is skipped and named at the end (exit code 1)",
+    )
     parser.add_argument(
         "--encoding", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
     )
@@ -182,3 +201,17 @@ def _add_encoding(parser: Any) -> None:
 
 def _changed(path: Path, change: Any) -> Outcome:
     return told({"path": str(path), **dataclasses.asdict(change)})
+
+
+def _with_skipped(outcome: Outcome, skipped: Sequence[Any]) -> Outcome:
+    """The outcome, with the files that are not in the index and why."""
+    from rich.console import Group
+    from rich.text import Text
+
+    data = {**outcome.data, "skipped": [{"name": file.name, "reason": file.reason} for file in skipped]}
+    if not skipped:
+        return Outcome(data, outcome.view)
+    lines = [Text(f"  {file.name}: {file.reason}") for file in skipped[:_SHOWN]]
+    if len(skipped) > _SHOWN:
+        lines.append(Text(f"  and {len(skipped) - _SHOWN} more: --json has all"))
+    return Outcome(data, Group(outcome.view, Text(f"skipped {len(skipped)} files:", style="bold"), *lines), 1)

@@ -68,7 +68,9 @@ def add_lm(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"
     )
-    group.add_argument("--timeout", type=seconds, metavar="S", help="seconds an endpoint may be silent; default: 120")
+    group.add_argument(
+        "--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"
+    )
 
 
 def add_index(group: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:

@@ -11,10 +11,12 @@ class Outcome:
     Attributes:
         data: What --json prints; made of JSON values.
         view: What a person sees: anything that rich can print.
+        exit_code: What the command ends with: 1 where its work is done but for a part of it that is named.
     """
 
     data: dict[str, Any]
     view: Any
+    exit_code: int = 0
 
 
 def told(facts: dict[str, Any], following: str | None = None) -> Outcome:

@@ -30,8 +30,9 @@ def add_parser(index: Any) -> None:
 
 def index_push(arguments: argparse.Namespace) -> Outcome:
     """Copies an index into a collection of Qdrant."""
-    from raisf.retrieval.engines.qdrant import connect, push_index
+    from raisf.retrieval.engines.qdrant import connect_qdrant
+    from raisf.retrieval.engines.qdrant_push import push_index
 
-    client, collection = connect(arguments.url)
+    client, collection = connect_qdrant(arguments.url)
     passages = push_index(arguments.index, client, collection)
     return told({"url": arguments.url, "passages": passages}, f'raisf ask "..." --index {arguments.url}')

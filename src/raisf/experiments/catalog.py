@@ -167,7 +167,7 @@ def _read(node: dict[str, Any] | None, field: str) -> list[str]:
     if not node:
         return []
     verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
-    judged = any(verdict is not None for verdict in verdicts)
+    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
     here = [
         one[field]
         for one, verdict in zip(node["passages"], verdicts, strict=True)

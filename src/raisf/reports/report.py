@@ -4,11 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation.intervals import caution
+from raisf.evaluation.readability import counts
 from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.evaluation.comparison import Comparison, Pair
+    from raisf.evaluation.report import Report
 
 ROUTES = ("direct", "passages", "decomposed")
 # The means a question that the tables show, and their headings.
@@ -102,14 +105,38 @@ def answer_sections(comparison: "Comparison") -> list[Section]:
 
 
 def _answers(comparison: "Comparison") -> Section:
-    rows = [[name, one.em, one.f1, one.accuracy, one.recall, one.errors] for name, one in comparison.reports.items()]
+    unreadable = any(one.unreadable for one in comparison.reports.values())
+    rows: list[list[Cell]] = [
+        [name, one.em, one.f1, one.accuracy, one.recall, *([_share(one)] if unreadable else []), one.errors]
+        for name, one in comparison.reports.items()
+    ]
     n = next(iter(comparison.reports.values())).em.n
     text = (
-        f"n = {n} questions; percent, with 95% bootstrap intervals. recall: of gold among the passages first retrieved."
+        f"n = {n} questions; percent, with 95% intervals: Wilson's for exact match and accuracy, else bootstrap. "
+        "recall: of gold among the passages first retrieved."
     )
-    return Section(
-        "Answers", ["program", "exact match", "F1", "accuracy", "recall", "errors"], [*map(list, rows)], text
-    )
+    if unreadable:
+        text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
+    if few := caution(n):
+        text += f" {few}."
+    columns = ["program", "exact match", "F1", "accuracy", "recall", *(["unreadable"] if unreadable else []), "errors"]
+    return Section("Answers", columns, rows, text)
+
+
+def _share(report: "Report") -> str:
+    return f"{report.unreadable} of {report.outputs}"
+
+
+def output_counts(
+    records: Mapping[str, Mapping[str, dict[str, Any]]], judged: Mapping[str, dict[str, Any]]
+) -> dict[str, tuple[int, int]]:
+    """By program, and by judge of a program, how many LM outputs could not be read, and how many there were."""
+    found = {name: counts(of.values()) for name, of in records.items()}
+    for name, reports in judged.items():
+        for judge, report in reports.items():
+            if "rows" in report:
+                found[f"the {judge} judge of {name}"] = (report["unreadable"], report["rows"])
+    return found
 
 
 def _costs(comparison: "Comparison") -> Section:
@@ -149,16 +176,18 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     sections = []
     for judge, text in asked.items():
         names = lists if judge == "decomposition" else measures
-        failed = any(reports[judge]["errors"] for reports in judged.values() if judge in reports)
+        found = {name: reports[judge] for name, reports in judged.items() if judge in reports}
+        # What its measures leave out, where there is any.
+        missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in found.values())]
         rows = []
-        for name, reports in judged.items():
-            if judge in reports:
-                scores = {measure: score_of(value) for measure, value in reports[judge]["scores"].items()}
-                first = next(iter(scores.values()))
-                errors = [reports[judge]["errors"]] if failed else []
-                rows.append([name, *(scores.get(measure) for measure in names), first.n, *errors])
-        columns = ["program", *names.values(), "n", *(["errors"] if failed else [])]
-        sections.append(Section(f"Judge: {judge}", columns, rows, text))
+        for name, report in found.items():
+            scores = {measure: score_of(value) for measure, value in report["scores"].items()}
+            n = next(iter(scores.values())).n if scores else 0
+            left_out = [report.get(count, 0) for count in missing]
+            rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
+        if "unreadable" in missing:
+            text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
+        sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.reflection import GROUPS, RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, reflect, reflects
@@ -20,8 +21,12 @@ LENGTH = 12
 
 @pytest.fixture(scope="module")
 def lm(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalLM:
-    """A Llama of random weights in which the reflection tokens are loud enough to be written at times."""
-    folder = makers.make_llama(tmp_path_factory.mktemp("selfrag"), more=TOKENS, louder=2.0)
+    """A Llama of random weights in which the reflection tokens, and the end, are loud enough to be written at times."""
+    folder = makers.make_llama(tmp_path_factory.mktemp("selfrag"), seed=1, more=TOKENS, louder=2.0)
+    model = LlamaForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        model.lm_head.weight[model.config.eos_token_id] *= 5
+    model.save_pretrained(folder)
     return LocalLM(f"local/{folder}", cache=False, max_tokens=LENGTH)
 
 
@@ -37,7 +42,8 @@ class Alone:
             with torch.inference_mode():
                 self.logits.append(engine.model(torch.tensor([tokens + self.written])).logits[0, -1])
             self.written.append(int(self.logits[-1].argmax()))
-            if self.written[-1] == engine.text.tokenizer.eos_token_id:
+            self.ended = self.written[-1] == engine.text.tokenizer.eos_token_id
+            if self.ended:
                 break
 
     def share(self, place: int, group: tuple[str, ...]) -> list[float]:
@@ -78,7 +84,8 @@ def test_the_scores_are_those_of_the_tokens_own_probabilities(lm: LocalLM, shelf
     assert any(support for _, _, support, _ in terms) or any(useful for *_, useful in terms)  # else little is tested
     scores = [fluency + relevance + support + 0.5 * useful for fluency, relevance, support, useful in terms]
     shown = [step.generation.rpartition(": ")[2] for step in trace.root.steps[1:]]
-    answered = [n for n, one in enumerate(alone) if answer_of(lm, one)]
+    answered = [n for n, one in enumerate(alone) if one.ended and answer_of(lm, one)]
+    assert 0 < len(answered)
     assert shown == [
         f"{scores[n]:.2f} = fluency {terms[n][0]:.2f} + relevance {terms[n][1]:.2f} + support {terms[n][2]:.2f} "
         f"+ usefulness {0.5 * terms[n][3]:.2f}"
@@ -106,7 +113,9 @@ def test_it_retrieves_above_the_threshold_and_else_answers_from_memory(lm: Local
     below = run(SelfRAG(shelf, threshold=wants + 0.01), lm)
     assert below.root.route == "direct" and below.root.steps[0].generation.endswith(f"no, p={wants:.2f}")
     assert len(shelf.queries) == searched
-    assert below.root.answer == (answer_of(lm, Alone(lm, f"{PROMPT}[No Retrieval]")) or "unknown")
+    memory = Alone(lm, f"{PROMPT}[No Retrieval]")
+    assert below.root.answer == ((memory.ended and answer_of(lm, memory)) or "unknown")
+    assert below.root.readable == memory.ended
 
 
 def test_calls_and_tokens_are_counted_and_the_budget_holds(lm: LocalLM, shelf: Any) -> None:

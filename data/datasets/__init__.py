@@ -1,0 +1,1 @@
+"""The papers' public data sets: where they come from, and how they become splits and a corpus."""

@@ -1,0 +1,209 @@
+"""DSPy's chat and JSON formats, read by the project's one reader; and what an LM cut off is never read.
+
+The prompts are DSPy's own. The classes have DSPy's names, by which its stream listeners tell the formats apart.
+"""
+
+import re
+from typing import Any, Literal, get_args, get_origin
+
+import dspy
+from dspy.adapters.utils import apply_output_field_defaults
+from dspy.clients.backend_selection import select_backend
+from dspy.clients.call_result import legacy_output
+from dspy.clients.capabilities import with_capability_planning
+from dspy.clients.execution import _canonical, prepare
+from dspy.lm15 import LM15Error, Request, Response
+from dspy.utils.exceptions import AdapterParseError
+
+from raisf.lm.labels import Unreadable, contradicts
+from raisf.lm.reading import json_object, read_value, visible
+
+_HEADER = re.compile(r"[ \t*`#>]*\[\[ {0,2}#{1,3} {0,2}(\w+) {0,2}#{1,3} {0,2}\]\][*`]*")
+_COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGNORECASE)
+SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
+
+
+def unreadable(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: Any, why: str) -> AdapterParseError:
+    """The error for a completion that cannot be read; it holds the completion's beginning."""
+    shown = str(completion)[:SHOWN_CHARACTERS]
+    return AdapterParseError(type(adapter).__name__, signature, shown, message=f"{why}.")  # type: ignore[arg-type]
+
+
+class WholeReplies(dspy.Adapter):
+    """Calls LMs by DSPy's typed requests, whose responses say why they end, and reads only replies that are whole."""
+
+    @with_capability_planning
+    def __call__(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
+        processed = self._call_preprocess(lm, lm_kwargs, signature, inputs)
+        calls = typed_calls(lm, self.format(processed, demos, inputs), lm_kwargs)
+        if calls is None:
+            return super().__call__(lm, lm_kwargs, signature, demos, inputs)
+        responses = [lm(request, **options) for request, options in calls]
+        return self._fields(processed, signature, responses, lm, lm_kwargs)
+
+    @with_capability_planning
+    async def acall(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        processed = self._call_preprocess(lm, lm_kwargs, signature, inputs)
+        calls = typed_calls(lm, self.format(processed, demos, inputs), lm_kwargs)
+        if calls is None:
+            return await super().acall(lm, lm_kwargs, signature, demos, inputs)
+        responses = [await lm.acall(request, **options) for request, options in calls]
+        return self._fields(processed, signature, responses, lm, lm_kwargs)
+
+    def _fields(
+        self, processed: Any, signature: Any, responses: list[Response], lm: dspy.BaseLM, lm_kwargs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        for response in responses:
+            check_whole(self, signature, response)
+        logprobs = bool({**lm.kwargs, **lm_kwargs}.get("logprobs"))
+        outputs: list[Any] = [legacy_output(response, logprobs=logprobs) for response in responses]
+        return self._call_postprocess(processed, signature, outputs, lm, lm_kwargs)
+
+
+def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response: Response) -> None:
+    """Raise AdapterParseError for a response that its LM did not end by itself."""
+    if response.finish_reason not in ("stop", "tool_call"):
+        why = "the token limit (max_tokens)" if response.finish_reason == "length" else response.finish_reason
+        raise unreadable(adapter, signature, response.text or "", f"the reply was cut off by {why}")
+
+
+def typed_calls(
+    lm: dspy.BaseLM, messages: list[dict[str, Any]], lm_kwargs: dict[str, Any]
+) -> list[tuple[Request, dict[str, Any]]] | None:
+    """A call as typed requests, one a candidate, each with its options; None where the LM takes none."""
+    if not isinstance(lm, dspy.LM) or lm.model_type == "text" or lm_kwargs.get("prompt_cache") is not None:
+        return None
+    call = prepare(lm, None, messages, lm_kwargs)
+    try:
+        native = isinstance(getattr(lm, "_engine_spec", None), str) and select_backend(lm, call.legacy).resolution
+        request = _canonical(call, compat=native.compat if native else None)
+    except (LM15Error, TypeError, ValueError):
+        return None  # DSPy sends such a call through LiteLLM
+    options = {name: call.kwargs[name] for name in ("cache",) if name in call.kwargs}
+    rollout = call.legacy.get("rollout_id")
+    # The cache would give all candidates of one request the first one's response.
+    rollouts = [rollout, *(f"{rollout or 0}-{number}" for number in range(1, call.n))]
+    return [(request, options if name is None else {**options, "rollout_id": name}) for name in rollouts]
+
+
+class ChatAdapter(dspy.ChatAdapter, WholeReplies):
+    """DSPy's chat format; a reply in JSON is read too, as is one whose values are dressed otherwise than asked for."""
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """The output fields of a completion.
+
+        Raises:
+            AdapterParseError: A required output is missing, or cannot be read as its type.
+        """
+        try:
+            fields = _read_fields(signature, visible(completion))
+        except Unreadable as error:
+            raise unreadable(self, signature, completion, str(error)) from error
+        fields = apply_output_field_defaults(signature, fields)
+        if missing := [name for name in signature.output_fields if name not in fields]:
+            raise unreadable(self, signature, completion, f"`{missing[0]}` is missing")
+        return fields
+
+    def _make_json_adapter_fallback(self) -> dspy.JSONAdapter:
+        return JSONAdapter(
+            use_native_function_calling=self.use_native_function_calling, parallel_tool_calls=self.parallel_tool_calls
+        )
+
+
+class JSONAdapter(dspy.JSONAdapter, WholeReplies):
+    """DSPy's JSON format, read as the chat format is."""
+
+    parse = ChatAdapter.parse
+
+
+def strict(adapter: dspy.Adapter) -> dspy.Adapter:
+    """The same format with the project's reader, if it is one of DSPy's two; any other adapter as it is."""
+    made: dspy.Adapter
+    if type(adapter) is dspy.ChatAdapter:
+        made = ChatAdapter()
+    elif type(adapter) is dspy.JSONAdapter:
+        made = JSONAdapter()
+    else:
+        return adapter
+    vars(made).update(vars(adapter))
+    return made
+
+
+def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:
+    outputs = {name.casefold(): name for name in signature.output_fields}
+    sections, after = _sections(text, outputs)
+    fields: dict[str, Any] = {}
+    if not sections:
+        found = json_object(text) or {}
+        sections = {outputs[key]: value for key, value in found.items() if key in outputs}
+    if not sections and (only := scored_labels(signature)):
+        sections = {only[0]: text}  # a bare label is as clear as a named one
+    last = next(reversed(signature.output_fields), None)
+    for name, said in sections.items():
+        annotation = signature.output_fields[name].annotation
+        try:
+            fields[name] = read_field(said, annotation, name, may_be_empty=name != last)
+        except Unreadable as error:
+            raise Unreadable(f"`{name}`: {error}") from error
+        labels = get_args(annotation) if get_origin(annotation) is Literal else ()
+        if (labels or annotation == list[int]) and contradicts(after, fields[name], labels):
+            raise Unreadable(f"`{name}`: what follows the reply contradicts it")
+    return fields
+
+
+def _sections(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """The text below each output's header, and what follows the mark that ends the reply."""
+    body, after = text, ""
+    if completed := _COMPLETED.search(text):
+        body, after = text[: completed.start()], text[completed.end() :]
+    sections: dict[str, Any] = {}
+    name, lines = None, []
+    for line in [*body.splitlines(), None]:
+        header = _HEADER.match(line) if line is not None else None
+        if line is not None and header is None:
+            lines.append(line)
+            continue
+        said = "\n".join(lines).strip()
+        if name is not None and sections.setdefault(name, said) != said:
+            raise Unreadable(f"`{name}` is there twice, with different values")
+        if header is not None and line is not None:
+            name, lines = outputs.get(header[1].casefold()), [line[header.end() :]]
+    return sections, after
+
+
+def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | None:
+    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these."""
+    (name, field), *others = signature.output_fields.items()
+    labels = list(get_args(field.annotation))
+    if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
+        return None
+    return name, labels
+
+
+def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool = False) -> Any:
+    """A field's value out of its section, or out of a JSON object.
+
+    Raises:
+        Unreadable: It holds none, or is empty where it may not be.
+    """
+    if annotation is str and isinstance(said, str) and not said.strip():
+        if may_be_empty:
+            return ""
+        raise Unreadable("it is empty")
+    return read_value(said, annotation, name)

@@ -1,0 +1,258 @@
+"""A provider's model as a `dspy.LM`; its engine owns where requests go, how long they take, how often they are sent.
+
+Nothing but `raisf.lm.connect.connect` decides where a request goes. DSPy refuses an `api_base`, a key or a header that
+comes with a call (a predictor's `config`, for one) where the LM has an engine of its own; so no saved program can send
+a question or a key elsewhere.
+"""
+
+import asyncio
+import contextlib
+import os
+import queue
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Any
+
+import dspy
+from dspy.clients.backend_selection import select_backend
+from dspy.clients.capabilities import capabilities
+from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
+from dspy.clients.engines.lm15_engine import timeouts_for
+from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, registered_providers
+
+from raisf.lm import transport
+
+_BASE_LM = "dspy.clients.lm.LM"
+_in_call: ContextVar[bool] = ContextVar("raisf_endpoint_call", default=False)
+
+
+class EndpointLM(dspy.LM):
+    """A model at an endpoint.
+
+    DSPy's cache does not tell endpoints apart: its key leaves `api_base` out. Here every call carries its endpoint in
+    the key, as part of DSPy's `rollout_id`, which is never sent; so two servers of the same model share no answers.
+
+    Args:
+        model: `PROVIDER/MODEL`.
+        engine: Where and how it is asked.
+        **options: `dspy.LM`'s further options (`temperature`, `max_tokens`, `cache`, `callbacks`).
+    """
+
+    def __init__(self, model: str, engine: "Endpoint", **options: Any) -> None:
+        super().__init__(model, num_retries=0, engine=engine, async_engine=AsyncEndpoint(engine), **options)
+
+    @property
+    def endpoint(self) -> "Endpoint":
+        """Where and how it is asked."""
+        assert isinstance(self.engine, Endpoint)
+        return self.engine
+
+    @property
+    def api_base(self) -> str | None:
+        """The URL of an endpoint of one's own; None for the provider's."""
+        return self.endpoint.api_base
+
+    def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
+        """Ask; see `dspy.LM`."""
+        with self._called(kwargs) as marked:
+            return super().__call__(prompt, messages=messages, **marked)
+
+    async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
+        """The same, awaited."""
+        with self._called(kwargs) as marked:
+            return await super().acall(prompt, messages=messages, **marked)
+
+    @contextlib.contextmanager
+    def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        token = _in_call.set(True)
+        try:
+            yield {**kwargs, "rollout_id": self._marked(kwargs.get("rollout_id", self.kwargs.get("rollout_id")))}
+        finally:
+            _in_call.reset(token)
+
+    def _marked(self, rollout_id: Any) -> Any:
+        place = self.endpoint.place
+        return rollout_id if place is None else f"{place} {'' if rollout_id is None else rollout_id}".strip()
+
+    @property
+    def _cache_responses(self) -> bool:
+        # DSPy asks this of every LM. `forward` would go around the mark that a call's key needs.
+        return _in_call.get()
+
+    def _warn_zero_temp_rollout(self, temperature: float | None, rollout_id: Any) -> None:
+        if rollout_id != self._marked(None):
+            super()._warn_zero_temp_rollout(temperature, rollout_id)
+
+    def dump_state(self) -> dict[str, Any]:
+        """The state of a plain `dspy.LM` of the same model: where it is asked is for whoever loads it to say."""
+        state = dspy.BaseLM.dump_state(self)
+        return {**state, "_dspy_lm_class": _BASE_LM, "num_retries": self.endpoint.retries}
+
+
+class Endpoint:
+    """DSPy's engine for a provider's model. All of a process's requests go through `transport.loop`.
+
+    Args:
+        model: `PROVIDER/MODEL`.
+        api_base: URL of an endpoint of one's own; None for the provider's. An API key is read from the environment.
+        retries: How often to try again.
+        timeout: Seconds of a try, from its start to the last byte.
+    """
+
+    def __init__(self, model: str, api_base: str | None, retries: int, timeout: float) -> None:
+        self.model, self.retries, self.timeout = model, retries, timeout
+        prefix = model.partition("/")[0].upper()
+        # The variables that DSPy and LiteLLM read. The caller's environment is the caller's word.
+        variables = (os.environ.get(f"{prefix}_{name}") for name in ("API_BASE", "BASE_URL"))
+        self.api_base = api_base
+        self.place = api_base or next(filter(None, variables), None)
+        """What the cache's keys hold of it; None for the provider's own address."""
+        clients: dict[str, Any] = {"timeout": timeout}
+        if prefix == "OPENAI" and self.place is not None:
+            # DSPy leaves an address in the environment to LiteLLM, which takes some faults of a server for refusals.
+            clients |= {"api_base": self.place, "engine": "lm15"}
+        elif api_base is not None:
+            clients["api_base"] = api_base
+        if "api_base" in clients and not os.environ.get(f"{prefix}_API_KEY"):
+            clients["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
+        # What DSPy would make of it: it knows which client speaks to which provider, and what each can do.
+        self.plain = dspy.LM(model, cache=False, num_retries=0, **clients)
+        self._native: AsyncLM15Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Endpoint":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Endpoint, (self.model, self.api_base, self.retries, self.timeout)
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request."""
+        future = self.submit(request)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # Ctrl-C, which comes while this waits, closes the connection
+
+    def stream(self, request: Request) -> Iterator[Any]:
+        """The events of an answer, as they come."""
+        events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        future = self.submit(request, events.put)
+        future.add_done_callback(events.put)
+        try:
+            while not isinstance(event := events.get(), Future):
+                yield event
+            event.result()
+        finally:
+            future.cancel()
+
+    def submit(self, request: Request, emit: Callable[[Any], None] | None = None) -> "Future[Any]":
+        """Hand a request to the loop.
+
+        Args:
+            request: What to answer.
+            emit: Takes the events of the answer, if it is to be streamed; there is no response then.
+        """
+        moment = transport.deadline()
+        attempt = self._complete if emit is None else self._streaming(emit)
+        work = transport.persist(lambda: attempt(request), self.retries, self.timeout, moment)
+        return asyncio.run_coroutine_threadsafe(work, transport.loop())
+
+    async def _complete(self, request: Request) -> Response:
+        return await self._client(request).complete(request)
+
+    def _streaming(self, emit: Callable[[Any], None]) -> Callable[[Request], Awaitable[None]]:
+        async def attempt(request: Request) -> None:
+            shown = False
+            try:
+                async with contextlib.aclosing(self._client(request).stream(request)) as events:
+                    async for event in events:
+                        shown = True
+                        emit(event)
+            except Exception as error:
+                if shown:
+                    raise transport.Final(error) from error
+                raise
+
+        return attempt
+
+    def _client(self, request: Request) -> Any:
+        """DSPy's own client where that can carry the request, else LiteLLM; chosen before anything is sent."""
+        selection = select_backend(self.plain)
+        if selection.native:
+            native = self._native_client(selection)
+            with contextlib.suppress(UnsupportedFeatureError):
+                native.plan(request)
+                return native
+        return AsyncLiteLLMEngine(model_type=self.plain.model_type, **selection.clients)
+
+    def _native_client(self, selection: Any) -> AsyncLM15Engine:
+        here = asyncio.get_running_loop()
+        if self._native is None or self._loop is not here:  # a forked child has another loop
+            provider, clients = selection.resolution.provider, selection.clients
+            key, url = clients.get("api_key"), clients.get("api_base")
+            config = RouterConfig(
+                api_keys={provider: key} if key else None,
+                base_urls={provider: url} if url else None,
+                timeouts=timeouts_for(self.timeout),
+                providers=tuple(binding.definition for binding in registered_providers()),
+            )
+            self._native, self._loop = AsyncLM15Engine(config, model_type=self.plain.model_type), here
+        return self._native
+
+    # What adapters ask of an engine
+
+    @property
+    def supported_params(self) -> frozenset[str]:
+        """The options that the model takes."""
+        return capabilities(self.plain).params
+
+    @property
+    def supports_function_calling(self) -> bool:
+        """Whether the model calls tools."""
+        return capabilities(self.plain).function_calling
+
+    @property
+    def supports_reasoning(self) -> bool:
+        """Whether the model reasons before it answers."""
+        return capabilities(self.plain).reasoning
+
+    @property
+    def supports_response_schema(self) -> bool:
+        """Whether the model can be held to a JSON schema."""
+        return capabilities(self.plain).response_schema
+
+
+class AsyncEndpoint:
+    """The same engine for coroutines.
+
+    Args:
+        endpoint: The engine.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEndpoint":
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        """Answer a request; cancelling it closes the connection."""
+        return await asyncio.wrap_future(self._endpoint.submit(request))
+
+    async def stream(self, request: Request) -> AsyncIterator[Any]:
+        """The events of an answer, as they come."""
+        here, events = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+        def emit(event: Any) -> None:
+            here.call_soon_threadsafe(events.put_nowait, event)
+
+        future = self._endpoint.submit(request, emit)
+        future.add_done_callback(emit)
+        try:
+            while not isinstance(event := await events.get(), Future):
+                yield event
+            event.result()
+        finally:
+            future.cancel()

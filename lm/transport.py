@@ -1,0 +1,142 @@
+"""How a request reaches an endpoint: in one event loop of the process, each try within its time, and tried again.
+
+The loop is what makes time limits hold. A thread that waits for a socket can only be given up; a coroutine is
+cancelled, and its connection is closed, whether the endpoint is silent, sends a byte now and then, or asks for an
+hour's patience.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+
+from dspy.lm15 import LM15Error, ProviderError, RateLimitError, Response, ServerError, TransportError
+from dspy.lm15 import TimeoutError as LateError
+
+# Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
+GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
+
+_deadline: ContextVar[float | None] = ContextVar("raisf_deadline", default=None)
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_loops_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def until(moment: float | None) -> Iterator[None]:
+    """Let no endpoint's call in this context outlast a moment of `time.monotonic()`; None: no limit."""
+    token = _deadline.set(moment)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def deadline() -> float | None:
+    """The moment that holds in this context."""
+    return _deadline.get()
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The process's event loop for endpoints, in a thread of its own; a forked child gets another."""
+    with _loops_lock:
+        found = _loops.get(os.getpid())
+        if found is None:
+            found = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=found.run_forever, daemon=True, name="endpoints").start()
+        return found
+
+
+async def persist(
+    attempt: Callable[[], Awaitable[Response | None]], retries: int, timeout: float, moment: float | None
+) -> Response | None:
+    """The response of the first try that gives one.
+
+    Args:
+        attempt: One try. It may raise `Final` to say that no other may follow, and give None where it has handed its
+            answer on already.
+        retries: Tries after the first.
+        timeout: Seconds of each try, from its start to the last byte. An endpoint that asks for more patience than
+            this (Retry-After) is tried again after the usual wait, and not after hours.
+        moment: When to give up in any case; None: never.
+
+    Returns:
+        What the try gave; an empty response if the last try gave nothing else.
+
+    Raises:
+        LM15Error: The last try's.
+    """
+    number = -1
+    while True:
+        number, error, response = number + 1, None, None
+        try:
+            response = await _bounded(attempt, timeout, moment)
+            if _says_something(response):
+                return response
+        except Final as final:
+            raise final.error from final.error.__cause__
+        except LM15Error as failure:
+            error = failure
+        except Exception as failure:  # a body in which the client finds nothing that it knows
+            error = ProviderError(f"the reply cannot be understood ({type(failure).__name__}: {failure})")
+            error.__cause__ = failure
+        wait = _wait(error, number, timeout)
+        late = moment is not None and time.monotonic() + wait >= moment
+        if number >= retries or late or not (error is None or transient(error)):
+            if error is not None:
+                raise error
+            return response
+        await asyncio.sleep(wait)
+
+
+class Final(Exception):
+    """A failed try that must not be repeated, because a part of its answer has been shown.
+
+    Args:
+        error: What failed.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def transient(error: Exception) -> bool:
+    """Whether the same request may succeed later: the endpoint is busy, fails, is silent, or sends garbage."""
+    if isinstance(error, RateLimitError | ServerError | TransportError | LateError):
+        return True
+    return type(error) is ProviderError and (error.status or 200) < 300
+
+
+async def _bounded(
+    attempt: Callable[[], Awaitable[Response | None]], timeout: float, moment: float | None
+) -> Response | None:
+    left = timeout if moment is None else min(timeout, moment - time.monotonic())
+    try:
+        async with asyncio.timeout(max(0.0, left)):
+            return await attempt()
+    except TimeoutError:
+        raise LateError(f"no whole answer in {left:.3g} s") from None
+
+
+def _says_something(response: Response | None) -> bool:
+    """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit)."""
+    return (
+        response is None
+        or bool(response.text)
+        or response.finish_reason != "stop"
+        or any(part.type != "text" for part in response.message.parts)
+    )
+
+
+def _wait(error: Exception | None, number: int, timeout: float) -> float:
+    """Seconds before the next try: what the endpoint asks for if that is bearable, else longer each time."""
+    asked = getattr(error, "retry_after", None)
+    if asked is not None and 0 <= asked <= timeout:
+        return asked
+    busy = isinstance(error, RateLimitError | ServerError | TransportError)
+    # Never alike: what failed together does not come back together.
+    return random.uniform(0.5, 1.0) * (BUSY_SECONDS if busy else GARBAGE_SECONDS) * 2**number

@@ -1,0 +1,66 @@
+"""What a saved program may set, and nothing else: a file from a stranger is data, whatever its hash says.
+
+A predictor's state is what it shows and tells the LM. Where a request goes, and with which key, is the caller's alone.
+"""
+
+from typing import Any
+
+from raisf.utils.errors import InputError
+
+OPTIONS = "options"
+"""Where a program's own options stand beside the states of its predictors."""
+
+OF_PREDICTOR = {"demos", "signature", "traces", "train", "fields", "lm", "config"}
+OF_LM = {"_dspy_lm_class", "model", "model_type", "adapter", "cache", "num_retries", "finetuning_model"}
+OF_GENERATION = {
+    "temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "n", "seed", "stop", "rollout_id",
+    "presence_penalty", "frequency_penalty", "reasoning_effort",
+}  # fmt: skip
+PROVIDERS = {"local", "openai", "anthropic", "gemini", "mistral", "deepseek", "groq", "xai", "cohere"}
+"""Who may be named: what runs in the process, and companies that serve their own models at one address, known to DSPy.
+
+Not those that run anybody's model or take the address from the model's name or a setting (azure, huggingface,
+replicate, ollama, hosted_vllm, custom_openai, ...)."""
+EMPTY = {"launch_kwargs", "train_kwargs", "prompt_cache"}
+"""What DSPy writes of every LM, mostly with nothing in it."""
+
+
+def harmless(state: Any) -> tuple[dict[str, Any], list[str]]:
+    """A saved state without what it may not set, and the names of that: an endpoint, a key, a header, whatever is new.
+
+    Args:
+        state: What `dump_state` gave, by predictor.
+
+    Raises:
+        InputError: It is no such state.
+    """
+    if not isinstance(state, dict):
+        raise InputError(f"this is no program's state: found {type(state).__name__}")
+    kept, dropped = dict(state), []
+    for name, predictor in state.items():
+        if name in (OPTIONS, "metadata") or not isinstance(predictor, dict):
+            continue
+        kept[name] = _only(predictor, OF_PREDICTOR, name, dropped)
+        if predictor.get("config"):
+            kept[name]["config"] = _only(predictor["config"], OF_GENERATION, f"{name}.config", dropped)
+        if predictor.get("lm"):
+            filled = {key: value for key, value in predictor["lm"].items() if value or key not in EMPTY}
+            kept[name]["lm"] = _only(filled, OF_LM | OF_GENERATION, f"{name}.lm", dropped)
+            model = str(kept[name]["lm"].get("model"))
+            if not may_name(model):
+                kept[name]["lm"] = None
+                dropped.append(f"{name}.lm.model {model}")
+    return kept, dropped
+
+
+def may_name(model: str) -> bool:
+    """Whether a file from a stranger may name this LM: a local one, or a model of a provider whose address is known."""
+    provider, _, rest = model.partition("/")
+    return provider in PROVIDERS and "://" not in rest
+
+
+def _only(given: Any, names: set[str], where: str, dropped: list[str]) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise InputError(f"{where} in the saved program is {given!r:.80}: the file is damaged")
+    dropped += [f"{where}.{name}" for name in sorted(given.keys() - names)]
+    return {name: value for name, value in given.items() if name in names}

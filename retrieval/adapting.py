@@ -1,0 +1,170 @@
+"""Retrievers of all makes, DSPy's among them, as one: whatever finds passages by a query can be what a program asks."""
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.store.manifest import check_k
+from raisf.utils.errors import InputError, RaisfError
+
+_TEXTS = ("passage", "long_text", "text", "content", "page_content")
+"""The names under which retrievers give a passage's text, the most telling first."""
+
+
+def as_retriever(given: Any, name: str | None = None) -> Retriever:
+    """A retriever out of anything that finds passages; one that is a `Retriever` already is given back as it is.
+
+    That is `dspy.ColBERTv2`, `dspy.retrievers.Embeddings`, or any callable that takes a query, and k where it can, and
+    gives strings, mappings or objects with a text, or a `dspy.Prediction(passages=...)` of such.
+
+    Args:
+        given: The retriever.
+        name: What it searches, such as "wiki-2018". An evaluation resumes only where this is the same. None: what is
+            known of it, see `Adapted`.
+
+    Raises:
+        InputError: It cannot be called.
+    """
+    if isinstance(given, Retriever) and name is None:
+        return given
+    if not callable(given) or isinstance(given, type):
+        raise InputError(
+            f"the retriever is {given!r:.80}: give what raisf.open_index opens, a retriever of DSPy, or a "
+            "function of a query and k that gives passages"
+        )
+    return Adapted(given, name)
+
+
+def searched(program: Any) -> Retriever | None:
+    """What a program searches with: its retriever, or where it has none DSPy's, which `dspy.configure(rm=...)` sets."""
+    import dspy
+
+    given = getattr(program, "retriever", None)
+    given = dspy.settings.rm if given is None else given
+    return None if given is None else as_retriever(given)
+
+
+class Adapted:
+    """A retriever of another make.
+
+    Its passages have the ids that it gives, or else hashes of their texts.
+
+    Attributes:
+        path: None: it is no index folder.
+        corpus_hash: Of all that can be known of it: the name that it was given; else its class or function with its
+            public settings (such as the URL of ColBERTv2) and the texts in its `corpus` (as Embeddings has). It does
+            not change with passages that lie elsewhere: name the retriever where these may.
+
+    Args:
+        given: See `as_retriever`.
+        name: What it searches.
+    """
+
+    def __init__(self, given: Any, name: str | None = None):
+        self.path: Path | None = None
+        self.name = name or _name_of(given)
+        self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
+        self._given = given
+        self._keyword = _keyword_of(given)
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        """The at most `k` best passages, best first, with scores where it gives any.
+
+        Raises:
+            RaisfError: It fails, or gives something else.
+        """
+        check_k(k)
+        try:
+            found = self._given(query, **({self._keyword: k} if self._keyword else {}))
+        except RaisfError:
+            raise
+        except Exception as error:
+            raise RaisfError(f"the retriever {self.name} failed ({type(error).__name__}: {error})") from error
+        return _passages(found, self.name)[:k]
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """The same for several queries, in their order."""
+        return [self(query, k) for query in queries]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Adapted":
+        """Itself: copies of a program search with the same retriever."""
+        return self
+
+
+def _passages(found: Any, name: str) -> list[Passage]:
+    """Whatever a retriever gives as passages."""
+    columns: dict[str, Any] = {}
+    if hasattr(found, "passages"):  # a dspy.Prediction, with scores and places beside its passages
+        columns = {"pid": getattr(found, "indices", None), "score": getattr(found, "scores", None)}
+        found = found.passages
+    found = [] if found is None else [found] if isinstance(found, str | Mapping) else found
+    if not isinstance(found, Iterable):
+        raise RaisfError(f"the retriever {name} gives {found!r:.80}: give a list of strings, mappings or objects")
+    passages = []
+    for place, item in enumerate(found):
+        beside = {key: values[place] for key, values in columns.items() if values is not None and place < len(values)}
+        passages.append(_passage(item, beside, name))
+    return passages
+
+
+def _passage(item: Any, beside: Mapping[str, Any], name: str) -> Passage:
+    if isinstance(item, Passage):
+        return item
+
+    def of(*keys: str) -> Any:
+        if isinstance(item, str):
+            return next((beside[key] for key in keys if key in beside), None)
+        got = (item.get(key) if isinstance(item, Mapping) else getattr(item, key, None) for key in keys)
+        return next((value for value in got if value is not None), next((beside[k] for k in keys if k in beside), None))
+
+    text = item if isinstance(item, str) else of(*_TEXTS)
+    if not isinstance(text, str):
+        raise RaisfError(
+            f"the retriever {name} gives {item!r:.80} as a passage: a passage is a string, or has one of "
+            + ", ".join(_TEXTS)
+        )
+    title = of("title")
+    # ColBERT's collections begin a passage with its title.
+    if title is None and not isinstance(item, str) and of("long_text") == text and " | " in text:
+        title, text = text.split(" | ", 1)
+    pid, score = of("pid", "id"), of("score")
+    return Passage(
+        hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16] if pid is None else str(pid),
+        text,
+        str(title or ""),
+        None if score is None else float(score),
+    )
+
+
+def _keyword_of(given: Any) -> str | None:
+    """The argument by which it takes how many passages to find; None where it takes none."""
+    try:
+        # A dspy.Module is called with anything, and its `forward` says with what.
+        parameters = list(inspect.signature(getattr(given, "forward", given)).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    named = {one.name: one for one in parameters}
+    if "k" in named or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return "k"
+    needed = [one.name for one in parameters[1:] if one.default is inspect.Parameter.empty]
+    return next((name for name in ("top_k", *needed[:1]) if name in named), None)
+
+
+def _name_of(given: Any) -> str:
+    named = given if hasattr(given, "__qualname__") else type(given)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _known_of(given: Any) -> str:
+    """What can be known of a retriever: never its address in memory, which is another in each process."""
+    known = [_name_of(given)]
+    for name, value in sorted(getattr(given, "__dict__", {}).items()):
+        if name.startswith("_") or not isinstance(value, str | int | float | bool | list | tuple):
+            continue
+        if isinstance(value, list | tuple) and not all(isinstance(item, str) for item in value):
+            continue
+        known.append(f"{name}={value!r}")
+    return "\n".join(known)

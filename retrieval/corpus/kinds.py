@@ -1,0 +1,41 @@
+"""Which kinds of files are documents, and who reads them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from raisf.retrieval.corpus import formats, readers
+from raisf.retrieval.corpus.lines import PACKED
+from raisf.retrieval.passage import Passage
+
+KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
+    ".txt": readers.read_text,
+    ".md": readers.read_markdown,
+    ".jsonl": readers.read_jsonl_rows,
+    ".csv": readers.read_table,
+    ".tsv": readers.read_table,
+    ".html": formats.read_html,
+    ".htm": formats.read_html,
+    ".pdf": formats.read_pdf,
+    ".docx": formats.read_docx,
+    ".json": readers.read_json_rows,
+}
+
+ONLY_ALONE = (".json",)
+"""Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
+
+PARSED = {".html": "lxml", ".htm": "lxml", ".pdf": "pypdf", ".docx": "docx"}
+"""Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
+
+_PACKABLE = (".txt", ".md", ".jsonl", ".csv", ".tsv")
+
+
+def kind_of(file: Path) -> str:
+    """The suffix that tells how a file is written: .tsv for psgs_w100.tsv.gz, and .jsonl for wiki_00.bz2.
+
+    The latter is how the programs that extract Wikipedia name their files.
+    """
+    suffix = file.suffix.lower()
+    if suffix not in PACKED:
+        return suffix
+    inner = Path(file.stem).suffix.lower()
+    return inner if inner in _PACKABLE else suffix if inner else ".jsonl"

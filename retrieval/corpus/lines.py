@@ -1,0 +1,86 @@
+"""The lines of text files: unpacked, decoded, and no more of them than a file of its size can hold."""
+
+import bz2
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from raisf.utils.errors import InputError
+
+PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+LONGEST_LINE = 1 << 26
+"""Characters of a line: more is no row of a table but a file that fills the memory."""
+
+GROWTH = 30
+"""Characters that a packed file may hold for each of its bytes, beyond `FREE`. Text is packed to a third or a tenth."""
+
+FREE = 1 << 22
+"""Characters that any file may hold, however small."""
+
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def read_lines(file: Path, name: str, encoding: str | None) -> Iterator[str]:
+    """The lines of a file, unpacked and decoded, with their line ends.
+
+    Raises:
+        InputError: It is in another encoding, packed wrongly, or holds more than its size allows.
+    """
+    unpack = PACKED.get(file.suffix.lower())
+    if unpack is None:
+        yield from _decoded(file.open("rb"), name, encoding)
+        return
+    room = FREE + GROWTH * file.stat().st_size
+    try:
+        for line in _decoded(unpack(file), name, encoding):
+            room -= len(line)
+            if room < 0:
+                raise InputError(f"{name}: unpacked it is over {GROWTH} times as large; unpack it, if that is right")
+            yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name}: cannot be unpacked to its end ({error}); fetch or pack it again") from error
+
+
+def marked_encoding(start: bytes) -> str | None:
+    """The encoding that a byte order mark tells; None where there is none."""
+    return next((encoding for mark, encoding in _BOMS.items() if start.startswith(mark)), None)
+
+
+def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError:
+    """The error for text that is not in the encoding it should be in."""
+    return InputError(
+        f"{place}: not {encoding} ({getattr(error, 'reason', error)}); save it as UTF-8, "
+        "or name its encoding (encoding='cp1252', on the command line --encoding cp1252)"
+    )
+
+
+def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
+    if encoding is None:
+        encoding = marked_encoding(raw.read(4)) or "utf-8"
+        raw.seek(0)
+    number = 0
+    with io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
+        try:
+            for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), ""), start=1):
+                if "\0" in line:
+                    raise InputError(
+                        f"{name}, line {number}: zero bytes: no text, or UTF-16 without its mark; save it as UTF-8, or "
+                        "name its encoding (encoding='utf-16-le', on the command line --encoding utf-16-le)"
+                    )
+                if len(line) == LONGEST_LINE:
+                    raise InputError(f"{name}, line {number}: over {LONGEST_LINE:,} characters; break it into more")
+                # Only the decoders that look for a byte order mark (utf-8-sig, utf-16, utf-32) take it away.
+                yield line.removeprefix("\ufeff") if number == 1 else line
+        except UnicodeError as error:
+            raise wrong_encoding(f"{name}, after line {number}", encoding, error) from error

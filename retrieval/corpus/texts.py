@@ -1,0 +1,38 @@
+"""Texts from a program become passages."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from raisf.retrieval.corpus.splitting import one_line, split_text
+from raisf.retrieval.passage import Passage, Value
+from raisf.utils.errors import InputError
+
+TextLike = str | Passage | Mapping[str, Any]
+
+
+def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
+    """The passages of texts; see `raisf.retrieval.index.index`.
+
+    Raises:
+        InputError: They are one string, or something among them is no text.
+    """
+    if isinstance(texts, str | Mapping):
+        raise InputError(
+            "give a list of texts; a folder or file of documents is indexed by raisf.build_index(path, out)"
+        )
+    for number, text in enumerate(texts):
+        if isinstance(text, Passage):
+            yield text
+            continue
+        row: Mapping[str, Any] = {"text": text} if isinstance(text, str) else text
+        if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
+            raise InputError(
+                f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
+            )
+        pid = str(number) if row.get("id") is None else one_line(str(row["id"]))
+        others = {one_line(str(name)): value for name, value in row.items() if name not in ("id", "title", "text")}
+        metadata: dict[str, Value] = {name: value for name, value in others.items() if isinstance(value, Value)}
+        pieces = split_text(row["text"])
+        for part, piece in enumerate(pieces, start=1):
+            own = pid if len(pieces) == 1 else f"{pid}#{part}"
+            yield Passage(own, piece, one_line(str(row.get("title") or "")), metadata=metadata)

@@ -1,0 +1,54 @@
+"""Where the checkpoint of an index's encoder is: told in the manifest, and found again from there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.retrieval.encoders.checkpoint import MINILM
+from raisf.retrieval.store.manifest import IndexManifest
+from raisf.retrieval.store.segments import Checkpoint
+from raisf.utils.errors import InputError
+from raisf.utils.files import relative_path
+
+if TYPE_CHECKING:
+    from raisf.retrieval.engines.base import Index
+
+
+def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
+    """What a manifest keeps of a checkpoint, so that it is found again from any folder; see `find_again`.
+
+    Args:
+        found: The checkpoint; None for an engine without one.
+        index: The folder of the index, which may not be there yet.
+    """
+    name, relative = found.name if found else None, None
+    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
+        name, relative = str(folder.absolute()), relative_path(folder, index)
+    return {
+        "checkpoint": name,
+        "checkpoint_sha256": found.sha256 if found else None,
+        "checkpoint_relative": relative,
+    }
+
+
+def find_again(
+    kind: "type[Index]", path: Path, manifest: IndexManifest, checkpoint: str | Path | None = None
+) -> Checkpoint | None:
+    """The checkpoint that an index was made with; None where its engine has none.
+
+    Raises:
+        InputError: It is gone, or another one is in its place.
+    """
+    if kind.find is None:
+        return None
+    wanted = checkpoint or manifest.checkpoint or ""
+    if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
+        moved = path.resolve() / manifest.checkpoint_relative
+        wanted = moved if moved.is_dir() else wanted
+    found = kind.find(wanted)
+    if found.sha256 != manifest.checkpoint_sha256:
+        raise InputError(
+            f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "
+            f"but {found.name} is now another ({found.sha256}), and its vectors would mean nothing there; "
+            "give the old checkpoint back or make the index again"
+        )
+    return found

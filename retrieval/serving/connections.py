@@ -1,0 +1,111 @@
+"""uvicorn's connections, with an end to patience, and its server, which loses no request when it stops."""
+
+import asyncio
+import contextlib
+import ctypes
+import socket
+import struct
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+SLOWEST = 30
+"""Seconds in which a request must have come in, and in which its client must have taken the answer."""
+
+SETTLE = 1.0
+"""Seconds in which a client that has connected before the server stops must have sent its request."""
+
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER, which Python does not name
+
+ERROR = "Raisf-Error"
+"""The header of an answer whose value is also the reason in its status line."""
+
+
+class ClientConnection(H11Protocol):
+    """One client. uvicorn itself waits for ever for a request, and for who does not read."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Http(h11.SERVER, self.config.h11_max_incomplete_event_size or 1 << 16)
+
+    @property
+    def arriving(self) -> bool:
+        """Whether its request has not come in to its end."""
+        return self.cycle is None or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins to wait for a request."""
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(SLOWEST, lambda: self.arriving and transport.abort())
+
+    def on_response_complete(self) -> None:
+        """Begins to wait until the client has taken the answer."""
+        super().on_response_complete()
+        self._patience.cancel()
+        self._patience = self.loop.call_later(SLOWEST, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Waits no more."""
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that answers what has come in before it ends."""
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Takes no new connections, reads what those that are there have sent, and answers it.
+
+        uvicorn closes connections without a whole request at once, and what lies unread in them is lost.
+        """
+        for listening in sockets or []:
+            _refuse_new(listening)
+            await self._take_waiting(listening)
+        for server in self.servers:
+            server.close()
+        connections: set[Any] = self.server_state.connections
+        end = asyncio.get_running_loop().time() + SETTLE
+        while any(one.arriving for one in connections) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.02)
+        for one in [one for one in connections if one.arriving]:
+            one.transport.abort()
+        await super().shutdown(sockets)
+
+    async def _take_waiting(self, listening: socket.socket) -> None:
+        """Takes the connections that wait in the system's queue: closing would reset them."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                taken, _ = listening.accept()
+                taken.setblocking(False)
+                await loop.connect_accepted_socket(
+                    lambda: ClientConnection(self.config, self.server_state, self.lifespan.state), taken
+                )
+
+    def capture_signals(self) -> Any:
+        """Leaves signals to the program: they are raised again after uvicorn's end, and would kill it then."""
+        return contextlib.nullcontext()
+
+
+def _refuse_new(listening: socket.socket) -> None:
+    """Lets no further connection into the system's queue, which would be reset with it.
+
+    Linux drops them by a filter that lets nothing pass; the client tries again after a second, and is refused then.
+    Elsewhere what comes within microseconds of the end is reset.
+    """
+    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF: return 0
+    with contextlib.suppress(OSError):
+        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(nothing)))
+
+
+class _Http(h11.Connection):
+    """Says in the status line what was wrong: DSPy's client shows nothing else of an answer."""
+
+    def send(self, event: Any) -> bytes | None:
+        if isinstance(event, h11.Response):
+            name = ERROR.lower().encode()
+            reason = next((value for key, value in event.headers if key == name), event.reason)
+            event = h11.Response(status_code=event.status_code, headers=event.headers, reason=reason)
+        return super().send(event)

@@ -1,0 +1,44 @@
+"""The passages of an index on disk, a JSON line each."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.utils.files import dump_line, read_jsonl
+
+
+def row_of(passage: Passage) -> str:
+    """A passage as a line of passages.jsonl."""
+    row = {
+        "id": passage.pid,
+        "title": passage.title,
+        "text": passage.text,
+        "source": passage.source,
+        "metadata": dict(passage.metadata),
+    }
+    return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
+
+
+def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
+    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
+    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
+        yield Passage(
+            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
+        )
+
+
+class CorpusHash:
+    """A hash of a set of passages: the sum of their rows' hashes, hence streamed and free of any order."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, passage: Passage) -> None:
+        """Counts one passage in."""
+        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
+
+    def hexdigest(self) -> str:
+        """The hash of all that were counted in."""
+        return hashlib.sha256(str(self._sum).encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""What a user whose endpoint fails now and then is promised: answers, and where there is none, an error by name."""
+
+import zlib
+from typing import Any
+
+import pytest
+
+from raisf.lm.connect import connect
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import LMError
+
+GARBAGE = ["html", "broken json", "not utf-8", "null", "null content", "no choices", "number", "error"]
+QUICK = [*GARBAGE, "empty", "wrong fields", "null fields", "prose", "cut", "reset", "500", "huge"]
+
+
+class Shelf:
+    path, corpus_hash = None, "shelf"
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        return [Passage(str(n), f"passage {n} of {zlib.crc32(query.encode())}") for n in range(k)]
+
+    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
+        return [self(query, k) for query in queries]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits a hundredth of what a user would wait."""
+    monkeypatch.setattr("raisf.lm.transport.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("raisf.lm.transport.GARBAGE_SECONDS", 0.01)
+
+
+def once(kind: str, faulty: Any) -> Any:
+    """An endpoint whose first reply is wrong."""
+    return faulty.serve(1.0, kinds=[kind])
+
+
+@pytest.mark.parametrize("kind", [*GARBAGE, "reset", "500"])
+def test_what_is_no_answer_is_asked_for_again(faulty: Any, kind: str) -> None:
+    with once(kind, faulty) as endpoint:
+        draw = endpoint.draw
+
+        def first_only(*request: Any) -> str | None:
+            endpoint.rate = 1.0 if not endpoint.seen else 0.0
+            return draw(*request)
+
+        endpoint.draw = first_only
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        assert program(question="Who?").answer.startswith("answer ")
+        assert len(endpoint.seen) == 2 and endpoint.faults == {kind: 1}
+
+
+@pytest.mark.parametrize("kind", ["html", "broken json", "not utf-8", "null", "error", "reset", "500"])
+def test_an_endpoint_that_never_answers_is_an_error_by_name_after_bounded_tries(faulty: Any, kind: str) -> None:
+    with faulty.serve(1.0, kinds=[kind]) as endpoint:
+        program = RAISF(Shelf())
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        with pytest.raises(LMError, match=f"openai/x at {endpoint.url} "):
+            program(question="Who?")
+        assert len(endpoint.seen) == 4
+
+
+def test_a_refusal_is_not_asked_for_again(faulty: Any) -> None:
+    with faulty.serve() as endpoint:
+        faulty.BUSY["400"] = (400, None)
+        endpoint.rate, endpoint.kinds = 1.0, ["400"]
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        with pytest.raises(LMError, match="refuses the request"):
+            program(question="Who?")
+        assert len(endpoint.seen) == 1
+
+
+def test_one_failed_call_does_not_cost_the_question(faulty: Any) -> None:
+    """The judges' defaults hold for it, as for an unreadable reply, and the trace counts it."""
+    with faulty.serve(kinds=["500"]) as endpoint:
+        draw = endpoint.draw
+
+        def third_fails(path: str, headers: Any, body: Any) -> str | None:
+            endpoint.rate = 1.0 if "passage 3" in str(body["messages"][-1]) else 0.0
+            return draw(path, headers, body)
+
+        endpoint.draw = third_fails
+        program = RAISF(Shelf(), max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        for number in range(40):
+            prediction = program(question=f"Who {number}?")
+            if prediction.trace.failed:
+                break
+        assert prediction.trace.failed == 1 and prediction.answer.startswith("answer ")
+        assert not prediction.trace.root.passages[3].judgement.readable
+
+
+def test_a_failure_never_passes_for_the_answer_unknown(faulty: Any) -> None:
+    """The judge was asked, the answer was not given: no one knows what it would have been."""
+    with faulty.serve(kinds=["500"]) as endpoint:
+        draw = endpoint.draw
+
+        def answers_fail(path: str, headers: Any, body: Any) -> str | None:
+            endpoint.rate = 0.0 if "verdict" in str(body["messages"]) else 1.0
+            return draw(path, headers, body)
+
+        endpoint.draw = answers_fail
+        program = RAISF(Shelf(), max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        with pytest.raises(LMError, match=r"failed \(HTTP 500"):
+            program(question="Who?")
+
+
+@pytest.mark.slow
+def test_at_a_tenth_of_faults_99_of_100_questions_are_answered(faulty: Any) -> None:
+    answered, named = 0, []
+    with faulty.serve(0.1, seed=3, kinds=QUICK) as endpoint:
+        program = RAISF(Shelf())
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        for number in range(200):
+            try:
+                answered += bool(program(question=f"Who was the {number}th?").answer)
+            except LMError as error:
+                named.append(str(error))
+    assert answered >= 198 and answered + len(named) == 200

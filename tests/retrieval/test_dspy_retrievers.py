@@ -1,0 +1,155 @@
+"""Whoever has a retriever, of DSPy or her own, asks with it; whoever has an index gives it to DSPy."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import dspy
+import numpy as np
+import pytest
+
+import raisf
+from raisf.evaluation.identity import describe
+from raisf.lm.scripted import ScriptedLM
+from raisf.retrieval.adapting import as_retriever
+from raisf.retrieval.engines.base import Index
+from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.serving.server import IndexServer
+from raisf.utils.errors import InputError, RaisfError
+
+TEXTS = ["The Danube flows into the Black Sea.", "Hamlet is a tragedy.", "Chess is a board game."]
+
+
+def embed(texts: list[str]) -> np.ndarray:
+    """Counts of letters: enough to tell these texts apart."""
+    return np.array([[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts], float)
+
+
+def function(query: str, k: int) -> list[str]:
+    return TEXTS[:k]
+
+
+@pytest.mark.parametrize(
+    ("give", "wanted"),
+    [
+        (lambda query, k: TEXTS, TEXTS[:2]),
+        (lambda query: TEXTS, TEXTS[:2]),
+        (lambda query, top_k: TEXTS[:top_k], TEXTS[:2]),
+        (lambda query, n: TEXTS[:n], TEXTS[:2]),
+        (lambda query, **options: TEXTS[: options["k"]], TEXTS[:2]),
+        (lambda query, k: dspy.Prediction(passages=TEXTS), TEXTS[:2]),
+        (lambda query, k: [{"text": text} for text in TEXTS], TEXTS[:2]),
+        (lambda query, k: [{"content": text} for text in TEXTS], TEXTS[:2]),
+        (lambda query, k: [SimpleNamespace(long_text=text) for text in TEXTS], TEXTS[:2]),
+        (lambda query, k: [Passage("p", text) for text in TEXTS], TEXTS[:2]),
+        (lambda query, k: (text for text in TEXTS), TEXTS[:2]),
+        (lambda query, k: TEXTS[0], TEXTS[:1]),
+        (lambda query, k: None, []),
+    ],
+)
+def test_whatever_gives_passages_is_a_retriever(give: Callable[..., Any], wanted: list[str]):
+    retriever = as_retriever(give)
+    assert isinstance(retriever, Retriever) and retriever.path is None
+    found = retriever("river", 2)
+    assert [p.text for p in found] == wanted and all(p.pid for p in found)
+    assert retriever.search_many(["a", "b"], 2) == [found, found]
+
+
+def test_ids_titles_and_scores_are_kept_where_they_are_given():
+    row = {"pid": 7, "long_text": "Danube | A river.", "text": "Danube | A river.", "score": 2.5}
+    (found,) = as_retriever(lambda query, k: [row])("river", 1)
+    assert (found.pid, found.title, found.text, found.score) == ("7", "Danube", "A river.", 2.5)
+    assert found.prompt_text == found.long_text == row["text"]
+
+
+def test_dspys_colbert_client_and_embeddings_are_asked_by_programs(server: IndexServer, index: Index):
+    with dspy.context(disk_cache_dir=None):
+        colbert = as_retriever(dspy.ColBERTv2(url=server.url))
+        found = colbert("Who wrote Hamlet, the tragedy?", 2)
+    wanted = index("Who wrote Hamlet, the tragedy?", 2)
+    assert [(p.pid, p.title, p.text) for p in found] == [(p.pid, p.title, p.text) for p in wanted]
+    embeddings = dspy.retrievers.Embeddings(TEXTS, embed, k=2)
+    for program in (raisf.RAG(embeddings, k=2), raisf.RAISF(embeddings, k=2)):
+        assert [p.text for p in program.retriever("Hamlet is a tragedy", 1)] == ["Hamlet is a tragedy."]
+    assert program.retriever("chess", 1)[0].pid in ("0", "1", "2")
+
+
+def test_what_is_no_retriever_and_what_gives_no_passages_is_told():
+    for wrong in ("indexes/mine", 7, dspy.ColBERTv2):
+        with pytest.raises(InputError, match=r"give what raisf\.open_index opens"):
+            as_retriever(wrong)
+    for gives in ([7], 7, [{"body": "x"}]):
+        with pytest.raises(RaisfError, match="gives"):
+            as_retriever(lambda query, k, gives=gives: gives)("a", 1)
+
+    def broken(query: str, k: int) -> list[str]:
+        raise KeyError("passages")
+
+    with pytest.raises(RaisfError, match=r"broken failed \(KeyError"):
+        as_retriever(broken)("a", 1)
+
+
+def test_records_are_bound_to_what_is_known_of_a_retriever():
+    def known(given: Any, name: str | None = None) -> str:
+        return as_retriever(given, name).corpus_hash
+
+    assert known(function) == known(function) != known(lambda query, k: TEXTS)
+    assert known(dspy.ColBERTv2("http://a")) == known(dspy.ColBERTv2("http://a")) != known(dspy.ColBERTv2("http://b"))
+    embeddings = [dspy.retrievers.Embeddings(texts, embed) for texts in (TEXTS, list(TEXTS), TEXTS[:2])]
+    assert known(embeddings[0]) == known(embeddings[1]) != known(embeddings[2])
+    assert known(function, "wiki") == known(dspy.ColBERTv2("http://a"), "wiki") != known(function, "news")
+
+
+def test_an_index_is_dspys_rm_for_retrieve_and_for_programs_without_a_retriever(index: Index):
+    with dspy.context(rm=index):
+        assert dspy.Retrieve(k=2)("Hamlet tragedy").passages == [p.prompt_text for p in index("Hamlet tragedy", 2)]
+        lm = ScriptedLM(lambda *args, **options: {"answer": "Shakespeare", "evidence": "Hamlet"})
+        with dspy.context(lm=lm):
+            told = raisf.RAG(k=1)(question="Who wrote Hamlet?")
+        assert told.trace.root.passages[0].title == "Hamlet"
+        bound = describe(raisf.RAG())["retriever"]
+    assert bound != describe(raisf.RAG())["retriever"] and index.corpus_hash in bound
+
+
+def test_an_index_of_strings_takes_one_line_and_is_made_once(cache: Path):
+    index = raisf.index(TEXTS, "bm25", progress=False)
+    assert index("Hamlet", 1)[0].text == TEXTS[1] and index("Hamlet", 1)[0].pid == "1"
+    made = sorted((cache / "indexes").iterdir())
+    assert raisf.index(list(TEXTS), "bm25").path == index.path and sorted((cache / "indexes").iterdir()) == made
+    assert raisf.index(TEXTS[:2], "bm25", progress=False).path != index.path
+
+
+def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_path: Path):
+    rows = [{"id": "x", "title": "T", "text": "A river.", "year": 1999}, "word " * 400, Passage("p", "Chess.")]
+    index = raisf.index(rows, "bm25", out=tmp_path / "i")
+    assert index.path == tmp_path / "i" and index("river", 1, "year > 1990")[0].title == "T"
+    assert [p.pid for p in index.passages] == ["x", "1#1", "1#2", "1#3", "1#4", "p"]
+
+
+@pytest.mark.parametrize("texts", ["a text", {"text": "x"}, [7], [{"body": "x"}], [], ["", " "]])
+def test_what_is_no_list_of_texts_is_told(texts: Any):
+    with pytest.raises(InputError):
+        raisf.index(texts, "bm25")
+
+
+def test_an_index_pickles_as_its_folder(tmp_path: Path):
+    index = raisf.index(TEXTS, "bm25", out=tmp_path / "i")
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        assert len(dumps(index)) < 2_000 and pickle.loads(dumps(index)) is index
+    (tmp_path / "pickled").write_bytes(pickle.dumps(index))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb'))('hamlet', 1)[0].text)"
+    command = [sys.executable, "-c", code, str(tmp_path / "pickled")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == TEXTS[1]
+    shutil.move(tmp_path / "i", tmp_path / "moved")
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode and "cannot be opened here" in ended.stderr and "put the folder back" in ended.stderr
+    raisf.index(["Other."], "bm25", out=tmp_path / "i")
+    assert (
+        "has other passages than when it was pickled" in subprocess.run(command, capture_output=True, text=True).stderr
+    )

@@ -1,0 +1,113 @@
+"""Files and folders on their way: who owns them, and sweeping up those whose process was killed.
+
+What is written for `path` stands beside it as `.NAME.xxxxxxxx.partial`, and what it replaces as `.NAME.xxxxxxxx.old`.
+Its owner holds a lock (flock) on it, which the system takes away when the process ends, however it ends. So what
+nobody has locked is a leftover, however young, and what somebody has locked is none, however old.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+PARTIAL, REPLACED = ".partial", ".old"
+_RANDOM = "[a-z0-9_]{8}"  # what `tempfile` puts between prefix and suffix
+
+
+def sweep(path: Path) -> None:
+    """Removes what killed processes have left beside `path`, and puts back a folder that one was just replacing.
+
+    What cannot be removed, in a folder that only others may write for one, stays.
+    """
+    ends = f"({re.escape(PARTIAL)}|{re.escape(REPLACED)})"
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{_RANDOM}{ends}")
+    try:
+        found = [entry.name for entry in os.scandir(path.parent) if pattern.fullmatch(entry.name)]
+    except OSError:
+        return
+    for leftover in map(path.with_name, found):
+        with own(leftover) as owned, contextlib.suppress(OSError):
+            if not owned:
+                continue
+            if leftover.suffix == REPLACED and not path.exists():
+                leftover.rename(path)
+            elif leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def make_partial_folder(path: Path) -> Iterator[Path]:
+    """A new folder to be filled for `path`, which no other process sweeps while the block runs."""
+    with _made(path, lambda: tempfile.mkdtemp(**_names(path))) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def make_partial_file(path: Path) -> Iterator[Path]:
+    """A new, empty file to be written for `path`, which no other process sweeps while the block runs."""
+
+    def make() -> str:
+        descriptor, name = tempfile.mkstemp(**_names(path))
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(descriptor, 0o666 & ~mask)  # it was made private to the user
+        os.close(descriptor)
+        return name
+
+    with _made(path, make) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def own(path: Path) -> Iterator[bool]:
+    """Locks a file or folder, until the block ends or the process; says whether it did.
+
+    Not where another has it, nothing is there, or the file system knows no locks: there nothing is ever swept.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _lock(descriptor) and _is(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _made(path: Path, make: Callable[[], str]) -> Iterator[Path]:
+    while True:
+        made = Path(make())
+        with own(made) as owned:
+            # Between being made and being locked it looked like a leftover, and another may have swept it.
+            if owned or made.exists():
+                yield made
+                return
+
+
+def _names(path: Path) -> dict[str, Any]:
+    return {"prefix": f".{path.name}.", "suffix": PARTIAL, "dir": path.parent}
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Whether `path` still leads to what was opened."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except OSError:
+        return False
