@@ -102,11 +102,12 @@ def _step(names: dict[int, str], predictor: Any, inputs: dict[str, Any], outputs
 
 
 def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """The metric, for which no run is right whose "unknown" may stand for a reply that could not be read."""
+    """The metric, for which no run is right whose "unknown" may stand for a reply that is missing or cannot be read."""
 
     def passes(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
         told = getattr(prediction, "trace", None)
-        if getattr(told, "unreadable", 0) and is_unknown(str(prediction.get("answer") or "")):
+        unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
+        if unread and is_unknown(str(prediction.get("answer") or "")):
             return 0.0
         return metric(example, prediction, trace)
 

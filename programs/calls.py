@@ -3,7 +3,7 @@
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast, get_args
@@ -14,9 +14,6 @@ from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
-from raisf.lm.local.ensemble import answer_together
-from raisf.lm.local.model import LocalLM
-from raisf.lm.local.reflection import Reflection, reflect
 from raisf.lm.transport import until
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
 from raisf.programs.outputs import sensible
@@ -119,51 +116,6 @@ class Run:
         extend_trace(steps)
         return prediction
 
-    def ask_together(
-        self, predictor: dspy.Predict, prompts: Sequence[dict[str, Any]], weights: Sequence[float]
-    ) -> dspy.Prediction | None:
-        """One answer from several prompts, whose token probabilities are mixed. Each prompt is a call of the budget.
-
-        Args:
-            predictor: Whose LM, signature and demonstrations they share.
-            prompts: The inputs of each; the first stands for all in DSPy's trace.
-            weights: How much each counts.
-
-        Returns:
-            The predictor's outputs, or None where the LM's output could not be read.
-
-        Raises:
-            BudgetSpent: There are not as many calls left, or no time.
-            InputError: The LM gives no token probabilities.
-        """
-        lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
-        mixed = self._in_time(lambda: answer_together(lm, signature, predictor.demos, prompts, weights), len(prompts))
-        _count(lm, mixed.prompt_tokens, mixed.completion_tokens)
-        try:
-            prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text)) if mixed.finished else None
-        except AdapterParseError:
-            prediction = None
-        self._read(prediction is not None)
-        if prediction is None:
-            return None
-        extend_trace([(predictor, prompts[0], prediction)])
-        return prediction
-
-    def reflect(self, lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> list[Reflection]:
-        """What an LM with Self-RAG's reflection tokens writes after each prompt, which is a call of the budget.
-
-        Raises:
-            BudgetSpent: There are not as many calls left, or no time.
-        """
-        if not prompts:
-            return []
-        found = self._in_time(lambda: reflect(lm, prompts, limit), len(prompts))
-        _count(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
-        for one in found:
-            # One that was to write a single token has said what it was asked.
-            self._read(one.finished or limit == 1)
-        return found
-
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
         """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
 
@@ -239,7 +191,7 @@ class Run:
                     return predictor(**inputs)
 
             try:
-                prediction = self._in_time(call)
+                prediction = self.in_time(call)
             except AdapterParseError:
                 self._answered = True
                 continue
@@ -250,12 +202,12 @@ class Run:
                 return None, []
             self._answered = True
             if sensible(prediction, inputs):
-                self._read(True)
+                self.count_read(True)
                 return prediction, steps
-        self._read(False)
+        self.count_read(False)
         return None, []
 
-    def _read(self, readable: bool) -> None:
+    def count_read(self, readable: bool) -> None:
         """Count an output of the LM."""
         with self._lock:
             self.read += readable
@@ -278,7 +230,7 @@ class Run:
             raise error
         raise explained from error
 
-    def _in_time(self, call: Callable[[], T], calls: int = 1) -> T:
+    def in_time(self, call: Callable[[], T], calls: int = 1) -> T:
         """Make a call of the budget, and wait for it as long as there is time.
 
         Raises:
@@ -327,7 +279,7 @@ class Run:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
 
-def _count(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
+def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
     """Adds a call that did not go through DSPy to its usage."""
     if dspy.settings.usage_tracker:
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}

@@ -2,8 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
-from raisf.programs.calls import Run
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from raisf.lm.connect import adapter_for
+from raisf.lm.local.ensemble import answer_together
+from raisf.programs.calls import Run, count_tokens
+from raisf.programs.concurrency import extend_trace
 from raisf.programs.program import Program, check
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
@@ -54,13 +61,45 @@ class REPLUG(Program):
             read = [[passage.prompt_text] for passage in node.passages] or [[]]
             prompts = [{"question": question, "passages": passages} for passages in read]
             weights = shares(node.passages, self.temperature) or [1.0]
-            prediction = run.ask_together(self.answer_from, prompts, weights)
+            prediction = ask_together(run, self.answer_from, prompts, weights)
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.evidence = prediction.get("evidence") or None
             node.conclude("passages", reason, prediction.answer)
         return node
+
+
+def ask_together(
+    run: Run, predictor: dspy.Predict, prompts: Sequence[dict[str, Any]], weights: Sequence[float]
+) -> dspy.Prediction | None:
+    """One answer from several prompts, whose token probabilities are mixed. Each prompt is a call of the budget.
+
+    Args:
+        run: The question's.
+        predictor: Whose LM, signature and demonstrations they share.
+        prompts: The inputs of each; the first stands for all in DSPy's trace.
+        weights: How much each counts.
+
+    Returns:
+        The predictor's outputs, or None where the LM's output could not be read.
+
+    Raises:
+        BudgetSpent: There are not as many calls left, or no time.
+        InputError: The LM gives no token probabilities.
+    """
+    lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
+    mixed = run.in_time(lambda: answer_together(lm, signature, predictor.demos, prompts, weights), len(prompts))
+    count_tokens(lm, mixed.prompt_tokens, mixed.completion_tokens)
+    try:
+        prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text)) if mixed.finished else None
+    except AdapterParseError:
+        prediction = None
+    run.count_read(prediction is not None)
+    if prediction is None:
+        return None
+    extend_trace([(predictor, prompts[0], prediction)])
+    return prediction
 
 
 def shares(passages: Sequence[JudgedPassage], temperature: float = 1.0) -> list[float]:

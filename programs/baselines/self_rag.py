@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 import dspy
 
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflects
-from raisf.programs.calls import Run
+from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflect, reflects
+from raisf.programs.calls import Run, count_tokens
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean, is_unknown
@@ -118,9 +118,9 @@ class SelfRAG(Program):
     def _reflect(self, run: Run, node: Node, lm: LocalLM) -> None:
         """The LM writes judgements and answers in one, in its reflection tokens."""
         prompt = _PROMPT.format(question=plain(node.question))
-        (first,) = run.reflect(lm, [prompt], limit=1)
+        (first,) = _write(run, lm, [prompt], limit=1)
         if not self._decided(node, first.probabilities[RETRIEVAL[0]]):
-            (said,) = run.reflect(lm, [prompt + RETRIEVAL[1]])
+            (said,) = _write(run, lm, [prompt + RETRIEVAL[1]])
             if said.finished:
                 node.conclude("direct", "from memory", said.text)
             else:
@@ -128,7 +128,7 @@ class SelfRAG(Program):
             return
         node.passages = search(run, node.question, self.k).passages
         paragraphs = [_PARAGRAPH.format(title=plain(p.title), text=plain(p.text)) for p in node.passages]
-        written = run.reflect(lm, [prompt + paragraph for paragraph in paragraphs])
+        written = _write(run, lm, [prompt + paragraph for paragraph in paragraphs])
         _choose(node, [self._read(said, p) for said, p in zip(written, node.passages, strict=True)])
 
     def _needs(self, run: Run, node: Node) -> bool:
@@ -212,6 +212,22 @@ def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:
     """The candidate of the highest score with its passage's number, from 1; the retriever's order breaks ties."""
     found = [(number, candidate) for number, candidate in enumerate(tries, 1) if candidate]
     return max(found, key=lambda pair: pair[1].score, default=None)
+
+
+def _write(run: Run, lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> list[Reflection]:
+    """What an LM with reflection tokens writes after each prompt, which is a call of the budget.
+
+    Raises:
+        BudgetSpent: There are not as many calls left, or no time.
+    """
+    if not prompts:
+        return []
+    found = run.in_time(lambda: reflect(lm, prompts, limit), len(prompts))
+    count_tokens(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
+    for one in found:
+        # One that was to write a single token has said what it was asked.
+        run.count_read(one.finished or limit == 1)
+    return found
 
 
 def _probabilities(predictor: dspy.Predict, prediction: dspy.Prediction | None) -> dict[str, float]:

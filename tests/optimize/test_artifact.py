@@ -24,7 +24,7 @@ from raisf.optimize.demonstrations import collect_rows, draw
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_save_that_fails_leaves_the_old_artifact_whole(
         path.write_text("half")
 
     monkeypatch.setattr(artifact, "write_json", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RaisfError, match="No space"):
         save(compiled, tmp_path / "a")
     assert {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

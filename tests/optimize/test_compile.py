@@ -311,11 +311,12 @@ def test_a_reflection_lm_may_be_a_spec(learner: Learner) -> None:
     assert reflection_lm(None, learner) is learner.answer_directly.lm
 
 
-def test_a_function_in_the_retrievers_place_is_told_before_any_work(program: RAISF, world) -> None:
-    program.retriever = lambda query, k: []  # type: ignore[assignment]
-    with pytest.raises(InputError, match="search_many"):
+def test_a_function_in_the_retrievers_place_is_a_retriever_and_what_finds_nothing_gives_no_examples(
+    program: RAISF, world
+) -> None:
+    program.retriever = lambda query, k: []
+    with pytest.raises(InputError, match="relevance judge needs examples of both verdicts, found 0 'relevant'"):
         run(program, world)
-    assert program.know.lm.calls == []
 
 
 def test_a_place_that_cannot_be_written_is_told_before_any_work(learner: Learner, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from raisf.optimize.optimizers.finetune import _drawn
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
 
@@ -312,7 +312,7 @@ def test_a_disk_that_is_full_leaves_the_old_artifact(saved: Path, oracle: Any, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RaisfError, match="No space"):
         save(program, saved)
     assert {path: path.read_bytes() for path in sorted(saved.rglob("*")) if path.is_file()} == before
 

@@ -25,7 +25,7 @@ from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.traces import readable, traced_rows
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.trace import Cost, Node, Trace
-from raisf.retrieval.corpus.documents import read_documents
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import LMError
 from raisf.utils.files import read_jsonl
