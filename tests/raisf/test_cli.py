@@ -145,3 +145,32 @@ def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
     monkeypatch.setattr(eval_command, "callback", interrupted)
     assert _run("eval", "--test", "questions.jsonl") == 130
     assert "run the same command again" in capsys.readouterr().err
+
+
+def test_an_option_of_several_files_takes_them_one_after_the_other_or_each_by_its_name(monkeypatch):
+    from raisf.commands.colbert import colbert_train_command
+
+    seen = []
+    monkeypatch.setattr(colbert_train_command, "callback", lambda **given: seen.append(given) or facts_result({}))
+    for argv in (
+        ["a.json", "b.json", "--test", "c", "d"],
+        ["a.json", "--questions", "b.json", "--test", "c", "--test=d"],
+    ):
+        assert _run("colbert", "train", "--out", "made", "--questions", *argv) == 0
+    first, second = seen
+    assert first == second and [len(first[name]) for name in ("questions", "test")] == [2, 2]
+
+
+def test_the_values_of_options_mean_what_they_meant(monkeypatch):
+    from raisf.commands.compile import compile_command
+
+    seen = {}
+    monkeypatch.setattr(compile_command, "callback", lambda **given: seen.update(given) or facts_result({}))
+    files = ["--train", "t", "--dev", "d", "--out", "o"]
+    assert _run("compile", *files, "--calibrate", "--no-know", "--set", "k=2", "--set", "mode=fast") == 0
+    assert seen["aim"] == "answer" and seen["use_know"] is False and seen["use_relevance"] is None
+    assert seen["switches"] == (("k", 2), ("mode", "fast"))
+    assert seen["strategy"] is None and seen["how"] == "prompts" and seen["full"] is False
+    assert _run("compile", *files, "--calibrate", "cost", "--call-price", "0.1") == 0
+    assert seen["aim"] == "cost" and seen["call_price"] == 0.1
+    assert _run("compile", *files) == 0 and seen["aim"] is None and seen["use_know"] is None

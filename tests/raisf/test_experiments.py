@@ -134,7 +134,7 @@ def test_systems_read_equally_many_passages(world, out):
 def test_what_skr_learnt_is_kept(world, out, monkeypatch):
     workspace = Workspace(out, world, engine="bm25", n=6)
     cases = workspace.open(Setting("skr-knn")).cases
-    monkeypatch.setattr("raisf.programs.baselines.skr.SKR.fit", None)
+    monkeypatch.setattr("raisf.optimize.optimizers.fit_skr.FitSKR.compile", None)
     assert cases and Workspace(out, world, engine="bm25", n=6).open(Setting("skr-knn")).cases == cases
 
 
