@@ -5,7 +5,7 @@ import json
 import pytest
 
 from raisf import cli
-from raisf.experiments.demo import SYSTEMS
+from raisf.experiments.demo import DEMO_SYSTEMS
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_the_demo_compares_all_systems_and_a_second_run_only_reads(tmp_path, cap
     assert "One question's tree" in shown.out
     assert "raisf compile" in shown.err
     first = json.loads((tmp_path / "demo/report-bm25/results.json").read_text())
-    assert set(first["programs"]) == set(SYSTEMS)
+    assert set(first["programs"]) == set(DEMO_SYSTEMS)
     assert all(report["em"]["n"] == 6 for report in first["programs"].values())
     assert cli.main([*argv, "--json"]) == 0
     again = capsys.readouterr()

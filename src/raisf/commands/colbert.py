@@ -14,7 +14,7 @@ from raisf.utils.errors import InputError
 
 KNOWN_ITEMS = 2_000
 """Queries made out of the passages: with the other defaults, about twelve minutes of training on one core."""
-EXAMPLES = (
+_EXAMPLES = (
     "  raisf colbert train --corpus docs/ --questions train.jsonl --test test.jsonl --out checkpoints/mine\n"
     "  raisf colbert train --corpus docs/ --out checkpoints/mine     made-up queries: measure it before use\n"
     "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot      it brings its paragraphs\n"
@@ -22,7 +22,7 @@ EXAMPLES = (
 )
 
 
-@command("train", EXAMPLES, resume=GO_ON, several=("--questions", "--test"))
+@command("train", _EXAMPLES, resume=GO_ON, several=("--questions", "--test"))
 @option("--out", type=FILE, required=True, metavar="DIR", help="the checkpoint's folder")
 @option(
     "--questions",
@@ -106,7 +106,7 @@ colbert_command = Family(
     "colbert",
     {"train": colbert_train_command},
     help="Train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone.",
-    examples=EXAMPLES,
+    examples=_EXAMPLES,
 )
 
 

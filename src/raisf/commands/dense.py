@@ -9,14 +9,14 @@ from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments.opening import LMChoice, given, open_program
 
-EXAMPLES = (
+_EXAMPLES = (
     "  raisf index corpus.jsonl --engine dense --out indexes/dense\n"
     "  raisf dense tune --index indexes/dense --train train.jsonl --dev dev.jsonl --out checkpoints/lsr\n"
     '  raisf ask "..." --program replug --index checkpoints/lsr-index'
 )
 
 
-@command("tune", EXAMPLES, resume="run the same command again: what the LM has said is kept")
+@command("tune", _EXAMPLES, resume="run the same command again: what the LM has said is kept")
 @option("--index", type=FILE, metavar="DIR", required=True, help="made by raisf index --engine dense")
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, required=True, metavar="FILE", help="questions to choose the best epoch by")
@@ -87,5 +87,5 @@ dense_command = Family(
     "dense",
     {"tune": dense_tune_command},
     help="Tune a dense index to an LM: its queries then find the passages that help that LM to answer (REPLUG's LSR).",
-    examples=EXAMPLES,
+    examples=_EXAMPLES,
 )

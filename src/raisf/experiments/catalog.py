@@ -141,7 +141,7 @@ def _reliability(_: Workspace, judged: dict[str, dict[str, Any]]) -> list[Sectio
         judge = section.title.removeprefix("Judge: ")
         theirs = ", ".join(f"{who} {value}" for who, value in published_results.TABLE_5[judge].items())
         section.text += f" The paper's agreement: {theirs}."
-    sections[0].draw(*plots.reliability(judged, plots.colours(judged)))
+    sections[0].draw(*plots.reliability_curves(judged, plots.colours(judged)))
     return sections
 
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from raisf.retrieval.index import EngineName
 
 # The compiled systems are called after the teleprompter behind each.
-COMPILED = ("prompts", "weights")
+DEMO_COMPILED = ("prompts", "weights")
 # What is compared, by label: a program's name, or a compiled one.
-SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in COMPILED}}
+DEMO_SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in DEMO_COMPILED}}
 # Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
 ROWS = 300
 # The system whose tree is shown.
 SHOWN = "weights"
 # Large enough for three splits, small enough to be indexed in a minute.
-ENTITIES = 900
+DEMO_ENTITIES = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
     from raisf.reports.report import PAGE
 
     world, index, folder = out / "world", out / f"index-{engine}", out / f"report-{engine}"
-    artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in COMPILED}
+    artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in DEMO_COMPILED}
     made = _make_world(world, questions)
     if _is_stale(out, world):
-        for old in (*out.glob("index-*"), *(found for how in COMPILED for found in out.glob(f"{how}-*"))):
+        for old in (*out.glob("index-*"), *(found for how in DEMO_COMPILED for found in out.glob(f"{how}-*"))):
             shutil.rmtree(old)
     _make_index(world, index, engine, made["passages"])
-    for step, how in enumerate(COMPILED, 3):
+    for step, how in enumerate(DEMO_COMPILED, 3):
         _make_artifact(step, how, world, index, artifacts[how], out / "work")
     report = _compare(world, index, artifacts, folder)
     question, best = _worth_showing(list(report.records[SHOWN].values())), artifacts[SHOWN]
@@ -78,9 +78,9 @@ def _make_world(world: Path, questions: int) -> dict[str, Any]:
 
     _step(
         "1. Make a closed world: a corpus, and questions with gold answers in three splits",
-        f"raisf world --seed {HOME_SEED} --entities {ENTITIES} --test {questions} --out {world}",
+        f"raisf world --seed {HOME_SEED} --entities {DEMO_ENTITIES} --test {questions} --out {world}",
     )
-    return write_world(world, HOME_SEED, ENTITIES, counts={"test": questions})
+    return write_world(world, HOME_SEED, DEMO_ENTITIES, counts={"test": questions})
 
 
 def _is_stale(out: Path, world: Path) -> bool:
@@ -136,10 +136,10 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     from raisf.reports.report import check_folder
 
     test = load_questions(world / "test.jsonl")
-    names = {label: str(artifacts.get(name, name)) for label, name in SYSTEMS.items()}
+    names = {label: str(artifacts.get(name, name)) for label, name in DEMO_SYSTEMS.items()}
     listed = ",".join(name if label == Path(name).name else f"{label}={name}" for label, name in names.items())
     _step(
-        f"{3 + len(COMPILED)}. Answer {len(test)} test questions with each of {len(SYSTEMS)} systems, and compare",
+        f"{3 + len(DEMO_COMPILED)}. Answer {len(test)} test questions with each of {len(DEMO_SYSTEMS)} systems, and compare",
         f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
     )
     check_folder(out)

@@ -75,7 +75,7 @@ def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figu
     return figure
 
 
-def reliability(judged: Mapping[str, dict[str, Any]], colour: Mapping[str, str]) -> list[Figure]:
+def reliability_curves(judged: Mapping[str, dict[str, Any]], colour: Mapping[str, str]) -> list[Figure]:
     """For the judges that give probabilities: how often what was given each probability is true.
 
     Args:

@@ -86,7 +86,7 @@ def report_of(
     sections["cost"].draw(plots.accuracy_against_cost(comparison.reports))
     sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
     if "judge-relevance" in sections:
-        sections["judge-relevance"].draw(*plots.reliability(judged, plots.colours(comparison.reports)))
+        sections["judge-relevance"].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
         sections["cost-of-compiling"].draw(*plots.learning_curves(compiled))
     results = {
