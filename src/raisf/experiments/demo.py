@@ -139,7 +139,7 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     names = {label: str(artifacts.get(name, name)) for label, name in DEMO_SYSTEMS.items()}
     listed = ",".join(name if label == Path(name).name else f"{label}={name}" for label, name in names.items())
     _step(
-        f"{3 + len(DEMO_COMPILED)}. Answer {len(test)} test questions with each of {len(DEMO_SYSTEMS)} systems, and compare",
+        f"{3 + len(DEMO_COMPILED)}. Answer {len(test)} test questions with each of {len(names)} systems, and compare",
         f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
     )
     check_folder(out)
