@@ -215,7 +215,7 @@ class _Changes:
 
 def _finder(path: Path | str, checkpoint: str | Path | None = None) -> Callable[[IndexManifest], Checkpoint | None]:
     """What finds the checkpoint of the index at `path`, once its manifest is safe from other processes."""
-    return lambda manifest: find_again(engine_of(path, manifest), Path(path), manifest, checkpoint)
+    return lambda manifest: find_again(engine_of(path, manifest).find, Path(path), manifest, checkpoint)
 
 
 def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:

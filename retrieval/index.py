@@ -160,7 +160,7 @@ def check_index(path: Path | str) -> list[str]:
     try:
         manifest = read_manifest(path)
         problems = list(verify(path, manifest))
-        find_again(engine_of(path, manifest), path, manifest)
+        find_again(engine_of(path, manifest).find, path, manifest)
     except InputError as error:
         if not (path / MANIFEST).is_file():
             raise

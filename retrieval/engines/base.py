@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -145,7 +145,7 @@ class Index:
             manifest = read_manifest(path)
             if manifest.kind != cls.kind:
                 raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
-            found = find_again(cast("type[Index]", cls), path, manifest, checkpoint)
+            found = find_again(cls.find, path, manifest, checkpoint)
             # Another process may change the index meanwhile. A new index has folders of the same names, so that what
             # was read can be of both, and fit or not.
             try:

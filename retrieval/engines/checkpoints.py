@@ -1,16 +1,14 @@
 """Where the checkpoint of an index's encoder is: told in the manifest, and found again from there."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.segments import Checkpoint
 from raisf.utils.errors import InputError
 from raisf.utils.files import relative_path
-
-if TYPE_CHECKING:
-    from raisf.retrieval.engines.base import Index
 
 
 def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
@@ -31,20 +29,23 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
 
 
 def find_again(
-    kind: "type[Index]", path: Path, manifest: IndexManifest, checkpoint: str | Path | None = None
+    find: Callable[[str | Path], Checkpoint] | None,
+    path: Path,
+    manifest: IndexManifest,
+    checkpoint: str | Path | None = None,
 ) -> Checkpoint | None:
-    """The checkpoint that an index was made with; None where its engine has none.
+    """The checkpoint that an index was made with; None where its engine, whose `find` this is, has none.
 
     Raises:
         InputError: It is gone, or another one is in its place.
     """
-    if kind.find is None:
+    if find is None:
         return None
     wanted = checkpoint or manifest.checkpoint or ""
     if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
         moved = path.resolve() / manifest.checkpoint_relative
         wanted = moved if moved.is_dir() else wanted
-    found = kind.find(wanted)
+    found = find(wanted)
     if found.sha256 != manifest.checkpoint_sha256:
         raise InputError(
             f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "

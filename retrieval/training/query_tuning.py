@@ -43,7 +43,7 @@ class QueryStudent:
         import torch
 
         assert index.path is not None
-        base = find_again(type(index), index.path, index.manifest)
+        base = find_again(type(index).find, index.path, index.manifest)
         assert isinstance(base, DenseModel)
         self._index, self._base, self._rate = index, base, learning_rate
         self._tower = Tower(base.queries or base.path, base.cosine)

@@ -7,18 +7,18 @@ from typing import Any
 import dspy
 from dspy.clients.base_lm import GLOBAL_HISTORY
 
-from raisf.commands import assemble
+from raisf.experiments.opening import LMChoice, open_program, without_cache
 from raisf.optimize.artifact import save
 
 
 def test_commands_keep_no_history_of_calls(faulty: Any, tmp_path: Path) -> None:
     """DSPy's own keeps the prompts and answers of 10,000 calls, three times over."""
     with faulty.serve() as endpoint:
-        program = assemble.open_program("direct", lm="openai/x", lm_options={"api_base": endpoint.url})
+        program = open_program("direct", lm=LMChoice("openai/x", api_base=endpoint.url))
         save(program, tmp_path / "a")
-        again = assemble.open_program(str(tmp_path / "a"), lm_options={"api_base": endpoint.url})
+        again = open_program(str(tmp_path / "a"), lm=LMChoice(api_base=endpoint.url))
         before = len(GLOBAL_HISTORY)
-        for one in (program, again, assemble.without_cache(program)):
+        for one in (program, again, without_cache(program)):
             assert one(question="Who?").answer.startswith("answer ")
             assert one.answer_directly.lm.history == one.answer_directly.history == []
     assert len(GLOBAL_HISTORY) == before

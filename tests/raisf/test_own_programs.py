@@ -171,7 +171,7 @@ def test_what_is_wrong_with_it_is_one_clear_line(argv, message, capsys):
 
 def test_programs_are_compared_from_python_in_memory_and_in_a_folder(home, tmp_path):
     test = load_questions("world/test.jsonl")
-    lm = ScriptedLM(lambda fields: {"answer": "x"})
+    lm = ScriptedLM(lambda fields: {"evidence": "x is it.", "answer": "x"})
     programs = {"direct": raisf.Direct(), "rag": raisf.RAG(raisf.open_index("index"), k=2)}
     for program in programs.values():
         program.set_lm(lm)
