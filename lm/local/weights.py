@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from raisf.lm import pocket
+from raisf.lm.local import gguf
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -24,9 +25,15 @@ LEAST_PARAMETERS = 50_000_000
 def weights_folder(name: str) -> Path:
     """The folder of a local model: a pocket model's, a folder of that name, or the hub's copy of that id.
 
+    A GGUF file, or a model that a package brings as one, is converted when it is first asked for.
+
     Raises:
         InputError: there is none, or it is not a model in safetensors.
     """
+    if name in gguf.SHIPPED:
+        return gguf.converted(gguf.shipped_file(name))
+    if name.lower().endswith(".gguf"):
+        return gguf.converted(name)
     folder = pocket.path(name) if name in pocket.WEIGHTS else Path(name).expanduser().absolute()
     if not folder.is_dir():
         if name in pocket.WEIGHTS:
