@@ -8,7 +8,7 @@ BENCHES := $(filter-out __init__ recall,$(basename $(notdir $(wildcard bench/*.p
 TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo test test-all campaign lint bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: $(STAMP) ## the tests, without the slow ones
 
 test-all: $(STAMP) ## all tests
 	$(TEST)
+
+campaign: $(STAMP) ## tries to break it for a quarter of an hour: kills, faults, hostile replies and documents
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.campaign
 
 lint: $(STAMP) ## ruff, pyright, and the layers between the packages
 	$(BIN)/ruff check .

@@ -71,7 +71,7 @@ def _shown_commands(document: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/finetuning.md", "docs/retrieval.md"],
+    sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]),
 )
 def test_a_command_copied_from_the_documents_is_understood(document):
     for line in _shown_commands(document):
@@ -108,6 +108,6 @@ def test_every_example_of_a_commands_help_is_understood(name):
         _parse(words)
 
 
-def test_the_readme_shows_every_command():
-    shown = re.findall(r"\braisf ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+def test_the_page_about_commands_shows_every_one():
+    shown = re.findall(r"\braisf ([a-z-]+)", (ROOT / "docs/commands.md").read_text(encoding="utf-8"))
     assert set(COMMANDS) <= set(shown)

@@ -14,7 +14,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from campaign.endpoint import ask_through_faults
 from campaign.kills import Tally, kill_everywhere, make_home
+from campaign.rubbish import misread_replies, read_documents
 
 
 def main() -> int:
@@ -51,7 +53,12 @@ def show(tallies: list[Tally]) -> None:
             console.print(note, markup=False)
 
 
-PARTS = {"kills": kill_everywhere}
+PARTS = {
+    "kills": kill_everywhere,
+    "endpoint": ask_through_faults,
+    "replies": misread_replies,
+    "documents": read_documents,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

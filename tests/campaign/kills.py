@@ -66,7 +66,7 @@ def _records(folder: Path) -> Any:
 
 def _index(folder: Path) -> Any:
     manifest = json.loads((folder / "index/manifest.json").read_text())
-    assert _run(["index", "check", "index"], folder) == 0, "raisf index check failed"
+    assert run_command(["index", "check", "index"], folder) == 0, "raisf index check failed"
     return manifest["corpus_sha256"]
 
 
@@ -108,8 +108,8 @@ TASKS = (
 def make_home(folder: Path) -> Path:
     """A small world with its index."""
     sizes = ["--entities", "300", "--train", "60", "--dev", "20", "--test", "24"]
-    assert _run(["world", *sizes, "--out", "world"], folder) == 0
-    assert _run(["index", "world/corpus.jsonl", "--out", "index"], folder) == 0
+    assert run_command(["world", *sizes, "--out", "world"], folder) == 0
+    assert run_command(["index", "world/corpus.jsonl", "--out", "index"], folder) == 0
     return folder
 
 
@@ -127,9 +127,9 @@ def kill_everywhere(home: Path, work: Path, seconds: float, seed: int) -> list[T
         tally = Tally(f"kills: {task.name}")
         tallies.append(tally)
         argv = task.argv.format(home=home).split()
-        whole = _fresh(work / "whole")
+        whole = fresh_folder(work / "whole")
         began = time.monotonic()
-        if _run(argv, whole) != 0:
+        if run_command(argv, whole) != 0:
             tally.crashed += 1
             tally.notes.append(f"undisturbed: {_log(whole)}")
             continue
@@ -138,10 +138,10 @@ def kill_everywhere(home: Path, work: Path, seconds: float, seed: int) -> list[T
         end = time.monotonic() + seconds / len(TASKS) - took
         while time.monotonic() < end or not tally.tried:
             tally.tried += 1
-            folder, note = _fresh(work / "killed"), f"{task.name}, trial {tally.tried}"
+            folder, note = fresh_folder(work / "killed"), f"{task.name}, trial {tally.tried}"
             for _ in range(rng.choice((1, 1, 2))):
-                _run(argv, folder, kill_after=rng.uniform(0.02, took))
-            code = _run(argv, folder)
+                run_command(argv, folder, kill_after=rng.uniform(0.02, took))
+            code = run_command(argv, folder)
             if code != 0 or "Traceback" in _log(folder):
                 tally.crashed += 1
                 tally.notes.append(f"{note}: exit code {code}, {_log(folder)[-500:]}")
@@ -154,7 +154,7 @@ def kill_everywhere(home: Path, work: Path, seconds: float, seed: int) -> list[T
     return tallies
 
 
-def _run(argv: list[str], folder: Path, kill_after: float | None = None) -> int:
+def run_command(argv: list[str], folder: Path, kill_after: float | None = None) -> int:
     """Runs a command in a process forked from this one, which has all libraries read; -9 where it was killed."""
     folder.mkdir(parents=True, exist_ok=True)
     child = os.fork()
@@ -187,7 +187,7 @@ def _run(argv: list[str], folder: Path, kill_after: float | None = None) -> int:
     return -signal.SIGKILL
 
 
-def _fresh(folder: Path) -> Path:
+def fresh_folder(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

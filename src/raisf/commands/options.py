@@ -70,8 +70,9 @@ lm_options = as_one(
         "--lm",
         "spec",
         metavar="SPEC",
-        help="pocket (ships with the project, needs no network), smollm2, local/PATH_OR_HUB_ID, local/FILE.gguf, or a "
-        f"provider's model such as openai/gpt-4o-mini (its key in the environment); default: the artifact's, else {DEFAULT_LM}",
+        help="pocket (ships with the project, needs no network), smollm2, local/PATH_OR_HUB_ID, local/FILE.gguf, or "
+        f"a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the artifact's, else "
+        f"{DEFAULT_LM}",
     ),
     _lm("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ..."),
     _lm(
