@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from raisf.retrieval.serving.remote import RemoteIndex
     from raisf.utils.errors import InputError, LMError, RaisfError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "BM25",

@@ -177,7 +177,7 @@ def test_a_compiled_program_nested_in_another_keeps_its_state(learner: Learner) 
 
 
 def test_skr_knn_is_fitted_on_the_training_set_before_it_is_compiled(world, oracle, tmp_path) -> None:
-    program = SKR(BM25.load(world.index), k=2, neighbours=3)
+    program = SKR(BM25.load(world.index), k=2, neighbours=3, labelled_by="answer")
     program.set_lm(oracle())
     some = {"trainset": world.train[:16], "valset": world.dev[:4]}
     compiled = run(program, world, **some)
