@@ -38,9 +38,8 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
     bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-        config = AutoConfig.from_pretrained(folder, **local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         with ONE_AT_A_TIME:
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             model = kind.from_pretrained(
@@ -48,7 +47,8 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
                 use_safetensors=True,
                 attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
                 dtype=precision or ("auto" if device == "cuda" else "float32"),
-                **local,
+                local_files_only=True,
+                trust_remote_code=False,
             )
     finally:
         if bar:

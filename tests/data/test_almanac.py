@@ -62,7 +62,7 @@ def test_articles_are_short_and_told_apart(articles: dict[str, dict]) -> None:
 
 def test_the_index_keeps_every_article_whole(articles: dict[str, dict]) -> None:
     """Else the gold ids would point at nothing."""
-    from raisf.retrieval.corpus.documents import read_documents
+    from raisf.retrieval.corpus.reading import read_documents
 
     passages = list(read_documents(ALMANAC / "corpus.jsonl"))
     assert [(p.pid, p.title, p.text) for p in passages] == [(a["id"], a["title"], a["text"]) for a in articles.values()]

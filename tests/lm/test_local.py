@@ -94,7 +94,7 @@ def test_the_trace_of_a_call_holds_its_outcome(lm):
 
 
 def test_candidates_differ_and_are_as_many_as_asked_for(lm):
-    answers = ask(lm, dspy.Signature("question -> answer"), n=3, temperature=1.5).completions.answer
+    answers = lm("question: Who?\nanswer:", n=3, temperature=1.5)
     assert len(answers) == 3
     assert len(set(answers)) > 1
 
@@ -102,8 +102,7 @@ def test_candidates_differ_and_are_as_many_as_asked_for(lm):
 def test_an_lms_options_reach_its_model(lm):
     def texts(**options):
         sampling = lm.copy(temperature=1.0, cache=False, **options)
-        with dspy.context(lm=sampling, adapter=sampling.adapter):
-            return {dspy.Predict("question -> answer")(question="Who?", config={"seed": n}).answer for n in range(4)}
+        return {sampling("question: Who?\nanswer:", seed=n)[0] for n in range(4)}
 
     assert len(texts(top_p=1e-6)) == 1
     assert len(texts(top_p=1.0)) > 1

@@ -79,12 +79,14 @@ def test_other_messages_are_left_alone(pocket):
 @pytest.mark.parametrize("adapter", [None, *ADAPTERS], ids=lambda adapter: type(adapter).__name__)
 def test_configured_once_it_answers_any_predictor(pocket, adapter):
     with dspy.context(lm=pocket, adapter=adapter):
-        plain = dspy.Predict("question -> answer")(question="Who founded Velmora?")
-        thought = dspy.ChainOfThought("question -> answer")(question="Who founded Velmora?")
-        judged = dspy.Predict("question -> verdict: Literal['know', 'unknown']")(question="Who founded Velmora?")
-        awaited = asyncio.run(dspy.Predict("question -> answer").acall(question="Who founded Velmora?"))
+        plain = dspy.Predict("question -> answer")(question="On which river does Pasken lie?")
+        thought = dspy.ChainOfThought("question -> answer")(question="On which river does Pasken lie?")
+        judged = dspy.Predict("question -> verdict: Literal['know', 'unknown']")(
+            question="On which river does Pasken lie?"
+        )
+        awaited = asyncio.run(dspy.Predict("question -> answer").acall(question="On which river does Pasken lie?"))
     with dspy.context(lm=pocket, adapter=pocket.adapter):
-        own = dspy.Predict("question -> answer")(question="Who founded Velmora?")
+        own = dspy.Predict("question -> answer")(question="On which river does Pasken lie?")
     assert plain.answer == awaited.answer == own.answer != ""
     assert thought.answer and thought.reasoning
     assert judged.verdict in ("know", "unknown")
@@ -93,11 +95,11 @@ def test_configured_once_it_answers_any_predictor(pocket, adapter):
 def test_it_answers_set_on_a_predictor_and_after_loading(pocket, tmp_path):
     program = dspy.ChainOfThought("question -> answer")
     program.set_lm(pocket)
-    said = program(question="Who founded Velmora?").answer
+    said = program(question="On which river does Pasken lie?").answer
     program.save(tmp_path / "program.json")
     loaded = dspy.ChainOfThought("question -> answer")
     loaded.load(tmp_path / "program.json", allow_unsafe_lm_state=True)
-    assert loaded(question="Who founded Velmora?").answer == said
+    assert loaded(question="On which river does Pasken lie?").answer == said
 
 
 def test_demonstrations_reach_it(pocket, monkeypatch):
@@ -107,9 +109,9 @@ def test_demonstrations_reach_it(pocket, monkeypatch):
     program = dspy.Predict("question -> answer")
     program.demos = [dspy.Example(question="Who founded Ulm?", answer="Oran")]
     with dspy.context(lm=pocket):
-        program(question="Who founded Velmora?")
+        program(question="On which river does Pasken lie?")
     assert asked[0].messages[0].text == (
-        "question: Who founded Ulm?\nanswer: Oran<|end|>\nquestion: Who founded Velmora?\nanswer:"
+        "question: Who founded Ulm?\nanswer: Oran<|end|>\nquestion: On which river does Pasken lie?\nanswer:"
     )
 
 
@@ -124,7 +126,7 @@ def test_who_asks_for_the_chat_format_gets_it(llama):
 # Streaming
 
 READER = "question, passages: list[str] -> evidence, answer"
-ASKED = {"question": "Who founded Velmora?", "passages": PASSAGES}
+ASKED = {"question": "On which river does Pasken lie?", "passages": PASSAGES}
 
 
 def streamed(chunks):
@@ -198,10 +200,10 @@ def test_it_pickles_by_name_and_meets_the_same_engine(pocket, llama):
 def test_a_whole_program_is_saved_and_loaded_with_it(pocket, tmp_path):
     program = dspy.Predict("question -> answer")
     program.set_lm(pocket)
-    said = program(question="Who founded Velmora?").answer
+    said = program(question="On which river does Pasken lie?").answer
     program.save(tmp_path / "whole", save_program=True)
     loaded = dspy.load(str(tmp_path / "whole"), allow_pickle=True)
-    assert loaded(question="Who founded Velmora?").answer == said
+    assert loaded(question="On which river does Pasken lie?").answer == said
 
 
 def test_weights_that_changed_are_not_unpickled(llama, other_llama, tmp_path):
@@ -215,7 +217,7 @@ def test_weights_that_changed_are_not_unpickled(llama, other_llama, tmp_path):
 
 
 def _answer(program):
-    return program(question="Who founded Velmora?").answer
+    return program(question="On which river does Pasken lie?").answer
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="spawn is what is tested, elsewhere than where it is the default")

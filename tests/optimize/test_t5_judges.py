@@ -12,6 +12,7 @@ import dspy
 import pytest
 
 import raisf
+from raisf.lm import pocket
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.programs.ra_isf import RAISF
@@ -25,9 +26,8 @@ QUICK = Training(epochs=2, rank=4, batch_size=8, learning_rate=1e-2)
 @pytest.fixture(scope="module")
 def models(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A T5 for the judges and a Llama that answers."""
-    llama = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = json.loads((llama / "config.json").read_text())  # room for five passages, letter by letter
-    (llama / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8192}))
+    llama = tmp_path_factory.mktemp("llama") / "pocket"
+    shutil.copytree(pocket.path(), llama)
     return makers.make_t5(tmp_path_factory.mktemp("t5")), llama
 
 
@@ -36,7 +36,7 @@ def saved(world: Any, models: tuple[Path, Path], tmp_path_factory: pytest.TempPa
     """An artifact: know and relevant as LoRA adapters of the T5, all else with the Llama."""
     t5, llama = models
     program = RAISF(BM25.load(world.index), k=2, max_depth=1, max_calls=12)
-    program.set_lm(LocalLM(f"local/{llama}", max_tokens=6))
+    program.set_lm(LocalLM(f"local/{llama}", max_tokens=40, adapter="pocket"))
     folder = tmp_path_factory.mktemp("artifact")
     compiled: Any = raisf.compile(
         program,

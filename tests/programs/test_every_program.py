@@ -198,7 +198,7 @@ def test_with_the_pocket_llama_it_ends_with_an_answer_and_its_costs(name, world)
 
 def test_skr_learns_from_a_real_lm_where_retrieval_helps(world, tmp_path):
     index, train, _ = world
-    program, lm = made("skr-knn", index, labelled_by="answer"), connect("pocket", max_tokens=64)
+    program, lm = build("skr-knn", index, labelled_by="answer"), connect("pocket", max_tokens=64)
     program.set_lm(lm)
     labelled, helped = [], []
     with dspy.context(lm=lm):

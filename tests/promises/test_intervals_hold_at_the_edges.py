@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from raisf.evaluation.comparison import compare
+from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import FEW, bootstrap, bootstrap_groups, caution, paired_difference, proportion
 from raisf.evaluation.judges import auroc_score, ece_score, verdict_scores
 from raisf.evaluation.report import summarise
@@ -107,7 +107,7 @@ def record(number: int, em: float, f1: float) -> dict[str, Any]:
 def test_tables_of_few_questions_say_so() -> None:
     assert caution(2) and caution(FEW - 1) and not caution(FEW) and not caution(0)
     records = {name: {str(n): record(n, 1.0, 1.0) for n in range(2)} for name in ("a", "b")}
-    section = answer_sections(compare(records))[0]
+    section = answer_sections(compare_records(records))[0]
     assert "n=2 is below 30" in section.text and "Wilson" in section.text
     report = summarise(records["a"].values())
     assert str(report.em) == "100.0 [34.2, 100.0] n=2" and "n=2" in str(report.table().caption)

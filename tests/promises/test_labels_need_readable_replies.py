@@ -200,7 +200,7 @@ def test_calibrating_takes_no_unreadable_verdict_for_a_no(program: Any, mute: Mu
 def test_skr_learns_nothing_from_an_answer_that_it_could_not_read(
     world: Any, mute: Mute, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program = SKR(BM25.load(world[0]), k=3)
+    program = SKR(BM25.load(world[0]), k=3, labelled_by="answer")
     program.set_lm(mute.lm())
     whole = raisf.FitSKR(**QUIET).compile(program, trainset=world[1]).cases
     mute.mute = lambda fields: third(fields) and "passages" in fields
