@@ -7,6 +7,7 @@ import re
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
+from dspy.adapters.types.base_type import CUSTOM_TYPE_START_IDENTIFIER
 from dspy.adapters.utils import apply_output_field_defaults
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.call_result import legacy_output
@@ -76,6 +77,17 @@ class WholeReplies(dspy.Adapter):
         return self._call_postprocess(processed, signature, outputs, lm, lm_kwargs)
 
 
+def _texts_alone(value: Any) -> Any:
+    """The same values, in whose texts DSPy finds no mark of an image or a file; such objects stay what they are."""
+    if isinstance(value, str):
+        return value.replace(CUSTOM_TYPE_START_IDENTIFIER, CUSTOM_TYPE_START_IDENTIFIER.replace("-", " "))
+    if isinstance(value, dict | dspy.Example):
+        return {name: _texts_alone(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_texts_alone(one) for one in value]
+    return value
+
+
 def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response: Response) -> None:
     """Raise AdapterParseError for a response that its LM did not end by itself."""
     if response.finish_reason not in ("stop", "tool_call"):
@@ -105,6 +117,12 @@ def typed_calls(
 class ChatAdapter(dspy.ChatAdapter, WholeReplies):
     """DSPy's chat format; a reply in JSON is read too, as is one whose values are dressed otherwise than asked for."""
 
+    def format(
+        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """The messages. In a text, DSPy's mark of an image or a file is text: a passage attaches nothing to a call."""
+        return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
+
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """The output fields of a completion.
 
@@ -121,6 +139,12 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
 
 class JSONAdapter(dspy.JSONAdapter, WholeReplies):
     """DSPy's JSON format, read as the chat format is."""
+
+    def format(
+        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """See `ChatAdapter.format`."""
+        return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """See `ChatAdapter.parse`."""
