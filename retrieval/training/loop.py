@@ -12,21 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, hash_folder
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
+from raisf.utils.checkpointing import Unfinished, run_to_end
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
 from raisf.utils.progress import progress_bar
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 PROVENANCE = "training.json"
 METADATA = "artifact.metadata"
-
-SAVE_SECONDS = 120
-"""A stopped training loses at most this much."""
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 200
 """The share of the queries that is never trained on, and how many at most: the training is measured on them."""
@@ -110,35 +111,11 @@ def train_checkpoint(
         "versions": {name: version(name) for name in ("colbert-ai", "torch", "transformers")},
     }
     student = Student(checkpoint.path, checkpoint.augment, recipe.learning_rate)
-    unfinished = out.with_name(f"{out.name}.unfinished")
-    at = _resume(unfinished, settings, student)
-    exam = list(_batches(held_out, recipe, "held out"))
-    if at is None:
-        at = {"step": 0, "seconds": 0.0, "curve": [], "recent": [], "held_out": [student.measure(exam)]}
-    per_epoch = max(1, len(train) // recipe.batch_size)
-    total = recipe.epochs * per_epoch
-    every, before, started, saved = max(1, total // POINTS), at["seconds"], time.monotonic(), time.monotonic()
-    batches: list[list[Example]] = []
+    unfinished = Unfinished(out, settings)
     with progress_bar(progress) as bar:
-        task = bar.add_task("training", total=total, completed=at["step"])
-        while at["step"] < total:
-            epoch, place = divmod(at["step"], per_epoch)
-            if place == 0 or not batches:
-                batches = list(_batches(train, recipe, str(epoch)))
-            loss = student.step(batches[place], schedule.linear(at["step"], total, WARM_UP))
-            at["step"] += 1
-            at["recent"].append(loss)
-            if len(at["recent"]) == every or at["step"] == total:
-                mean = sum(at["recent"]) / len(at["recent"])
-                at["curve"].append({"step": at["step"], "loss": round(mean, 4)})
-                at["recent"] = []
-            if place + 1 == per_epoch:
-                at["held_out"].append(student.measure(exam))
-            bar.update(task, completed=at["step"], description=f"training, loss {loss:.3f}")
-            at["seconds"] = before + time.monotonic() - started
-            if time.monotonic() - saved > SAVE_SECONDS:
-                _save(unfinished, settings, student, at)
-                saved = time.monotonic()
+        learning = _Learning(student, train, held_out, recipe, unfinished, bar)
+        run_to_end(learning)
+    at, total = learning.at, learning.total
     made = {
         "triples": len(triples),
         "held_out": len({triple.query for triple in held_out}),
@@ -153,8 +130,63 @@ def train_checkpoint(
         # No times: the checkpoint's hash covers this file, and equal trainings are to make equal checkpoints.
         curves = {"curve": at["curve"], "held_out_curve": at["held_out"]}
         write_json(folder / PROVENANCE, {**settings, **made, **curves, "queries": sorted(queries)})
-    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.remove()
     return {"sha256": hash_folder(out.resolve()), **made, "seconds": round(at["seconds"], 1)}
+
+
+class _Learning:
+    """The steps of a training: a `raisf.utils.checkpointing.Resumable`, whose state is `at` and the student's."""
+
+    def __init__(
+        self,
+        student: Student,
+        train: list[Triple],
+        held_out: list[Triple],
+        recipe: Recipe,
+        unfinished: Unfinished,
+        bar: "Progress",
+    ):
+        self.student, self.train, self.recipe, self.unfinished, self.bar = student, train, recipe, unfinished, bar
+        self.exam = list(_batches(held_out, recipe, "held out"))
+        self.per_epoch = max(1, len(train) // recipe.batch_size)
+        self.total = recipe.epochs * self.per_epoch
+        self.batches: list[list[Example]] = []
+
+    @property
+    def over(self) -> bool:
+        return self.at["step"] >= self.total
+
+    def restore(self) -> None:
+        kept = self.unfinished.load(lambda file, _: self.student.load(file))
+        self.at: dict[str, Any] = kept or {
+            "step": 0,
+            "seconds": 0.0,
+            "curve": [],
+            "recent": [],
+            "held_out": [self.student.measure(self.exam)],
+        }
+        self.before, self.started = self.at["seconds"], time.monotonic()
+        self.task = self.bar.add_task("training", total=self.total, completed=self.at["step"])
+
+    def advance(self) -> None:
+        at = self.at
+        epoch, place = divmod(at["step"], self.per_epoch)
+        if place == 0 or not self.batches:
+            self.batches = list(_batches(self.train, self.recipe, str(epoch)))
+        loss = self.student.step(self.batches[place], schedule.linear(at["step"], self.total, WARM_UP))
+        at["step"] += 1
+        at["recent"].append(loss)
+        if len(at["recent"]) == max(1, self.total // POINTS) or self.over:
+            mean = sum(at["recent"]) / len(at["recent"])
+            at["curve"].append({"step": at["step"], "loss": round(mean, 4)})
+            at["recent"] = []
+        if place + 1 == self.per_epoch:
+            at["held_out"].append(self.student.measure(self.exam))
+        self.bar.update(self.task, completed=at["step"], description=f"training, loss {loss:.3f}")
+        at["seconds"] = self.before + time.monotonic() - self.started
+
+    def save(self) -> None:
+        self.unfinished.save(self.student.save, self.at)
 
 
 def trained_on(path: Path, questions: Sequence[str]) -> list[str]:
@@ -211,25 +243,6 @@ def _batches(triples: Sequence[Triple], recipe: Recipe, name: str) -> Iterator[l
             )
             for triple in batch
         ]
-
-
-def _save(folder: Path, settings: dict[str, Any], student: Student, at: dict[str, Any]) -> None:
-    with atomic_folder(folder, "at.json") as new:
-        student.save(new / "state.safetensors")
-        write_json(new / "at.json", {"settings": settings, **at})
-
-
-def _resume(folder: Path, settings: dict[str, Any], student: Student) -> dict[str, Any] | None:
-    """Where an unfinished training stands, which the student then goes on from; None where there is none."""
-    if not folder.is_dir():
-        return None
-    at = read_json(folder / "at.json")
-    if at.pop("settings") != settings:
-        raise InputError(
-            f"{folder} holds an unfinished training with other settings: give the same, or delete that folder"
-        )
-    student.load(folder / "state.safetensors")
-    return at
 
 
 def _copy_base(base: Path, folder: Path) -> None:

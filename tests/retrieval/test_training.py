@@ -7,7 +7,6 @@ import pytest
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.training import loop as training
 from raisf.retrieval.training.loop import PROVENANCE, Recipe, train_checkpoint, trained_on
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple
@@ -76,7 +75,7 @@ def test_a_stopped_training_ends_with_the_same_weights(
 ):
     whole = train_checkpoint(triples, tmp_path / "whole", recipe=FAST, progress=False)
     assert capfd.readouterr().out == ""
-    monkeypatch.setattr(training, "SAVE_SECONDS", -1)
+    monkeypatch.setattr("raisf.utils.checkpointing.SAVE_SECONDS", 0)
     step, done = Student.step, []
 
     def stop(self: Student, *args, **options) -> float:
