@@ -5,6 +5,7 @@ documents are made up to be misread. Exits with 1 where anything was lost, wrong
 """
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,7 @@ from campaign.rubbish import misread_replies, read_documents
 
 
 def main() -> int:
+    logging.getLogger("dspy.clients.lm").setLevel(logging.ERROR)  # it warns of each reply that is cut off
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=15.0, help="for all of it, about; default: 15")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random; default: 0")
