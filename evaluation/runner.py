@@ -12,7 +12,7 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.identity import describe, describe_test, gold_answers, question_id
+from raisf.evaluation.identity import GOLD, describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import Report, summarise
@@ -194,6 +194,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "answers": answers,
         "kind": example.get("kind"),
         "hops": example.get("hops"),
+        "gold": {name: example[name] for name in (*GOLD, "sub_titles") if example.get(name) is not None},
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),

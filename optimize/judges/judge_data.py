@@ -83,9 +83,9 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         InputError: No questions, or one without a gold answer.
     """
     return [
-        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=_verdict(step, passage)).with_inputs(
-            "question", "passage"
-        )
+        dspy.Example(
+            question=step.question, passage=passage.prompt_text, verdict=gold_verdict(step, passage)
+        ).with_inputs("question", "passage")
         for step, passages in _searched(trainset, retriever, k)
         for passage in passages
     ]
@@ -160,7 +160,8 @@ def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) ->
     return list(zip(with_gold.values(), found, strict=True))
 
 
-def _verdict(step: Step, passage: Passage) -> str:
+def gold_verdict(step: Step, passage: Passage) -> str:
+    """What gold says of a passage for a step whose gold passages are named: relevant or irrelevant."""
     return "relevant" if _is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
 
 

@@ -30,6 +30,7 @@ COMMANDS = (
     "eval",
     "compare",
     "experiment",
+    "view",
     "pocket",
 )
 """In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""
