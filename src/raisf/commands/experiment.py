@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raisf import __version__
-from raisf.commands.command import GO_ON, argument, command, option
+from raisf.commands.command import GO_ON, argument, command, command_line, option
 from raisf.commands.options import lm_options, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least
@@ -87,6 +87,7 @@ def experiment_command(
     from rich.console import Group
 
     from raisf.experiments.catalog import EXPERIMENTS
+    from raisf.experiments.provenance import answered, versions, without_credentials
     from raisf.experiments.workspace import Workspace, WorkspaceBars
     from raisf.reports.report import PAGE, RESULTS, check_folder
     from raisf.utils.display import as_text
@@ -95,16 +96,19 @@ def experiment_command(
     check_folder(out, (*NAMES, "records", "judges", "made"))
     data = data or _closed_world(out / "made" / "world")
     workspace = Workspace(out, data, lm=lm, engine=engine, index=index, n=n, rows=rows, seed=seed, threads=threads)
-    facts = {
+    facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
         "language model": lm.spec or DEFAULT_LM,
+        "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
         "seed": seed,
         "raisf": __version__,
+        "versions": versions(),
+        "command": without_credentials(command_line()),
     }
     names = NAMES if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
-    answered = [EXPERIMENTS[one].settings for one in names if not EXPERIMENTS[one].judged]
-    with WorkspaceBars(answered, len(workspace.test)) as bars:
+    answering = [EXPERIMENTS[one].settings for one in names if not EXPERIMENTS[one].judged]
+    with WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in names:
             made[one] = EXPERIMENTS[one].run(workspace, bars)
             folder = out / one
@@ -112,7 +116,10 @@ def experiment_command(
             for section in made[one]:
                 section.write(folder)
             found = [{**section.as_dict(), "drawings": section.drawings} for section in made[one]]
-            write_json(folder / RESULTS, {"experiment": one, "facts": facts, "sections": found})
+            files = workspace.files(EXPERIMENTS[one].settings)
+            facts["answered"] = answered(files.values())
+            records = {label: str(file.relative_to(out)) for label, file in files.items()}
+            write_json(folder / RESULTS, {"experiment": one, "facts": facts, "records": records, "sections": found})
             _write_page(out, facts)
     shown = [section.view() for sections in made.values() for section in sections]
     tables = {one: [section.as_dict() for section in sections] for one, sections in made.items()}
@@ -131,6 +138,7 @@ def _closed_world(folder: Path) -> Path:
 
 def _write_page(out: Path, facts: dict[str, Any]) -> None:
     """One page of all experiments that were ever run into the folder."""
+    from raisf.reports.headline import best_of
     from raisf.reports.page import write_page
     from raisf.reports.report import PAGE, RESULTS
     from raisf.reports.sections import Section
@@ -145,4 +153,4 @@ def _write_page(out: Path, facts: dict[str, Any]) -> None:
                 section.title = f"{name}: {section.title}" if number == 0 else section.title
                 section.drawings = saved["drawings"]
                 sections.append(section)
-    write_page(out / PAGE, "The papers' experiments", facts, sections)
+    write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))

@@ -84,7 +84,7 @@ def _main(workspace: Workspace, answers: Answers) -> list[Section]:
     best = "ra-isf, weights"
     against = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
     reports = comparison.reports
-    table.draw(plots.accuracy_against_cost(reports))
+    table.draw(*plots.accuracy_against_cost(reports))
     _, cost, kinds = answer_sections(comparison)
     return [table, pair_sections(against)[0], kinds, cost]
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, answer_all, judge_all
+from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
 from raisf.experiments.opening import LMChoice, open_fitting, open_program, without_cache
 from raisf.utils.errors import InputError
 from raisf.utils.progress import ProgressBars
@@ -81,6 +81,7 @@ class Workspace:
         about = data / "dataset.json"
         self.name = read_json(about).get("dataset") if about.is_file() else None
         self._answered: dict[str, RecordsById] = {}
+        self._files: dict[str, Path] = {}
         self._check_folder()
 
     @cached_property
@@ -128,11 +129,16 @@ class Workspace:
             if repr(setting) not in self._answered:
                 program = {label: without_cache(self.open(setting))}
                 folder = self.out / "records"
+                self._files[repr(setting)] = records_file(folder, program[label], self.test)
                 self._answered |= {
                     repr(setting): records
                     for records in answer_all(program, self.test, folder, threads=self.threads, progress=bars).values()
                 }
         return {label: self._answered[repr(setting)] for label, setting in settings.items()}
+
+    def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
+        """By label, the records of the settings that were answered."""
+        return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
 
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold."""

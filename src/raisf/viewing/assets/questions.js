@@ -106,7 +106,7 @@ function sortable(text, key, now, width) {
   return head;
 }
 
-function head(text, width) {
+function head(text, width = "") {
   const made = el("th", { scope: "col" }, text);
   made.style.width = width;
   return made;
@@ -125,8 +125,8 @@ function questionsTable(now) {
     el("p", { class: "muted", role: "status" }, places.length ? `${places.length.toLocaleString("en")} of ${data.questions.length.toLocaleString("en")} questions` : "No question passes the filters."),
     shown.length > 0 && el("table", { class: "questions" },
       el("caption", { class: "sr" }, "Questions"),
-      el("thead", {}, el("tr", {}, sortable("#", "question", now, "3.5rem"), head("question", b < 0 ? "38%" : "30%"), head("gold", "14%"),
-        head(b < 0 ? "answer" : "A", "16%"), b >= 0 && head("B", "16%"), head("kind", "8%"), head("route", "9%"),
+      el("thead", {}, el("tr", {}, sortable("#", "question", now, "3.5rem"), head("question"), head("gold", "13%"),
+        head(b < 0 ? "answer" : "A", "15%"), b >= 0 && head("B", "15%"), head("kind", "7.5rem"), head("route", "8rem"),
         sortable("LM calls", "calls", now, "5.5rem"), sortable("seconds", "seconds", now, "5.5rem"))),
       el("tbody", {}, shown.map((place) => questionRow(place, now)))),
     pages());

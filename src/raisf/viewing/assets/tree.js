@@ -24,7 +24,7 @@ function passageItem(passage, number, context, node, wrong) {
     el("span", { class: mark[1], "aria-hidden": "true" }, mark[0] + " "), el("span", { class: "sr" }, mark[2] + ": "),
     el("strong", {}, said(passage.title || passage.pid)),
     el("span", { class: "muted" }, judgement?.readable === false ? " unreadable" : probability(judgement), typeof passage.score === "number" ? ` score ${passage.score.toFixed(2)}` : ""), " ",
-    gold && badge("gold passage", "good"), " ", says && badge(`gold says ${says[1]}`, "bad"),
+    gold && says?.[1] === "irrelevant" ? badge("gold, but not enough alone", "bad") : [gold && badge("gold passage", "good"), " ", says && badge(`gold says ${says[1]}`, "bad")],
     passage.citation && el("span", { class: "muted small" }, " ", said(passage.citation)),
   ];
   if (!text) return el("li", {}, heading);
