@@ -15,6 +15,7 @@ from dspy.utils.usage_tracker import UsageTracker
 from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
 from raisf.lm.transport import until
+from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
 from raisf.programs.outputs import sensible
 from raisf.programs.questions import clean
@@ -77,7 +78,8 @@ class Run:
         node = Node(question=question, depth=depth)
         started = time.perf_counter()
         try:
-            yield node
+            with observed_node(node):
+                yield node
         except BudgetSpent as spent:
             node.end("budget", str(spent))
         except BaseException as error:
@@ -153,7 +155,7 @@ class Run:
         self._check()
         with self._lock:
             if (query, k) not in self._searches:
-                self._searches[query, k] = Task(lambda: retriever(query, k))
+                self._searches[query, k] = Task(lambda: observed_search(retriever, query, k))
             return self._searches[query, k]
 
     def found(self, search: Task[list[Passage]]) -> list[Passage]:

@@ -82,7 +82,9 @@ def open_program(
     """
     from raisf.programs.registry import PROGRAMS, build
     from raisf.programs.registry import searches as takes_retriever
+    from raisf.programs.tracing import trace_from_environment
 
+    trace_from_environment()
     lm, options = lm or LMChoice(), given(options)
     if own.is_own(name) and "@" in name:
         return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)

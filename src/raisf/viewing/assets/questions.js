@@ -92,10 +92,10 @@ function questionRow(place, now) {
     el("td", { "data-name": "gold" }, clip(question.answers.join(" / "))),
     answerCell(ours, b < 0 ? "answer" : "A"),
     b >= 0 && answerCell(data.answers[b][place], "B"),
-    el("td", { "data-name": "kind" }, clip(question.kind || "–")),
-    el("td", { "data-name": "route" }, clip(ours.route || "–")),
-    el("td", { "data-name": "LM calls" }, ours.calls ?? "–"),
-    el("td", { "data-name": "seconds" }, number(ours.seconds, 2)));
+    el("td", { class: "meta", "data-name": "kind" }, clip(question.kind || "–")),
+    el("td", { class: "meta", "data-name": "route" }, clip(ours.route || "–")),
+    el("td", { class: "meta", "data-name": "LM calls" }, ours.calls ?? "–"),
+    el("td", { class: "meta", "data-name": "seconds" }, number(ours.seconds, 2)));
 }
 
 function sortable(text, key, now, width) {
