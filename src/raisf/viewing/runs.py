@@ -128,11 +128,9 @@ def _program(records: Path) -> dict[str, Any]:
 
 
 def _distinct(runs: list[Run]) -> list[Run]:
-    """Runs of different labels: where two are called alike, the file's name tells them apart."""
+    """Runs of different labels: where two are called alike, the file tells them apart."""
     labels = [run.label for run in runs]
-    return [
-        replace(run, label=f"{run.label} ({run.path.stem})") if labels.count(run.label) > 1 else run for run in runs
-    ]
+    return [replace(run, label=f"{run.label} ({run.path})") if labels.count(run.label) > 1 else run for run in runs]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
