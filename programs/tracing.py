@@ -179,6 +179,8 @@ class SpanCallback(RunCallback):
     ) -> None:
         from opentelemetry import context, trace
 
+        if call_id not in self._open:
+            return  # its start failed, which has been told
         span, token = self._open.pop(call_id)
         context.detach(token)
         span.set_attributes(told or {})
