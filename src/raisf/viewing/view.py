@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf import __version__
 from raisf.evaluation.identity import digest
 from raisf.evaluation.report import summarise
 from raisf.utils.errors import InputError
@@ -66,7 +65,6 @@ class View:
         """Everything but the trees."""
         runs = [_summary(run, list(of.values())) for run, of in zip(self.sources.runs, self._records, strict=True)]
         return {
-            "raisf": __version__,
             "title": self.title,
             "version": self.version,
             "facts": {name: value for name, value in self.sources.facts.items() if value is not None},
