@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from raisf.evaluation.comparison import compare_records
+from raisf.evaluation.intervals import Score
 from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
-from raisf.reports.headline import headline
+from raisf.reports.headline import best_of, headline
 from raisf.reports.report import report_of
+from raisf.reports.sections import Section
 
 
 def _runs(records: Any, **right: int) -> dict[str, dict[str, Any]]:
@@ -30,6 +32,14 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert "may be chance" in close and "2.5 [" in close, "the difference is the better program's, however paired"
     assert headline(compare_records(_runs(records, rag=7, raisf=7))).endswith("raisf answers as many.")
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
+
+
+def test_an_experiments_page_says_which_row_is_best() -> None:
+    rows: list[Any] = [["a", Score(0.5, 0.4, 0.6, 10)], ["b", Score(0.7, 0.6, 0.8, 10)], ["c", None]]
+    without = Section("Costs", ["program", "calls"], [["a", 3]])
+    told = best_of([without, Section("All systems", ["program", "exact match"], rows)])
+    assert told == "All systems: b has the highest exact match of 2 rows, 70.0% [60.0, 80.0]."
+    assert best_of([without]) == ""
 
 
 def test_wins_and_losses_come_with_both_trees(records: Any) -> None:

@@ -33,12 +33,15 @@ def headline(comparison: "Comparison") -> str:
 def best_of(sections: Sequence[Section]) -> str:
     """Of the first section whose rows have a main score, which row has the highest."""
     for section in sections:
-        scored = [row for row in section.rows if section.main is not None and isinstance(row[section.main], Score)]
-        if scored and section.main is not None:
-            place = section.main
-            name, score = max(((row[0], row[place]) for row in scored), key=lambda row: row[1].value)
+        if section.main is None:
+            continue
+        cells = [(str(row[0]), row[section.main]) for row in section.rows]
+        scored = [(name, cell) for name, cell in cells if isinstance(cell, Score) and cell.n]
+        if scored:
+            name, score = max(scored, key=lambda one: one[1].value)
             many = f" of {len(scored)} rows" if len(scored) > 1 else ""
-            return f"{section.title}: {name} has the highest {section.columns[place]}{many}, {_percent(score)}."
+            column = section.columns[section.main]
+            return f"{section.title}: {name} has the highest {column}{many}, {_percent(score)}."
     return ""
 
 

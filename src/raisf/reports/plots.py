@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from raisf.optimize.judges.reliability import POSITIVE, diagram
 from raisf.utils.text import plot_label
@@ -156,7 +157,7 @@ def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figur
         highest = max(max(line) for line in lines.values())
         panel.set(xlabel="epoch", ylabel="loss, nats per token", ylim=(0, 1.1 * highest or 1))
         panel.set_title(f"{judge}, on the dev split", fontsize=10)
-        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         _quiet(panel)
         if len(colour) > 1:
             _legend(figure, *panel.get_legend_handles_labels())
