@@ -4,6 +4,7 @@ Each function says what goes wrong without it; tests/retrieval/test_colbert_shim
 update of colbert-ai that mends one makes a test fail, and the function can go.
 """
 
+import contextlib
 import functools
 import logging
 import multiprocessing
@@ -11,13 +12,18 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from raisf.utils.cache import cache_folder
 from raisf.utils.errors import RaisfError
+from raisf.utils.leftovers import alone
 
 logger = logging.getLogger(__name__)
 _lock = threading.Lock()
+_PLACE = "TORCH_EXTENSIONS_DIR"
+_COMPILING = "loading PLAID's C++ extensions (the first time they are compiled: minutes)"
 
 
 def colbert() -> ModuleType:
@@ -80,6 +86,27 @@ def postpone_compiling() -> None:
     ColBERT.loaded_extensions = True
 
 
+@contextlib.contextmanager
+def own_extensions() -> Iterator[None]:
+    """Where PyTorch keeps compiled extensions it waits for ever for a process that was killed while it compiled.
+
+    Its mark is a file, which outlives the process. Ours are kept apart, one process at a time goes there, and so a mark
+    that it finds is a dead one's.
+    """
+    folder = cache_folder() / "torch_extensions" / f"py{sys.version_info.major}{sys.version_info.minor}"
+    before = os.environ.get(_PLACE)
+    with alone(folder / "raisf.lock"):
+        for mark in folder.glob("*/lock"):
+            mark.unlink()
+        os.environ[_PLACE] = str(folder)
+        try:
+            yield
+        finally:
+            del os.environ[_PLACE]
+            if before is not None:
+                os.environ[_PLACE] = before
+
+
 @functools.cache
 def compile_extensions() -> None:
     """Compiles (once per machine, some minutes) or loads the four C++ extensions that PLAID searches with.
@@ -96,7 +123,7 @@ def compile_extensions() -> None:
 
     del ColBERT.loaded_extensions
     try:
-        with console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
+        with console(stderr=True).status(_COMPILING), own_extensions():
             for owner in (ColBERT, IndexScorer, StridedTensor):
                 owner.try_load_torch_extensions(False)
     except (RuntimeError, OSError, ImportError) as error:
