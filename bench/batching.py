@@ -6,8 +6,8 @@
 For each program the same questions of a closed world, asked so many at a time, nothing cached: questions a second, CPU
 milliseconds a question, and the mean rows of a decoding step. In whole batches a text that comes while others are being
 written waits until the last of these has ended. `--artifact`, a folder made by `raisf compile --how weights`, adds
-RA-ISF with weights. Both ways take turns; medians are shown, and the ratio of CPU time. Answers that differ are counted:
-both ways compute the same.
+RA-ISF with weights. Both ways take turns; medians are shown, and the ratio of CPU time. Both ways compute the same:
+answers that differ are counted.
 """
 
 import argparse
