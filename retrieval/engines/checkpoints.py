@@ -35,7 +35,7 @@ def find_again(
     manifest: IndexManifest,
     checkpoint: str | Path | None = None,
 ) -> Checkpoint | None:
-    """The checkpoint that an index was made with, in the precision of its vectors; None where its engine, whose `find` this is, has none.
+    """The checkpoint that an index was made with, in its precision; None where its engine, the one of `find`, has none.
 
     Raises:
         InputError: It is gone, or another one is in its place.
