@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.lm.local.decoding import Draft
 from raisf.lm.local.multi_lora import Blend, Loras, Slot
 from raisf.lm.local.prefixes import stacked
+from raisf.lm.local.tails import Tails
 
 if TYPE_CHECKING:
     import torch
@@ -21,10 +22,11 @@ class CausalRows:
     Args:
         model: A causal language model with rotary (or other explicit) positions.
         loras: Its adapters; None where no draft names one.
+        tails: Where rows that leave are kept; None: nowhere.
     """
 
-    def __init__(self, model: "PreTrainedModel", loras: Loras | None = None):
-        self._model, self._loras = model, loras
+    def __init__(self, model: "PreTrainedModel", loras: Loras | None = None, tails: Tails | None = None):
+        self._model, self._loras, self._tails = model, loras, tails
         self._slots: list[Slot] = []
         self._lengths: list[int] = []  # tokens whose keys and values are there
         self._width = 0  # columns
@@ -57,7 +59,7 @@ class CausalRows:
         slots = [draft.lora for draft in drafts]
         logits, cache = self._forward(ids, mask, positions, stacked(heads), self._blended(slots))
         wholes = [len(draft.prompt) for draft in drafts]
-        shelves = self._cache or shelved(cache)
+        shelves = self._cache if self._cache is not None else shelved(cache)
         if shelves is None:
             self._cache, self._width = cache, width
         else:
@@ -82,6 +84,12 @@ class CausalRows:
         mask = _last(self._lengths, self._width)
         logits, _ = self._forward(torch.tensor(picked)[:, None], mask, positions, self._cache, self._blend)
         return logits
+
+    def part(self, row: int, draft: Draft) -> None:
+        """See `Rows`."""
+        if self._tails is not None and self.joins:
+            layers = [shelf.row(row, self._lengths[row]) for shelf in self._cache.layers]
+            self._tails.keep(draft.lora, [*draft.prompt, *draft.tokens[:-1]], layers)
 
     def keep(self, rows: list[int]) -> None:
         """See `Rows`."""

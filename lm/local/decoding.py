@@ -62,6 +62,10 @@ class Rows(Protocol):
         """The logits (rows, V) of each row's next token, after the tokens picked last."""
         ...
 
+    def part(self, row: int, draft: Draft) -> None:
+        """A row is about to leave, with all that was written but the last token."""
+        ...
+
     def keep(self, rows: list[int]) -> None:
         """Go on with these rows alone, in this order; none comes before its own place."""
         ...
@@ -114,6 +118,8 @@ class Decoding(Generic[D]):
         if not ended:
             return []
         found = [self.drafts[row] for row in ended]
+        for row, draft in zip(ended, found, strict=True):
+            self._rows.part(row, draft)
         rows = list(range(len(self.drafts)))
         for row in ended:  # from the last on: the last that stays takes its place
             rows[row] = rows[-1]

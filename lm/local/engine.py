@@ -22,6 +22,7 @@ from raisf.lm.local.inference import end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefixes
+from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
@@ -94,6 +95,7 @@ class InferenceEngine:
         self._text: Text | None = None
         self.loras: Loras
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
+        self._tails: Tails | None = None  # likewise
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InferenceEngine":
         return self  # a copied program shares the weights
@@ -148,7 +150,7 @@ class InferenceEngine:
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
                 if not self._text.seq2seq:
-                    self._prefixes = Prefixes(self._model, self.loras)
+                    self._prefixes, self._tails = Prefixes(self._model, self.loras), Tails()
 
     def _place(self, folder: Path, sha: str) -> Slot:
         with self._lock:
@@ -191,7 +193,9 @@ class InferenceEngine:
                 self._attempt(batch, self._score)
             self._attempt([job for job in jobs if not job.labels], lambda jobs: waiting.extend(map(self._begun, jobs)))
             if waiting or decoding:
-                decoding = self._write(decoding or Decoding(self.compute.Rows(self.model, self.loras)), waiting)
+                if decoding is None:
+                    decoding = Decoding(self.compute.Rows(self.model, self.loras, self._tails))
+                decoding = self._write(decoding, waiting)
 
     def _arrived(self, wait: bool) -> list[Job]:
         """The requests in the queue, and those that come within a moment of them.
@@ -245,6 +249,9 @@ class InferenceEngine:
         """Let in what there is room for, and write some tokens of each text; gives what goes on, if anything does."""
         device = self.model.device.type
         admitted = decoding.admitted(waiting, device)
+        if self._tails is not None:
+            for draft in admitted:
+                draft.prefix = self._tails.longest(draft.lora, draft.prompt, draft.prefix)
         going = [*decoding.drafts, *admitted]
         try:
             for batch in readings(admitted, device):

@@ -68,9 +68,10 @@ class Rows:
     Args:
         model: An encoder-decoder.
         loras: Its adapters; None where no draft names one.
+        tails: None: an encoder reads each prompt anew.
     """
 
-    def __init__(self, model: "PreTrainedModel", loras: Loras | None = None):
+    def __init__(self, model: "PreTrainedModel", loras: Loras | None = None, tails: None = None):
         self._model, self._loras = model, loras
         self._blend: Blend | None = None
 
@@ -99,6 +100,9 @@ class Rows:
                 past_key_values=self._cache,
                 use_cache=True,
             ).logits[:, -1]
+
+    def part(self, row: int, draft: Draft) -> None:
+        """See `raisf.lm.local.decoding.Rows`; there is nothing to be kept."""
 
     def keep(self, rows: list[int]) -> None:
         """See `raisf.lm.local.decoding.Rows`."""

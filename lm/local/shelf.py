@@ -47,6 +47,11 @@ class Shelf(DynamicLayer):
         self._first = min(self._first, self._last - max(lengths))
         self._show()
 
+    def row(self, row: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A row's keys and values (1, heads, length, dim), until the next change."""
+        keys, values = self._held[:, row : row + 1, :, self._last - length : self._last]
+        return keys, values
+
     @torch.inference_mode()
     def keep(self, rows: Sequence[int], length: int) -> None:
         """Go on with these rows alone, in this order; none may come before its own place.

@@ -10,12 +10,13 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from raisf.lm.local import decoding, shelf
-from raisf.lm.local.decoding import MAX_ROWS, Decoding, Draft
+from raisf.lm.local.decoding import MAX_ROWS, Decoding, Draft, decode
 from raisf.lm.local.engine import STEPS, InferenceEngine
 from raisf.lm.local.inference import Rows, load_model
 from raisf.lm.local.multi_lora import BASE, Loras, lora_hash
-from raisf.lm.local.prefixes import BLOCK, SEEN, Prefixes
+from raisf.lm.local.prefixes import BLOCK, SEEN, Prefix, Prefixes
 from raisf.lm.local.shelf import Shelf
+from raisf.lm.local.tails import Tails
 from tests.lm.conftest import Given, written
 from tests.lm.test_engine import ask, judge
 from tests.lm.test_prefixes import random_tokens
@@ -76,6 +77,33 @@ def test_whoever_joins_and_leaves_says_what_he_says_alone(
     assert rows._cache is None  # and nothing is held for nobody
 
 
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_prompt_that_grows_goes_on_from_what_was_read_and_written(
+    model: Any, loras: Loras, slot: Any, adapted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ReAct's: each step's prompt is all that was there, and something new."""
+    lora, tails = slot if adapted else BASE, Tails()
+    prompt, others = random_tokens(30, 150)[0], random_tokens(31, 40, 160)
+    rows = Rows(model, loras, tails)
+    for step in range(3):
+        drafts = [Given(each, 20, lora, tails.longest(lora, each, None)) for each in (prompt, others[step % 2])]
+        known = len(drafts[0].prefix.tokens) if drafts[0].prefix else 0
+        assert known == (0 if step == 0 else (len(prompt) - 6) // BLOCK * BLOCK)  # what was written too
+        list(decode(rows, drafts))
+        for draft in drafts:
+            assert draft.tokens == next(iter(written(model, [draft.prompt], [20], None, loras, [lora]).values()))
+        prompt = [*prompt, *drafts[0].tokens, *random_tokens(32 + step, 5)[0]]
+    assert tails.longest(BASE if adapted else slot, prompt, None) is None  # another adapter has read other things
+    known = Prefix(prompt[:-1], lora, tails.longest(lora, prompt, None)._cache)  # type: ignore[union-attr]
+    assert tails.longest(lora, prompt, known) is known
+    monkeypatch.setattr("raisf.lm.local.tails.TEXTS", 2)
+    for length in (100, 110, 120):
+        list(decode(rows, [Given(random_tokens(40 + length, length)[0], 2, lora)]))
+    assert len(tails._kept) == 2 and tails.longest(lora, prompt, None) is None
+    assert tails._bytes == sum(tail.nbytes for tail in tails._kept.values())
+    assert set(tails._of.values()) == set(tails._kept)
+
+
 def test_a_step_copies_no_keys(model: Any) -> None:
     rows = Rows(model)
     rows.join([Given(prompt, 9) for prompt in random_tokens(7, 20, 9)])
@@ -108,7 +136,7 @@ def test_there_is_room_for_so_many_and_nobody_overtakes(model: Any, monkeypatch:
 
     waiting = coming(*[20] * (MAX_ROWS + 3))
     assert len(Decoding(Rows(model)).admitted(waiting, "cpu")) == MAX_ROWS and len(waiting) == 3
-    monkeypatch.setitem(decoding.MAX_PLACES, "cpu", 300)
+    monkeypatch.setitem(decoding.MAX_PLACES, "cpu", 299)
     waiting = coming(20, 90, 20)
     assert [len(draft.prompt) for draft in Decoding(Rows(model)).admitted(waiting, "cpu")] == [20, 90]
     batch = Decoding(Rows(model))
