@@ -51,8 +51,10 @@ D = TypeVar("D", bound=Draft)
 class Rows(Protocol):
     """Prompts that a model continues together, a row each."""
 
-    joins: bool
-    """Whether others may join while there are rows."""
+    @property
+    def joins(self) -> bool:
+        """Whether others may join while there are rows."""
+        ...
 
     def join(self, drafts: Sequence[Draft]) -> "torch.Tensor":
         """Add rows behind the others; the logits (new rows, V) of their first tokens."""
