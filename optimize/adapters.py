@@ -104,8 +104,7 @@ def open_weights(
         raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")
     if entry.kind == "full":
         return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
-    _, _, expected = entry.base.rpartition("#")
-    if given is not None and given.base.endswith(f"#{expected}"):
+    if given is not None and _weights_of(given.base) == _weights_of(entry.base):
         return given.with_weights(folder)
     try:
         return _local({**options, "spec": base_from(entry.base, entry.relative, artifact)}).with_weights(folder)
@@ -114,6 +113,11 @@ def open_weights(
             f"the artifact {artifact} needs the base that {name!r} was trained on: {error}. If the same base lies "
             "elsewhere, give it with --lm local/FOLDER (lm=); else compile again"
         ) from error
+
+
+def _weights_of(base: str) -> str:
+    """The hash in a base's model string; an adapter fits its base in any precision."""
+    return base.rpartition("#")[2].partition("-")[0]
 
 
 def _local(options: dict[str, Any]) -> LocalLM:

@@ -1,5 +1,6 @@
 """Checkpoints of encoders: finding one by name, making the one that works offline, telling two apart."""
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -37,18 +38,31 @@ class CheckpointFolder:
         path: The absolute folder.
         sha256: Of its weights, tokenizer and settings.
         augment: Whether its queries are filled up with [MASK] tokens (ColBERT paper, section 3.2: query augmentation).
+        chosen: The precision of an index that was made with it; None where it is free to choose.
     """
 
     name: str
     path: Path
     sha256: str
     augment: bool
+    chosen: str | None = None
+
+    @property
+    def precision(self) -> str:
+        """In which it computes, "float32" or "bfloat16": what this machine does fastest, where nothing is chosen."""
+        from raisf.retrieval.encoders.encoder import fastest_precision
+
+        return self.chosen or fastest_precision()
 
     def encoder(self) -> "ColBERTEncoder":
-        """The encoder, shared by all indexes of the process that use this checkpoint."""
+        """The encoder, shared by all indexes of the process that use this checkpoint in this precision."""
         from raisf.retrieval.encoders.encoder import load_encoder
 
-        return load_encoder(self.path, self.sha256, self.augment)
+        return load_encoder(self.path, self.sha256, self.augment, self.precision)
+
+    def computing_in(self, precision: str) -> "CheckpointFolder":
+        """The same in another precision."""
+        return dataclasses.replace(self, chosen=precision)
 
 
 def find_checkpoint(name: str | Path) -> CheckpointFolder:

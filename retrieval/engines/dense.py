@@ -44,6 +44,11 @@ class DenseModel:
     sha256: str
     cosine: bool
     queries: Path | None = None
+    precision = "float32"
+
+    def computing_in(self, precision: str) -> "DenseModel":
+        """The same: it computes in float32 alone."""
+        return self
 
     def encoder(self) -> "DenseEncoder":
         """The encoder, shared by all indexes of the process that use this model."""

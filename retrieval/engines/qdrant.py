@@ -220,4 +220,4 @@ def _find_checkpoint(told: dict[str, Any], checkpoint: str | Path | None, collec
             f"the collection {collection!r} was made with the checkpoint {told['checkpoint']} "
             f"({told['checkpoint_sha256']}), but {found.name} is now another ({found.sha256}): give the old one back"
         )
-    return found
+    return found.computing_in(told.get("precision") or "float32")

@@ -95,6 +95,8 @@ class IndexManifest:
         format: The version of this layout.
         checkpoint_relative: The checkpoint's folder as seen from the index's, for when both are moved together; None
             where it is no folder.
+        precision: In which its vectors were computed, "float32" or "bfloat16", and its queries are; None where there
+            are none, or where it was made before that was told.
     """
 
     kind: str
@@ -110,6 +112,7 @@ class IndexManifest:
     versions: dict[str, str]
     format: int = FORMAT
     checkpoint_relative: str | None = None
+    precision: str | None = None
 
     @property
     def shown_search(self) -> str:

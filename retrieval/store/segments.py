@@ -45,8 +45,17 @@ class Checkpoint(Protocol):
         """Of its files."""
         ...
 
+    @property
+    def precision(self) -> str:
+        """In which it computes: "float32" or "bfloat16"."""
+        ...
+
     def encoder(self) -> Encoder:
         """What it encodes with."""
+        ...
+
+    def computing_in(self, precision: str) -> "Checkpoint":
+        """The same in another precision."""
         ...
 
 

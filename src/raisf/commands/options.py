@@ -87,6 +87,12 @@ lm_options = as_one(
         help="0 takes the likeliest token, 2 is the highest; default: 0",
     ),
     _lm("--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"),
+    _lm(
+        "--dtype",
+        type=click.Choice(("default", "float32", "bfloat16")),
+        help="how a model in the process computes; default: bfloat16 where the CPU is made for it and the model has 50 "
+        "million weights or more, else float32",
+    ),
     _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
 )
 """Which language model answers and how it is spoken to; a command takes them as `lm`."""

@@ -24,11 +24,13 @@ class LMChoice:
     temperature: float | None = None
     max_tokens: int | None = None
     timeout: float | None = None
+    dtype: str | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """All but the spec."""
-        return {name: value for name, value in asdict(self).items() if name != "spec"}
+        """All but the spec; dtype only where it was given: folders are called after these, and keep their names."""
+        left_out = {"spec"} if self.dtype is not None else {"spec", "dtype"}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def open(self) -> Any:
         """The language model; the default one where there is no spec.
