@@ -24,7 +24,7 @@ from raisf.utils.progress import progress_bar
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
 MAX_FAILURES = 10
-# Questions at a time. An engine in the process batches what arrives together; calls to an endpoint have their own limit.
+# Questions at a time. An engine in the process batches what arrives together; calls to an endpoint have a limit too.
 QUESTIONS, QUESTIONS_REMOTE = 32, 8
 # On Ctrl-C, how long the questions under way may take to finish and be kept; longer would not feel like stopping.
 GRACE_SECONDS = 2.0

@@ -189,7 +189,8 @@ class Endpoint:
             return transport.persist(lambda: attempt(request), retries, self.timeout, moment)
 
         _, labels = asked_labels(request)
-        work: Any = self._verdict(request, persist, moment) if labels else persist(request, self.retries)
+        scored = bool(labels) and emit is None
+        work: Any = self._verdict(request, persist, moment) if scored else persist(request, self.retries)
         return asyncio.run_coroutine_threadsafe(work, transport.loop())
 
     async def _verdict(self, request: Request, persist: Attempt, moment: float | None) -> Response:

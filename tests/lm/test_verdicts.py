@@ -64,13 +64,12 @@ def test_in_the_chat_format_one_label_is_asked_for_and_read_off_its_first_token(
         judge = dspy.Predict(SelfKnowledge)
         judge.demos = [demo]
         judge(question=QUESTIONS[1])
-    body = served.seen[-1][1] if len(served.seen[-1][1]["messages"]) == 4 else served.seen[-2][1]
     asked = [body for _, body in served.seen if body.get("top_logprobs") and len(body["messages"]) == 4][-1]
     assert asked["max_completion_tokens"] == 1 and asked["logprobs"] is True
     assert asked["messages"][2] == {"role": "assistant", "content": "know"}
     assert "Respond with the `verdict` alone, one of: know, unknown." in asked["messages"][-1]["content"]
     assert "completed" not in str(asked["messages"])
-    assert body["model"] == "pocket"
+    assert asked["model"] == "pocket"
 
 
 def verdicts(lm, threads=8):
@@ -120,10 +119,6 @@ def test_a_server_that_fails_where_it_should_refuse_loses_no_question(llamas):
 
 
 def test_a_model_that_does_not_answer_with_a_label_is_asked_as_before(llamas, llama):
-    class Odd(dspy.Signature):
-        question: str = dspy.InputField()
-        verdict: dspy.Code | str = dspy.OutputField()
-
     with llamas.serve({"tiny": llama}) as endpoint:
         lm = connect("openai/tiny", api_base=endpoint.url, max_tokens=2, num_retries=0)
         for number in range(5):
@@ -145,10 +140,6 @@ def test_a_coroutine_gets_the_same(served):
     assert [one.probabilities for one in found] == [ask(lm, question).probabilities for question in QUESTIONS]
 
 
-def logs(**shares):
-    return [(token.replace("_", " "), math.log(share)) for token, share in shares.items()]
-
-
 @pytest.mark.parametrize(
     ("listed", "labels", "expected"),
     [
@@ -157,7 +148,8 @@ def logs(**shares):
         ([("rele", 0.6), ("ir", 0.15), ("irre", 0.05)], ["relevant", "irrelevant"], 0.75),  # by their first tokens
         ([("k", 0.6), ("un", 0.2)], ["know", "unknown"], 0.75),
         ([("know.", 0.6), ("unknown", 0.2)], ["know", "unknown"], 0.75),
-        ([("relevant", 0.9), ("I", 0.09)], ["relevant", "irrelevant"], None),  # "I think ..." says nothing
+        ([("relevant", 0.45), ("I", 0.5)], ["relevant", "irrelevant"], None),  # "I think ..." says nothing
+        ([("relevant", 0.9), ("I", 0.09)], ["relevant", "irrelevant"], 0.9 / 0.91),
         ([("know", 0.98), ("yes", 0.01), ("ok", 0.001)], ["know", "unknown"], 0.98 / 0.981),  # unlisted: the least
         ([("know", 0.9), ("yes", 0.09)], ["know", "unknown"], None),  # unlisted, and there is room for much
         ([("The", 0.9), ("[[", 0.1)], ["know", "unknown"], None),
