@@ -139,8 +139,8 @@ def asked_labels(request: Request) -> tuple[str, list[str]]:
 def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) -> dict[str, float] | None:
     """Each label's probability, from the likeliest first tokens of a reply that is to be a label alone.
 
-    A label's share is that of all tokens that begin it, whatever their case and the space before them: for a label of
-    several tokens, the first one's. The shares are normalised over the labels.
+    A label's share is that of the tokens that are it, whatever their case and the space before them; where none is, of
+    those that begin it: for a label of several tokens, the first one's. The shares are normalised over the labels.
 
     Args:
         listed: Tokens and their log-probabilities (natural logarithm).
@@ -149,7 +149,7 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
     Returns:
         None where the first token does not decide: it begins several labels, or none.
     """
-    shares = dict.fromkeys(labels, 0.0)
+    whole, begun = dict.fromkeys(labels, 0.0), dict.fromkeys(labels, 0.0)
     least = 1.0
     shared = rest = 0.0
     for token, logprob in listed:
@@ -160,11 +160,13 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
         probability = math.exp(logprob)
         least = min(least, probability)
         rest += probability
-        begun = [label for label in labels if _begins(token, label)]
-        if len(begun) == 1:
-            shares[begun[0]] += probability
-        elif begun:
+        possible = [label for label in labels if _begins(token, label)]
+        if len(possible) > 1:
             shared += probability
+        elif possible:
+            (whole if _is(token, possible[0]) else begun)[possible[0]] += probability
+    # Where a tokenizer has a token for the label, it does not write it in pieces: what begins like it is another word.
+    shares = {label: whole[label] or begun[label] for label in labels}
     found = sum(shares.values())
     if found <= 0 or shared > UNLISTED_SHARE * found:
         return None
@@ -177,15 +179,18 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
     return {label: share / total for label, share in shares.items()}
 
 
+def _is(token: str, label: str) -> bool:
+    return token.strip(_SPACES).rstrip(".,;:!\"'*`").casefold() == label.casefold()
+
+
 def _begins(token: str, label: str) -> bool:
     """Whether a reply that begins with the token can be the label, and is no word of a sentence such as "I"."""
     said = token.strip(_SPACES)
-    whole = said.rstrip(".,;:!\"'*`")
-    if whole.casefold() == label.casefold():
+    if _is(token, label):
         return True
-    if len(said) == 1 and not said.islower():
+    if not said or (len(said) == 1 and not said.islower()):
         return False
-    return bool(said) and any(form.startswith(said) for form in (label, label.capitalize(), label.upper()))
+    return any(form.startswith(said) for form in (label, label.capitalize(), label.upper()))
 
 
 def _one_token(request: Request, listed: int | None) -> Request:

@@ -147,6 +147,7 @@ def test_a_coroutine_gets_the_same(served):
         ([("Know", 0.3), ("know", 0.3), ("\u0120UNKNOWN", 0.2)], ["know", "unknown"], 0.75),  # any case and space
         ([("rele", 0.6), ("ir", 0.15), ("irre", 0.05)], ["relevant", "irrelevant"], 0.75),  # by their first tokens
         ([("k", 0.6), ("un", 0.2)], ["know", "unknown"], 0.75),
+        ([(" relevant", 0.6), (" r", 0.1), (" irrelevant", 0.2)], ["relevant", "irrelevant"], 0.75),  # " r": "right"?
         ([("know.", 0.6), ("unknown", 0.2)], ["know", "unknown"], 0.75),
         ([("relevant", 0.45), ("I", 0.5)], ["relevant", "irrelevant"], None),  # "I think ..." says nothing
         ([("relevant", 0.9), ("I", 0.09)], ["relevant", "irrelevant"], 0.9 / 0.91),
