@@ -45,7 +45,8 @@ def main() -> None:
         differ = sum(one != other for one, other in zip(alone[2], both[2], strict=True))
         print(
             f"{threads} threads, {len(queries)} queries: one by one {alone[0]:.1f} ms CPU ({alone[1]:.1f} ms), "
-            f"together {both[0]:.1f} ms CPU ({both[1]:.1f} ms): {both[0] / alone[0]:.2f} of the CPU; {differ} found otherwise"
+            f"together {both[0]:.1f} ms CPU ({both[1]:.1f} ms): {both[0] / alone[0]:.2f} of the CPU; "
+            f"{differ} found otherwise"
         )
 
 
