@@ -43,7 +43,13 @@ class Ray:
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
     def __init__(self, nodes: int, dies: dict[int, bool]) -> None:
-        self.alive, self.dies, self.started, self.cancelled = [f"n{at}" for at in range(nodes)], dies, 0, []
+        self.alive, self.dies, self.tasks, self.started, self.cancelled = (
+            [f"n{at}" for at in range(nodes)],
+            dies,
+            {},
+            0,
+            [],
+        )
 
     def nodes(self) -> list[dict[str, Any]]:
         return [{"NodeID": name, "Alive": True, "Resources": {"CPU": 1}} for name in self.alive]
@@ -58,12 +64,12 @@ class Ray:
         return running[:1], running[1:]
 
     def get(self, task: Any) -> Any:
-        number, node, packed, rows, threads = task
-        if number in self.dies:
-            if self.dies[number]:
+        node, packed, rows, threads = self.tasks[task]
+        if task in self.dies:
+            if self.dies[task]:
                 self.alive.remove(node)
             raise RayError("the worker died")
-        return pickle.loads(pickle.dumps(answer(pickle.loads(packed), list(rows), threads)))
+        return pickle.loads(pickle.dumps(answer(pickle.loads(packed), rows, threads)))
 
     def cancel(self, task: Any, force: bool) -> None:
         self.cancelled.append(task)
@@ -74,7 +80,8 @@ def over(ray: Ray) -> Any:
 
     def start(node: str, packed: bytes, rows: Any, threads: int) -> Any:
         ray.started += 1
-        return ray.started, node, packed, tuple(rows), threads
+        ray.tasks[ray.started] = node, packed, rows, threads
+        return ray.started
 
     cluster._start = start  # type: ignore[method-assign]
     return asked_by(cluster.ask)
@@ -92,7 +99,7 @@ def test_every_question_is_kept_once(dies: dict[int, bool], tmp_path: Any) -> No
         report = evaluate(Echo(), asked, tmp_path / "r.jsonl", progress=False)
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 51
     here = evaluate(Echo(), asked, progress=False)
-    assert (report.em, report.errors, report.n) == (here.em, here.errors, 51)
+    assert (report.em, report.errors, report.em.n) == (here.em, here.errors, 51)
     assert len(ray.alive) == 3 - sum(dies.values())
 
 
@@ -101,7 +108,7 @@ def test_without_a_node_the_run_ends_and_goes_on_later(tmp_path: Any) -> None:
     with over(Ray(2, {2: True, 3: True})), pytest.raises(RaisfError, match=r"no node left.*keeps the answers so far"):
         evaluate(Echo(), asked, tmp_path / "r.jsonl", progress=False)
     with over(Ray(1, {})):
-        assert evaluate(Echo(), asked, tmp_path / "r.jsonl", progress=False).em.share == 1
+        assert evaluate(Echo(), asked, tmp_path / "r.jsonl", progress=False).em.value == 1
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 10
 
 
@@ -123,5 +130,5 @@ def test_what_cannot_travel_is_asked_here(caplog: pytest.LogCaptureFixture) -> N
     program.lock = __import__("threading").Lock()
     ray = Ray(2, {})
     with over(ray):
-        assert evaluate(program, examples("a"), progress=False).em.share == 1
+        assert evaluate(program, examples("a"), progress=False).em.value == 1
     assert ray.started == 0 and "cannot be sent" in caplog.text

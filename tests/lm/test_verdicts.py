@@ -1,11 +1,14 @@
 """A judge at an endpoint gives the probability that it gives in the process; or its verdict, and never nothing."""
 
 import asyncio
+import contextlib
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import dspy
 import pytest
+from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
@@ -58,9 +61,9 @@ def test_a_verdict_is_counted_as_one_token_and_kept(served):
 
 
 def test_in_the_chat_format_one_label_is_asked_for_and_read_off_its_first_token(served):
-    lm = connect("openai/pocket", api_base=served.url)
+    lm = connect("openai/pocket", api_base=served.url, max_tokens=4)
     demo = dspy.Example(question="Who wrote Emma?", verdict="know").with_inputs("question")
-    with dspy.context(lm=lm):
+    with dspy.context(lm=lm, adapter=adapter_for(lm)), contextlib.suppress(AdapterParseError):  # it knows no chat
         judge = dspy.Predict(SelfKnowledge)
         judge.demos = [demo]
         judge(question=QUESTIONS[1])
@@ -118,14 +121,18 @@ def test_a_server_that_fails_where_it_should_refuse_loses_no_question(llamas):
         assert len(failing) == 3  # then it is not asked any more
 
 
-def test_a_model_that_does_not_answer_with_a_label_is_asked_as_before(llamas, llama):
-    with llamas.serve({"tiny": llama}) as endpoint:
-        lm = connect("openai/tiny", api_base=endpoint.url, max_tokens=2, num_retries=0)
+def test_a_model_that_does_not_answer_with_a_label_is_asked_as_before(llamas):
+    class Animal(dspy.Signature):
+        question: str = dspy.InputField()
+        verdict: Literal["zebra", "quokka"] = dspy.OutputField()
+
+    with llamas.serve({"pocket": pocket.path()}) as endpoint:
+        lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=2)
         for number in range(5):
-            with pytest.raises(dspy.utils.exceptions.AdapterParseError):  # random weights write no verdict at all
-                ask(lm, f"Who? {number}")
-        assert len([body for _, body in endpoint.seen if body.get("logprobs")]) <= 5
-        assert len([body for _, body in endpoint.seen if not body.get("logprobs")]) >= 5
+            with pytest.raises(AdapterParseError):  # it writes what it knows to write
+                ask(lm, f"Which animal? {number}", Animal)
+        wished = [bool(body.get("logprobs")) for _, body in endpoint.seen]
+        assert wished == [True, False, True, False, True, False, False, False]
 
 
 def test_a_coroutine_gets_the_same(served):
@@ -152,7 +159,7 @@ def test_a_coroutine_gets_the_same(served):
         ([("relevant", 0.45), ("I", 0.5)], ["relevant", "irrelevant"], None),  # "I think ..." says nothing
         ([("relevant", 0.9), ("I", 0.09)], ["relevant", "irrelevant"], 0.9 / 0.91),
         ([("know", 0.98), ("yes", 0.01), ("ok", 0.001)], ["know", "unknown"], 0.98 / 0.981),  # unlisted: the least
-        ([("know", 0.9), ("yes", 0.09)], ["know", "unknown"], None),  # unlisted, and there is room for much
+        ([("know", 0.6), ("yes", 0.1)], ["know", "unknown"], None),  # unlisted, and there is room for much
         ([("The", 0.9), ("[[", 0.1)], ["know", "unknown"], None),
         ([("un", 0.9), ("x", 0.01)], ["unsafe", "unknown"], None),  # the first token decides nothing
         ([("in", 0.9), ("suf", 0.1)], ["insufficient", "inadequate"], None),
