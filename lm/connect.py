@@ -50,6 +50,8 @@ def connect(
     num_retries: int = 3,
     timeout: float = 120.0,
     dtype: str | None = None,
+    completions: bool = False,
+    probabilities: bool = True,
 ) -> dspy.LM:
     """Open a language model.
 
@@ -69,6 +71,11 @@ def connect(
         dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
             CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
             (50 million parameters and more). The choice is part of the LM's model string.
+        completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
+            `/completions`, which continues it as it is, and not to its chat. For base models, and for LoRA modules that
+            were trained on that text.
+        probabilities: an endpoint that lists likely tokens (`top_logprobs`) is asked for one token of a verdict, which
+            then comes with a probability, as a model's in the process does. False: verdicts are always written out.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
@@ -84,6 +91,8 @@ def connect(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
             )
         local = PREFIX + spec.removeprefix(PREFIX)
+        if completions:
+            raise InputError(f"{spec} runs in this process: leave out completions, which is for endpoints")
         return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter, dtype)
     if dtype is not None:
         raise InputError(
@@ -99,7 +108,9 @@ def connect(
     _check_url(provider, api_base)
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    engine = Endpoint(spec, api_base, num_retries, timeout)
+    engine = Endpoint(spec, api_base, num_retries, timeout, completions, probabilities)
+    if completions and (adapter not in ("compact", "pocket") or engine.place is None):
+        raise InputError("completions: give --api-base, and --adapter compact or pocket, which write text to continue")
     _check_provider(engine.plain)
     try:
         lm = EndpointLM(spec, engine, temperature=temperature, max_tokens=max_tokens or REMOTE_MAX_TOKENS)

@@ -134,7 +134,6 @@ def _hash(folder: Path) -> str:
 
 def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
     """How the adapters are served elsewhere, for a person who finds the folder."""
-    lms: dict[str, Any] = {name: predictor.lm for name, predictor in program.named_predictors()}
     configs = {name: read_json(made / ADAPTERS / name / CONFIG) for name in kept if kept[name]["kind"] == "lora"}
     # Servers take LoRA modules of causal models alone; a T5's stay in the process.
     adapters = {name: config["r"] for name, config in configs.items() if config.get("task_type") != "SEQ_2_SEQ_LM"}
@@ -169,14 +168,11 @@ def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
             "    python -m sglang.launch_server --model-path BASE --enable-lora \\",
             f"        --max-loras-per-batch {len(adapters) + 1} --lora-paths " + " ".join(modules),
             "",
-            "Then each predictor asks its module (SGLang calls it BASE:NAME) in the format it was trained on:",
+            "Then each predictor asks its module (SGLang calls it BASE:NAME), the others the base, in the formats they "
+            "were trained on:",
             "",
-            '    program = raisf.load("THIS_FOLDER", lm=raisf.connect("openai/BASE", api_base=URL, adapter=FORMAT))',
-            *(
-                f'    program.{name}.lm = raisf.connect("openai/{name}", api_base=URL, '
-                f'adapter="{lms[name].adapter_name}")'
-                for name in adapters
-            ),
+            "    raisf ask ... --program THIS_FOLDER --api-base http://127.0.0.1:8000/v1",
+            '    program = raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")',
         ]
     return "\n".join([*text, ""])
 

@@ -34,3 +34,9 @@ def makers() -> Any:
 def faulty() -> Any:
     """tests/faulty_endpoint.py, whose `serve` is an endpoint on loopback that does wrong as often as it is told."""
     return _module("faulty_endpoint", Path(__file__).parent / "faulty_endpoint.py")
+
+
+@pytest.fixture(scope="session")
+def llamas() -> Any:
+    """tests/llama_endpoint.py, whose `serve` is a real OpenAI-compatible server on loopback."""
+    return _module("llama_endpoint", Path(__file__).parent / "llama_endpoint.py")

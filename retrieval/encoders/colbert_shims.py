@@ -6,6 +6,8 @@ update of colbert-ai that mends one makes a test fail, and the function can go.
 
 import contextlib
 import functools
+import importlib
+import importlib.util
 import logging
 import multiprocessing
 import os
@@ -32,17 +34,54 @@ def colbert() -> ModuleType:
         return _colbert()
 
 
+PARTS = (
+    "modeling.checkpoint",
+    "modeling.tokenization",
+    "indexing.codecs.residual",
+    "indexing.utils",
+    "infra",
+    "search.index_storage",
+)
+"""What of colbert-ai is used."""
+
+
 @functools.cache
 def _colbert() -> ModuleType:
     allow_missing_git()
     with kept_start_method(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import colbert
+        package = import_parts()
     finish_models()
     postpone_compiling()
     stay_quiet()
     search_on_cpu()
-    return colbert
+    return package
+
+
+def import_parts() -> ModuleType:
+    """`import colbert` imports its trainer and indexer: peft, faiss and what they bring, 300 modules for no search.
+
+    So the package stands there without having run its own `__init__`, which `_Package` runs for who wants its names.
+    """
+    if "colbert" not in sys.modules and (spec := importlib.util.find_spec("colbert")) is not None:
+        sys.modules["colbert"] = importlib.util.module_from_spec(spec)
+        sys.modules["colbert"].__class__ = _Package
+    for part in PARTS:
+        importlib.import_module(f"colbert.{part}")
+    return sys.modules["colbert"]
+
+
+class _Package(ModuleType):
+    """Runs its `__init__` when a name is asked for that no part of it has set: `from colbert import Searcher`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        assert self.__spec__ is not None and self.__spec__.loader is not None
+        with kept_start_method():
+            self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
 
 
 def allow_missing_git() -> None:

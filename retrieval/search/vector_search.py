@@ -9,6 +9,7 @@ import numpy as np
 from raisf.retrieval.search.maxsim import Hits, MaxSim
 from raisf.retrieval.search.plaid import Plaid
 from raisf.retrieval.search.prefetch import Prefetch
+from raisf.retrieval.search.together import Together
 from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest
 from raisf.retrieval.store.segments import PLAID, VECTORS, Encoder
 from raisf.retrieval.store.vectors import Vectors
@@ -24,7 +25,7 @@ class VectorSearch:
     """
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder):
-        self._encoder = encoder
+        self._encode = Together(encoder.encode_queries)
         self._parts: list[tuple[np.ndarray, Any]] = []
         exact, start = [], 0
         for segment in manifest.segments:
@@ -41,7 +42,7 @@ class VectorSearch:
 
     def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
         """The at most `k` best passages for each query, best first, out of those whose number is allowed."""
-        vectors = self._encoder.encode_queries(queries)
+        vectors = self._encode(queries)
         rows: list[Hits] = [[] for _ in queries]
         for numbers, engine in self._parts:
             for row, hits in zip(rows, engine.search(vectors, k, allowed[numbers]), strict=True):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from raisf.commands.command import GO_ON, command, option
-from raisf.commands.options import k_option, labels_option, lm_options, threads_option
+from raisf.commands.options import asked_on, k_option, labels_option, lm_options, ray_option, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, folder
 from raisf.experiments.opening import LMChoice, open_program
@@ -26,6 +26,7 @@ from raisf.experiments.opening import LMChoice, open_program
 @option("--teacher", metavar="SPEC", help="an LM that judges passages and decomposes where gold says nothing")
 @labels_option()
 @threads_option
+@ray_option
 @lm_options
 def collect_command(
     train: Path,
@@ -38,6 +39,7 @@ def collect_command(
     teacher: str | None,
     labels: str,
     threads: int,
+    ray: str | None,
     lm: LMChoice,
 ) -> CommandResult:
     """Collect what the three judges should have said on training questions, a file of rows a judge."""
@@ -48,15 +50,16 @@ def collect_command(
     from raisf.utils.display import DataTable, as_text
 
     trainset = load_questions(train)
-    made = collect(
-        open_program("ra-isf", lm=lm, index=index, where=where, k=k),
-        trainset,
-        out,
-        labels=labels,  # type: ignore[arg-type]
-        teacher=LMChoice(teacher).open() if teacher is not None else None,
-        others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
-        threads=threads,
-    )
+    with asked_on(ray, lm):
+        made = collect(
+            open_program("ra-isf", lm=lm, index=index, where=where, k=k),
+            trainset,
+            out,
+            labels=labels,  # type: ignore[arg-type]
+            teacher=LMChoice(teacher).open() if teacher is not None else None,
+            others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
+            threads=threads,
+        )
     table = DataTable("judge", "rows", "of them", "teacher and gold agree")
     for judge, classes in made["rows"].items():
         agreed = made["agreement"].get(judge)

@@ -8,10 +8,12 @@ from raisf.commands.command import GO_ON, command, option
 from raisf.commands.eval_judge import JudgeEvaluation
 from raisf.commands.options import (
     ProgramChoice,
+    asked_on,
     labels_option,
     limit_option,
     lm_options,
     program_options,
+    ray_option,
     threads_option,
 )
 from raisf.commands.result import CommandResult
@@ -46,6 +48,7 @@ ALONE = "one judge alone, against gold"
 )
 @option("--fresh", is_flag=True, help="drop this command's records in --out and begin anew")
 @threads_option
+@ray_option
 @option(
     "--module",
     type=click.Choice(("know", "relevance", "decomposition")),
@@ -64,6 +67,7 @@ def eval_command(
     cache: bool,
     fresh: bool,
     threads: int,
+    ray: str | None,
     module: str | None,
     train: Path | None,
     labels: str,
@@ -73,7 +77,8 @@ def eval_command(
     """Answer a file of questions and measure; one record a question, so that it can be stopped and resumed."""
     if module:
         program = choice.open(lm, searches=module == "relevance")
-        return JudgeEvaluation(module, program, choice.program, test, limit, train, out, labels, threads).run()
+        with asked_on(ray, lm):
+            return JudgeEvaluation(module, program, choice.program, test, limit, train, out, labels, threads).run()
     from rich.console import Group
 
     from raisf.data.questions import load_questions
@@ -87,7 +92,8 @@ def eval_command(
         program = without_cache(program)
     name = f"{Path(choice.program).name.replace(':', '.')}-{test.stem}"
     out = out or records_path(Path("runs"), name, program, examples)
-    report = evaluate(program, examples, out, threads=threads, fresh=fresh)
+    with asked_on(ray, lm):
+        report = evaluate(program, examples, out, threads=threads, fresh=fresh)
     check_readable({choice.program: (report.unreadable, report.outputs)}, str(out))
     view = Group(report.table(f"{choice.program} on {test}"), as_text(f"records: {out}"))
     return CommandResult({"program": choice.program, "test": str(test), "out": str(out), **report.as_dict()}, view)

@@ -7,7 +7,7 @@ import click
 
 from raisf import __version__
 from raisf.commands.command import GO_ON, argument, command, option
-from raisf.commands.options import lm_options, threads_option
+from raisf.commands.options import asked_on, lm_options, ray_option, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least
 from raisf.experiments.opening import DEFAULT_LM, LMChoice
@@ -70,6 +70,7 @@ NAMES = (
 @option("--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000")
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
 @threads_option
+@ray_option
 @lm_options
 def experiment_command(
     name: str,
@@ -81,6 +82,7 @@ def experiment_command(
     rows: int | None,
     seed: int,
     threads: int,
+    ray: str | None,
     lm: LMChoice,
 ) -> CommandResult:
     """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours."""
@@ -104,7 +106,7 @@ def experiment_command(
     names = NAMES if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
     answered = [EXPERIMENTS[one].settings for one in names if not EXPERIMENTS[one].judged]
-    with WorkspaceBars(answered, len(workspace.test)) as bars:
+    with asked_on(ray, lm), WorkspaceBars(answered, len(workspace.test)) as bars:
         for one in names:
             made[one] = EXPERIMENTS[one].run(workspace, bars)
             folder = out / one

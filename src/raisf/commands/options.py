@@ -1,5 +1,6 @@
 """The options that several commands share; those that belong together reach a command as one value."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -9,12 +10,23 @@ import click
 
 from raisf.commands.command import option
 from raisf.commands.values import at_least, not_negative, seconds, share, switch
-from raisf.experiments.opening import DEFAULT_LM, LMChoice, given, open_program
+from raisf.experiments.opening import DEFAULT_LM, QUESTIONS, QUESTIONS_REMOTE, LMChoice, given, open_program
 from raisf.utils.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-threads_option = option("--threads", type=at_least(1), default=8, metavar="N", help="questions at a time; default: 8")
+_threads = option(
+    "--threads",
+    type=at_least(1),
+    metavar="N",
+    help=f"questions at a time; default: {QUESTIONS}, at an endpoint {QUESTIONS_REMOTE}",
+)
+ray_option = option(
+    "--ray",
+    metavar="ADDRESS",
+    help="ask on the nodes of a Ray cluster: HOST:PORT of its head, ray://HOST:PORT, or auto; paths of indexes, models "
+    "and artifacts must hold on every node",
+)
 seed_option = option("--seed", type=int, default=0, metavar="N", help="of every random choice; default: 0")
 limit_option = option("--limit", type=at_least(1), metavar="N", help="only the first N questions")
 k_option = option("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5")
@@ -32,6 +44,28 @@ def as_one(name: str, kind: type, *options: Decorator) -> Decorator:
         return functools.reduce(lambda decorated, add: add(decorated), reversed(options), gathered)
 
     return decorate
+
+
+def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--threads; what is not given follows from where the LM is."""
+
+    @functools.wraps(function)
+    def settled(**values: Any) -> Any:
+        if values["threads"] is None:
+            lm = LMChoice(values.get("spec"), values.get("api_base"))
+            values["threads"] = QUESTIONS_REMOTE if lm.remote else QUESTIONS
+        return function(**values)
+
+    return _threads(settled)
+
+
+def asked_on(ray: str | None, lm: LMChoice) -> contextlib.AbstractContextManager[None]:
+    """As a context: questions are asked on the nodes of a cluster, if one is named."""
+    if ray is None:
+        return contextlib.nullcontext()
+    from raisf.evaluation.cluster import on_cluster
+
+    return on_cluster(ray, lm.limit)
 
 
 def labels_option(heading: str = "options") -> Decorator:
@@ -94,6 +128,20 @@ lm_options = as_one(
         "million weights or more, else float32",
     ),
     _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
+    _lm("--calls", type=at_least(1), metavar="N", help="LM calls that may be under way at once; default: 32"),
+    _lm(
+        "--completions",
+        is_flag=True,
+        default=None,
+        help="send the text of --adapter compact or pocket to the endpoint's /completions, to be continued as it is",
+    ),
+    _lm(
+        "--no-probabilities",
+        "probabilities",
+        flag_value=False,
+        default=None,
+        help="have an endpoint write its verdicts out, and do not ask it for the probabilities of their labels",
+    ),
 )
 """Which language model answers and how it is spoken to; a command takes them as `lm`."""
 

@@ -12,6 +12,8 @@ from raisf.experiments import own
 from raisf.utils.errors import InputError
 
 DEFAULT_LM = "pocket"
+QUESTIONS, QUESTIONS_REMOTE = 32, 8
+"""Asked at a time: an engine in the process batches their calls; of an endpoint the limit of calls is what counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,30 @@ class LMChoice:
     max_tokens: int | None = None
     timeout: float | None = None
     dtype: str | None = None
+    calls: int | None = None
+    completions: bool | None = None
+    probabilities: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """All but the spec; dtype only where it was given: folders are called after these, and keep their names."""
-        left_out = {"spec"} if self.dtype is not None else {"spec", "dtype"}
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        """All but the spec, and the limit of calls, which is the process's.
+
+        The newer ones only where they were given: folders are called after these, and keep their names.
+        """
+        optional = {name for name in ("dtype", "completions", "probabilities") if getattr(self, name) is None}
+        return {name: value for name, value in asdict(self).items() if name not in {"spec", "calls"} | optional}
+
+    @property
+    def remote(self) -> bool:
+        """Whether an endpoint is named."""
+        return self.api_base is not None or ("/" in (self.spec or "") and not str(self.spec).startswith("local/"))
+
+    def limit(self) -> None:
+        """Lets so many calls be under way in this process."""
+        if self.calls is not None:
+            from raisf.programs.concurrency import set_concurrency
+
+            set_concurrency(self.calls)
 
     def open(self) -> Any:
         """The language model; the default one where there is no spec.
@@ -40,6 +60,7 @@ class LMChoice:
         """
         from raisf.lm.connect import connect
 
+        self.limit()
         return _forgetful(connect(DEFAULT_LM if self.spec is None else self.spec, **given(self.options)))
 
     def instead_of(self, artifact: str) -> Any:
@@ -52,6 +73,7 @@ class LMChoice:
         if self.spec is None and (alone := given({**self.options, "api_base": None})):
             shown = ", ".join(f"--{option.replace('_', '-')}" for option in alone)
             raise InputError(f"{shown} without --lm: {artifact} brings its own language model; give --lm too")
+        self.limit()
         return None if self.spec is None else self.open()
 
 
