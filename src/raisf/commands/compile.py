@@ -1,7 +1,7 @@
 """`raisf compile`."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from raisf.commands.options import (
 from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments import own
-from raisf.experiments.opening import LMChoice, given
+from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -272,7 +272,9 @@ def compile_command(
     optimizer = optimizer_named(how, prompts.strategy, **options)
     thresholds = calibration.optimizer(labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
-    program = choice.open(lm)
+    if choice.program is None:
+        choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
+    program = choice.open(lm, questions=trainset)
     if thresholds is not None:
         thresholds.check(program, valset)
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
@@ -285,5 +287,5 @@ def compile_command(
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
     view += unlabelled_lines(report)
-    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(choice.program, out)} --test FILE"))
+    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))
