@@ -92,7 +92,8 @@ class LocalLM(dspy.LM):
             **{"num_retries": 0, **kwargs},
         )
         self.base_engine = shared
-        self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
+        own = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
+        self.adapter_name = adapter or own
         self.adapter: Any = adapter_named(self.adapter_name)
 
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
