@@ -323,7 +323,7 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.seconds:.2f} s",
     ]
     if trace.root.confidence is not None:
-        parts.insert(1, f"confidence {trace.root.confidence:.2f}")
+        parts.append(f"confidence {trace.root.confidence:.2f}")
     line = Text(" · ".join(parts), style="dim")
     if trace.failed:
         line.append(f" · {trace.failed} failed calls", style="red")

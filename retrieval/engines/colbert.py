@@ -1,7 +1,6 @@
 """ColBERT, the default retriever: late interaction between the query's token vectors and each passage's."""
 
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
-from raisf.retrieval.encoders.delta import default_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.engines.base import Index
 
 

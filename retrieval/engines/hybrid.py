@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
-from raisf.retrieval.encoders.delta import default_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.search.maxsim import Hits
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from raisf import cli
 from raisf.retrieval.encoders import delta
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.index import build_index, index_info, open_index
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -87,9 +87,9 @@ def test_what_did_not_change_makes_no_delta(tmp_path: Path, capsys: pytest.Captu
 def ships(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation whose trained checkpoint is this one."""
     monkeypatch.setattr(delta, "shipped_folder", lambda: small)
-    delta.default_checkpoint.cache_clear()
+    default_checkpoint.cache_clear()
     yield
-    delta.default_checkpoint.cache_clear()
+    default_checkpoint.cache_clear()
 
 
 def test_the_trained_checkpoint_is_the_default_and_an_old_index_keeps_its_own(
@@ -115,7 +115,7 @@ def test_without_the_trained_checkpoint_minilm_encodes_and_it_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(delta, "shipped_folder", lambda: tmp_path / "nothing")
-    delta.default_checkpoint.cache_clear()
+    default_checkpoint.cache_clear()
     with caplog.at_level(logging.WARNING):
         for name in ("a", "b"):
             (tmp_path / f"{name}.txt").write_text("The Danube rises in the Black Forest.")
@@ -124,7 +124,7 @@ def test_without_the_trained_checkpoint_minilm_encodes_and_it_is_said_once(
     assert caplog.text.count("is not in this installation") == 1
     with pytest.raises(InputError, match="raisf-minilm is not in this installation"):
         find_checkpoint(delta.TRAINED)
-    delta.default_checkpoint.cache_clear()
+    default_checkpoint.cache_clear()
 
 
 @pytest.mark.skipif(not (delta.shipped_folder() / delta.DELTA).is_file(), reason="the delta is not in this checkout")

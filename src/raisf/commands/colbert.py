@@ -116,7 +116,8 @@ def colbert_train_command(
 )
 def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | None) -> CommandResult:
     """Keep of a trained checkpoint what differs from its base: a fifth of its size, for `raisf index --checkpoint`."""
-    from raisf.retrieval.encoders.delta import FACTS, write_delta
+    from raisf.retrieval.encoders.delta import FACTS
+    from raisf.retrieval.training.delta_writing import write_delta
     from raisf.utils.files import check_replaceable, read_json
 
     check_replaceable(out, FACTS)

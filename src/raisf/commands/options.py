@@ -120,7 +120,7 @@ class ProgramChoice:
         options = asdict(self)
         name, index, where = (options.pop(one) for one in ("program", "index", "where"))
         switches = dict(options.pop("switches"))
-        if clash := switches.keys() & {"name", "lm", "index", "where", "searches", "questions"}:
+        if clash := switches.keys() & {"name", "lm", "index", "where", "searches", "about", "questions"}:
             raise InputError(f"{name} has no option {clash.pop()!r}")
         opening: dict[str, Any] = {"lm": lm, "index": index, "where": where, "questions": questions}
         return open_program(name, searches=searches, **opening, **(given(options) | switches))

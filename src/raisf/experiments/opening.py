@@ -109,6 +109,7 @@ def open_program(
     index: Path | str | None = None,
     where: str | None = None,
     searches: bool = True,
+    about: Path | str | None = None,
     questions: Sequence[Any] = (),
     **options: Any,
 ) -> Any:
@@ -121,7 +122,8 @@ def open_program(
         index: The folder of an index, or a server's URL; an artifact remembers its own.
         where: A filter on the index's passages.
         searches: False where it will not be asked to search: then it needs no index.
-        questions: What it will be asked, as far as that is known.
+        about: The index that it is asked about without searching it; like that, it decides on the default LM.
+        questions: What it will be asked, as far as that is known; they decide where there is no index.
         **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
 
     Raises:
@@ -132,7 +134,10 @@ def open_program(
     from raisf.programs.registry import searches as takes_retriever
 
     lm, options = lm or LMChoice(), given(options)
-    name = default_program(lm, index, questions) if name is None else name
+    if name is None:
+        if searches and index is None:
+            raise InputError(f"{ZERO_SHOT} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+        name = default_program(lm, index, questions)
     if own.is_own(name) and "@" in name:
         return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
     if own.is_own(name):
@@ -151,7 +156,8 @@ def open_program(
             f"no program {name!r}: choose one of {', '.join([*PROGRAMS, *SHIPPED])}, or give a folder made by "
             "`raisf compile`, or package.module:Class for a class of your own"
         )
-    program.set_lm(lm.decided(index, questions).open())
+    if any(program.named_predictors()):  # a module of the user's own may ask nobody
+        program.set_lm(lm.decided(about if index is None else index, questions).open())
     return program
 
 
@@ -177,10 +183,9 @@ def open_fitting(
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
     else:
         return open_program(name, lm=lm, index=index, where=where, **options)
-    # The index decides on the default LM of all that are compared, of those that do without it too.
-    lm = lm if own.is_own(name) and "@" in name else lm.decided(index, questions)
     fitting = {key: value for key, value in options.items() if key in known}
-    return open_program(name, lm=lm, **fitting, **({"index": index, "where": where} if searching else {}))
+    searched = {"index": index, "where": where} if searching else {}
+    return open_program(name, lm=lm, about=index, questions=questions, **fitting, **searched)
 
 
 def without_cache(program: Any) -> Any:
