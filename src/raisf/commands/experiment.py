@@ -10,7 +10,7 @@ from raisf.commands.command import GO_ON, argument, command, option
 from raisf.commands.options import asked_on, lm_options, ray_option, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least
-from raisf.experiments.opening import DEFAULT_LM, LMChoice
+from raisf.experiments.opening import LMChoice
 
 if TYPE_CHECKING:
     from raisf.reports.sections import Section
@@ -99,7 +99,7 @@ def experiment_command(
     workspace = Workspace(out, data, lm=lm, engine=engine, index=index, n=n, rows=rows, seed=seed, threads=threads)
     facts = {
         "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.spec or DEFAULT_LM,
+        "language model": lm.decided(index, workspace.test).spec,
         "seed": seed,
         "raisf": __version__,
     }

@@ -107,7 +107,9 @@ class Workspace:
         path = self.out / "made" / f"index-{name}"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            build_index(self.data / "corpus.jsonl", path, engine=name)
+            # The closed world's published figures are the untrained checkpoint's.
+            checkpoint = "minilm" if (self.data / "world.json").is_file() else None
+            build_index(self.data / "corpus.jsonl", path, engine=name, checkpoint=checkpoint)
         return path
 
     def open(self, setting: Setting) -> Any:
