@@ -76,3 +76,18 @@ def labelled_programs(text: str) -> dict[str, str]:
     if not named:
         raise click.BadParameter("expected names of programs, with commas between them")
     return named
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`A,B` as names."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def folder_by_label(text: str) -> tuple[str, str]:
+    """LABEL=DIR, a folder that is there."""
+    label, given, path = text.partition("=")
+    if not given or not label:
+        raise click.BadParameter(f"expected LABEL=DIR, found {text!r}")
+    if not Path(path).is_dir():
+        raise click.BadParameter(f"{path} is no folder: give one made by `raisf compile`")
+    return label, path
