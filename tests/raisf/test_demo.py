@@ -52,7 +52,7 @@ def test_the_journey_on_real_text_compiles_judges_and_keeps_the_answerers(tmp_pa
     assert "--how weights --rows 8 --epochs 1 --batch-size 4" in said
     assert list(made.report.records) == list(demo_real.SYSTEMS)
     assert all(len(of) == 3 for of in made.report.records.values())
-    assert made.page.is_file() and made.example.answer
+    assert made.page.is_file()
     models = {
         name: {
             key: predictor.lm.model for key, predictor in raisf.load(tmp_path / f"real/{name}-bm25").named_predictors()
@@ -64,7 +64,6 @@ def test_the_journey_on_real_text_compiles_judges_and_keeps_the_answerers(tmp_pa
         judges = {"know", "relevant", "decompose"} & of.keys()
         assert of.keys() - answerers == (set() if name == "shipped" else judges), name
     assert "@" in models["weights"]["know"] and "@" not in models["zero-shot"]["know"]
-    assert raisf.load(tmp_path / "real/prompts-bm25").know.demos
     again = _journey(tmp_path / "real", begin)
     assert capsys.readouterr().err.count("stands already") == 4
     assert again.report.records == made.report.records

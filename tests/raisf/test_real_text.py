@@ -8,9 +8,11 @@ import pytest
 
 import raisf
 from raisf import cli
+from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import GIVEN, ROWS, RealChoice, RealWorkspace, open_workspaces
-from raisf.reports.markdown import MARK
+from raisf.reports.markdown import MARK, write_markdown
+from raisf.reports.sections import Section
 from raisf.utils.errors import InputError
 
 data_sets = ("2wiki", "musique")
@@ -18,11 +20,10 @@ data_sets = ("2wiki", "musique")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder of two data sets."""
+    """A folder of two data sets, of the almanac's articles and questions."""
     folder = tmp_path_factory.mktemp("real") / "data"
-    argv = ["world", "--entities", "500", "--train", "8", "--dev", "4", "--test", "4", "--out", str(folder / "musique")]
-    assert cli.main(argv) == 0
-    shutil.copytree(folder / "musique", folder / "2wiki")
+    for name in data_sets:
+        shutil.copytree(almanac(), folder / name)
     return folder
 
 
@@ -139,3 +140,14 @@ def test_mistakes_are_told_before_anything_is_made(data, tmp_path, artifact, cap
     assert "for the experiment real" in capsys.readouterr().err
     with pytest.raises(InputError, match="choose"):
         RealChoice(only=("",)).rows()
+
+
+def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):
+    section = Section("A | B", ["program", "score"], [["a|b\nc", None], ["d", 0.5]], "n = 2.")
+    page = tmp_path / "docs/page.md"
+    for _ in range(2):
+        write_markdown(page, "Title", {"data": "x"}, [section])
+    text = page.read_text("utf-8")
+    assert text.startswith(f"# Title\n\n{MARK}\n\n- data: x\n")
+    assert "## A \\| B\n\nn = 2.\n\n| program | score |\n| --- | ---: |\n" in text
+    assert text.rstrip().endswith("| d | 0.50 |") and text.count("| a\\|b") == 1

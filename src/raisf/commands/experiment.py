@@ -11,7 +11,7 @@ from raisf import __version__
 from raisf.commands.command import GO_ON, argument, command, option
 from raisf.commands.options import as_one, lm_options, threads_option
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, folder_by_label, names
+from raisf.commands.values import FILE, at_least, labelled, names
 from raisf.experiments.opening import DEFAULT_LM, LMChoice
 from raisf.experiments.real import MOST_TOKENS, SMOLLM2, RealChoice
 from raisf.utils.errors import InputError
@@ -47,7 +47,7 @@ real_options = as_one(
     _real(
         "--program",
         "programs",
-        type=folder_by_label,
+        type=labelled,
         multiple=True,
         metavar="LABEL=DIR",
         help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it; "

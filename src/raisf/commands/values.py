@@ -83,11 +83,9 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def folder_by_label(text: str) -> tuple[str, str]:
-    """LABEL=DIR, a folder that is there."""
-    label, given, path = text.partition("=")
-    if not given or not label:
-        raise click.BadParameter(f"expected LABEL=DIR, found {text!r}")
-    if not Path(path).is_dir():
-        raise click.BadParameter(f"{path} is no folder: give one made by `raisf compile`")
-    return label, path
+def labelled(text: str) -> tuple[str, str]:
+    """LABEL=NAME."""
+    label, given, name = text.partition("=")
+    if not given or not label or not name:
+        raise click.BadParameter(f"expected LABEL=NAME, found {text!r}")
+    return label, name

@@ -66,8 +66,8 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
         for old in (*out.glob("index-*"), *(found for how in DEMO_COMPILED for found in out.glob(f"{how}-*"))):
             shutil.rmtree(old)
     _make_index(world, index, engine, made["passages"])
-    for step, how in enumerate(DEMO_COMPILED, 3):
-        _make_artifact(step, how, world, index, artifacts[how], out / "work")
+    for number, how in enumerate(DEMO_COMPILED, 3):
+        _make_artifact(number, how, world, index, artifacts[how], out / "work")
     report = _compare(world, index, artifacts, folder)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
@@ -115,7 +115,7 @@ def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -
         build_index(world / "corpus.jsonl", index, engine=engine)
 
 
-def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
+def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import compile
@@ -128,7 +128,7 @@ def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path
     rows: dict[str, Any] = {"rows": ROWS} if how == "weights" else {}
     option = f" --rows {ROWS}" if rows else ""
     step(
-        f"{step}. Compile RA-ISF to {how}: {made[how]}",
+        f"{number}. Compile RA-ISF to {how}: {made[how]}",
         f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
         done=artifact.exists(),
     )

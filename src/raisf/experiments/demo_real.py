@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import compare
 from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
 from raisf.experiments.opening import open_program, without_cache
-from raisf.experiments.real import SMOLLM2
+from raisf.experiments.real import SMOLLM2, shipped_program
 from raisf.utils.files import dump_line, read_jsonl, sha256_file
 
 if TYPE_CHECKING:
@@ -37,14 +37,6 @@ def almanac() -> Path:
     from raisf import data
 
     return Path(data.__file__).parent / "almanac"
-
-
-def shipped_program() -> Path | None:
-    """The folder of the compiled program that ships for SmolLM2; None where there is none."""
-    from raisf import optimize
-
-    folder = Path(optimize.__file__).parent / "shipped" / SMOLLM2
-    return folder if (folder / "manifest.json").is_file() else None
 
 
 def run_real_demo(
@@ -129,7 +121,7 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
         done=all(path.exists() for name, path in artifacts.items() if name not in COMPILED),
     )
     retriever = open_index(index)
-    lender: Any = load(begin, lm=lm, retriever=retriever) if begin else None
+    lender: Any = load(begin, retriever=retriever) if begin else None
     lent = dict(lender.named_predictors()) if lender else {}
     for name, (system, options) in kinds.items():
         program: Any = build(system, retriever, **options)

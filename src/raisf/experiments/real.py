@@ -72,7 +72,8 @@ class RealChoice:
     """What is compared, as the command line says it.
 
     Attributes:
-        programs: Folders of artifacts by label: of `GIVEN`, instead of compiling them, or of rows of their own.
+        programs: Artifacts by label, each a folder or the name of one that ships: of `GIVEN`, instead of compiling
+            them, or of rows of their own.
         only: The labels of the rows to answer; all if empty.
         no_judges: Whether the judges are not asked alone.
         page: A Markdown file to write the tables into; what stands above them there stays.
@@ -92,20 +93,20 @@ class RealChoice:
         from raisf.optimize.manifest import read
 
         rows = dict(ROWS)
-        for label, folder in self.programs:
+        for label, folder in self.artifacts().items():
             if label in ROWS and label not in GIVEN:
                 raise InputError(
                     f"--program {label}=...: {label} is no artifact; give {', '.join(GIVEN)}, or a new name"
                 )
-            recursive = read(Path(folder)).program == "ra-isf"
+            recursive = read(folder).program == "ra-isf"
             rows.setdefault(label, Row(label, BUDGET if recursive else {}, judged=recursive))
         if strangers := [label for label in self.only if label not in rows]:
             raise InputError(f"--only: no row {strangers[0]!r}; choose of {', '.join(rows)}")
         return rows
 
     def artifacts(self) -> dict[str, Path]:
-        """The folders that were given, by what `Row.program` calls them."""
-        return {ROWS[label].program if label in ROWS else label: Path(folder) for label, folder in self.programs}
+        """By label, the folders that were given."""
+        return {label: _artifact_folder(name) for label, name in self.programs}
 
 
 class RealWorkspace(Workspace):
@@ -114,14 +115,16 @@ class RealWorkspace(Workspace):
     Args:
         out: As `Workspace`'s.
         data: Likewise.
-        given: Artifacts by `Row.program`; the judges of "weights-all" are those of "weights", too, where that is not
+        given: Artifacts by label; the judges of "weights-all" are those of "weights-judges", too, where that is not
             given.
         **options: As `Workspace`'s.
     """
 
     def __init__(self, out: Path, data: Path, *, given: Mapping[str, Path], **options: Any) -> None:
         super().__init__(out, data, **options)
-        self.given = {**({"weights": given["weights-all"]} if "weights-all" in given else {}), **given}
+        given = {**({"weights-judges": given["weights-all"]} if "weights-all" in given else {}), **given}
+        # By `Row.program`.
+        self.given = {ROWS[label].program if label in ROWS else label: folder for label, folder in given.items()}
         self.name = self.name or data.name
 
     def open(self, setting: Setting) -> Any:
@@ -216,6 +219,21 @@ class RealComparison:
 
         against = next((label for label in AGAINST if label in answers), None)
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against)
+
+
+def shipped_program() -> Path | None:
+    """The folder of the compiled program that ships for SmolLM2; None where there is none."""
+    from raisf import optimize
+
+    folder = Path(optimize.__file__).parent / "shipped" / SMOLLM2
+    return folder if (folder / "manifest.json").is_file() else None
+
+
+def _artifact_folder(name: str) -> Path:
+    shipped = shipped_program() if name == SMOLLM2 else None
+    if shipped is None and not Path(name).is_dir():
+        raise InputError(f"--program: {name} is no folder; give one made by `raisf compile`")
+    return shipped or Path(name)
 
 
 def open_workspaces(
