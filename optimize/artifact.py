@@ -26,6 +26,8 @@ from raisf.optimize.foreign import (
 )
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
 from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, read
+from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
+from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import programs_within
 from raisf.programs.program import Program
 from raisf.programs.registry import build, options
@@ -105,7 +107,7 @@ def load(
     server with the index are yours to name.
 
     Args:
-        folder: What `save` wrote.
+        folder: What `save` wrote; or the name of a compiled program that ships (`raisf.optimize.shipped.PROGRAMS`).
         lm: Instead of the LM it was compiled with: an LM, or a spec such as "openai/gpt-4o-mini". Predictors with
             weights of their own keep these, and take it as their base if it is the very same one.
         retriever: Instead of the index it was compiled with: a retriever, or an index folder. Any corpus will do, it is
@@ -118,7 +120,7 @@ def load(
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
             LM or the base of its weights is gone or another, or one that the caller has to name.
     """
-    folder = Path(folder)
+    folder = shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     manifest = read(folder)
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)

@@ -33,7 +33,7 @@ class CheckpointFolder:
     """A ColBERT checkpoint on this machine.
 
     Attributes:
-        name: As it was asked for: "minilm", a folder or a hub id.
+        name: As it was asked for: "raisf-minilm", "minilm", a folder or a hub id.
         path: The absolute folder.
         sha256: Of its weights, tokenizer and settings.
         augment: Whether its queries are filled up with [MASK] tokens (ColBERT paper, section 3.2: query augmentation).
@@ -52,14 +52,27 @@ class CheckpointFolder:
 
 
 def find_checkpoint(name: str | Path) -> CheckpointFolder:
-    """The checkpoint of that name: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0` (then fetched).
+    """The checkpoint of a name: a folder, a hub id such as `colbert-ir/colbertv2.0` (then fetched), or one of ours.
+
+    Ours are "raisf-minilm", which is trained and ships, and "minilm", which it grew from. A folder may hold a whole
+    checkpoint or a delta (`raisf.retrieval.encoders.delta`).
 
     Raises:
         InputError: There is none, or it is not a ColBERT checkpoint.
     """
+    from raisf.retrieval.encoders import delta
+
     path = _make_minilm() if name == MINILM else Path(name).expanduser()
+    if name == delta.TRAINED:
+        path = delta.shipped_folder()
+        if not (path / delta.DELTA).is_file():
+            raise InputError(
+                f"the checkpoint {name} is not in this installation: install raisf again, or take {MINILM}"
+            )
     if not path.is_dir():
         path = fetch(str(name))
+    if (path / delta.DELTA).is_file():
+        path = delta.applied(path, str(name))
     path = path.resolve()
     settings = _check(path, str(name))
     return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))

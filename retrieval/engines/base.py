@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
@@ -41,12 +42,14 @@ class Index:
         manifest: What the index was made from.
         kind: The engine's name.
         find: Finds the checkpoint of the engine's encoder; None for an engine without one.
+        default_checkpoint: Names that of a new index.
         compresses: Whether its vectors may be compressed (PLAID).
         counts_words: Whether it searches by BM25.
     """
 
     kind: ClassVar[str]
     find: ClassVar[Callable[[str | Path], Checkpoint] | None] = None
+    default_checkpoint: ClassVar[Callable[[], str]] = staticmethod(lambda: MINILM)
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
 
@@ -80,7 +83,7 @@ class Index:
         cls,
         passages: Iterable[Passage],
         out: Path | str,
-        checkpoint: str | Path = "minilm",
+        checkpoint: str | Path | None = None,
         search: SearchMode = "auto",
         progress: bool = True,
         documents: dict[str, str] | None = None,
@@ -90,7 +93,8 @@ class Index:
         Args:
             passages: Streamed; never all in memory, but where the engine counts words.
             out: A new folder, or an index.
-            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`.
+            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
+                engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
                 "auto" does so up to 10,000 passages; of more, the mean vectors choose those that are compared, and the
                 others' vectors stay on the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to 36
@@ -111,6 +115,7 @@ class Index:
             from raisf.retrieval.encoders import colbert_shims
 
             colbert_shims.compile_extensions()  # fail before the long work, not after
+        checkpoint = cls.default_checkpoint() if checkpoint is None else checkpoint
         found = cls.find(checkpoint) if cls.find else None
         manifest = IndexManifest(
             kind=cls.kind,

@@ -34,4 +34,6 @@ def ask_command(question: str, choice: ProgramChoice, lm: LMChoice) -> CommandRe
     if not isinstance(trace, Trace):  # a module of the user's own, which keeps none
         answer = str(prediction.get("answer") or "")
         return CommandResult({"answer": answer, "trace": None}, as_text(answer))
-    return CommandResult({"answer": prediction.answer, "trace": trace.model_dump(mode="json")}, render(trace))
+    root = trace.root
+    found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
+    return CommandResult({"answer": prediction.answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))

@@ -49,7 +49,7 @@ def collect_command(
 
     trainset = load_questions(train)
     made = collect(
-        open_program("ra-isf", lm=lm, index=index, where=where, k=k),
+        open_program("ra-isf", lm=lm, index=index, where=where, k=k, questions=trainset),
         trainset,
         out,
         labels=labels,  # type: ignore[arg-type]

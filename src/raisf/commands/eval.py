@@ -71,9 +71,6 @@ def eval_command(
     lm: LMChoice,
 ) -> CommandResult:
     """Answer a file of questions and measure; one record a question, so that it can be stopped and resumed."""
-    if module:
-        program = choice.open(lm, searches=module == "relevance")
-        return JudgeEvaluation(module, program, choice.program, test, limit, train, out, labels, threads).run()
     from rich.console import Group
 
     from raisf.data.questions import load_questions
@@ -82,12 +79,16 @@ def eval_command(
     from raisf.utils.display import as_text
 
     examples = load_questions(test)[:limit]
-    program = choice.open(lm)
+    choice = choice.named(lm, examples)
+    asked = str(choice.program)
+    program = choice.open(lm, searches=module in (None, "relevance"), questions=examples)
+    if module:
+        return JudgeEvaluation(module, program, asked, test, limit, train, out, labels, threads).run()
     if not cache:
         program = without_cache(program)
-    name = f"{Path(choice.program).name.replace(':', '.')}-{test.stem}"
+    name = f"{Path(asked).name.replace(':', '.')}-{test.stem}"
     out = out or records_path(Path("runs"), name, program, examples)
     report = evaluate(program, examples, out, threads=threads, fresh=fresh)
-    check_readable({choice.program: (report.unreadable, report.outputs)}, str(out))
-    view = Group(report.table(f"{choice.program} on {test}"), as_text(f"records: {out}"))
-    return CommandResult({"program": choice.program, "test": str(test), "out": str(out), **report.as_dict()}, view)
+    check_readable({asked: (report.unreadable, report.outputs)}, str(out))
+    view = Group(report.table(f"{asked} on {test}"), as_text(f"records: {out}"))
+    return CommandResult({"program": asked, "test": str(test), "out": str(out), **report.as_dict()}, view)

