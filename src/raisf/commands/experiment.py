@@ -49,9 +49,9 @@ real_options = as_one(
         "programs",
         type=labelled,
         multiple=True,
-        metavar="LABEL=DIR",
-        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it; "
-        "with another label a row of its own",
+        metavar="LABEL=NAME",
+        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it: "
+        "a folder, or smollm2, which ships; with another label a row of its own",
     ),
     _real("--only", type=names, default="", metavar="A,B,...", help="only these rows; what was answered is shown too"),
     _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),

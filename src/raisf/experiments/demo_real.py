@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import compare
 from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
 from raisf.experiments.opening import open_program, without_cache
-from raisf.experiments.real import SMOLLM2, shipped_program
+from raisf.experiments.real import SMOLLM2, artifact_folder
+from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl, sha256_file
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ COMPILED = ("prompts", "weights")
 SHOWN = "weights"
 # Few enough for two cores and some twenty minutes: candidates of prompts answer all dev questions.
 QUESTIONS, DEV_QUESTIONS = 30, 12
-TRAINING = {"rows": 120, "epochs": 3, "batch_size": 4}
+TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
 # Of RA-ISF, and the passages of rag.
 K, BUDGET = 3, {"max_depth": 2, "max_calls": 60}
 MOST_TOKENS = 96
@@ -65,7 +66,7 @@ def run_real_demo(
     from raisf.reports.report import PAGE
 
     opened: Any = connect(lm, max_tokens=MOST_TOKENS)  # before anything is made
-    begin, training = begin or shipped_program(), training or TRAINING
+    begin, training = begin or _shipped(), training or TRAINING
     index, artifacts = out / f"index-{engine}", {name: out / f"{name}-{engine}" for name in SYSTEMS}
     made_from = {name: sha256_file(almanac() / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
     made_from |= {"lm": opened.model, "begin": sha256_file(begin / "manifest.json") if begin else None, **training}
@@ -84,6 +85,14 @@ def run_real_demo(
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
     return DemoResult(report, out / f"report-{engine}" / PAGE, trace, f'raisf ask "{question}" --program {best}')
+
+
+def _shipped() -> Path | None:
+    """What ships compiled for SmolLM2; None where this installation lacks it, which the demo then says."""
+    try:
+        return artifact_folder(SMOLLM2)
+    except InputError:
+        return None
 
 
 def _few(out: Path, split: str, n: int) -> Path:

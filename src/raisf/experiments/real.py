@@ -106,7 +106,7 @@ class RealChoice:
 
     def artifacts(self) -> dict[str, Path]:
         """By label, the folders that were given."""
-        return {label: _artifact_folder(name) for label, name in self.programs}
+        return {label: artifact_folder(name) for label, name in self.programs}
 
 
 class RealWorkspace(Workspace):
@@ -221,19 +221,17 @@ class RealComparison:
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against)
 
 
-def shipped_program() -> Path | None:
-    """The folder of the compiled program that ships for SmolLM2; None where there is none."""
-    from raisf import optimize
+def artifact_folder(name: str) -> Path:
+    """The folder of an artifact, or of a compiled program that ships under this name.
 
-    folder = Path(optimize.__file__).parent / "shipped" / SMOLLM2
-    return folder if (folder / "manifest.json").is_file() else None
+    Raises:
+        InputError: There is neither.
+    """
+    from raisf.optimize.shipped import PROGRAMS, shipped_folder
 
-
-def _artifact_folder(name: str) -> Path:
-    shipped = shipped_program() if name == SMOLLM2 else None
-    if shipped is None and not Path(name).is_dir():
-        raise InputError(f"--program: {name} is no folder; give one made by `raisf compile`")
-    return shipped or Path(name)
+    if name not in PROGRAMS and not Path(name).is_dir():
+        raise InputError(f"--program: {name} is no folder; give one made by `raisf compile`, or {', '.join(PROGRAMS)}")
+    return shipped_folder(name) if name in PROGRAMS else Path(name)
 
 
 def open_workspaces(
