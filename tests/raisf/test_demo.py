@@ -40,18 +40,19 @@ def begin(tmp_path_factory):
 
 def _journey(out, begin):
     training = {"rows": 8, "epochs": 1, "batch_size": 4}
-    return demo_real.run_real_demo(out, questions=3, engine="bm25", begin=begin, lm="pocket", training=training)
+    return demo_real.run_real_demo(out, questions=2, engine="bm25", begin=begin, lm="pocket", training=training)
 
 
 def test_the_journey_on_real_text_compiles_judges_and_keeps_the_answerers(tmp_path, begin, capsys, monkeypatch):
     """With the pocket Llama, which has never heard of the almanac: the way is what is tested here."""
-    monkeypatch.setattr(demo_real, "DEV_QUESTIONS", 6)
+    monkeypatch.setattr(demo_real, "TRAIN_QUESTIONS", 16)
+    monkeypatch.setattr(demo_real, "DEV_QUESTIONS", 4)
     made = _journey(tmp_path / "real", begin)
     said = " ".join(capsys.readouterr().err.split())
     assert "236 articles about the real world" in said and f"what answers is the answerers that ship ({begin})" in said
     assert "--how weights --rows 8 --epochs 1 --batch-size 4" in said
     assert list(made.report.records) == list(demo_real.SYSTEMS)
-    assert all(len(of) == 3 for of in made.report.records.values())
+    assert all(len(of) == 2 for of in made.report.records.values())
     assert made.page.is_file()
     models = {
         name: {
@@ -87,7 +88,8 @@ def test_the_demo_on_real_text(tmp_path, capsys, monkeypatch):
         gguf.shipped_file("smollm2")
     except InputError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(demo_real, "DEV_QUESTIONS", 2)
+    monkeypatch.setattr(demo_real, "TRAIN_QUESTIONS", 24)
+    monkeypatch.setattr(demo_real, "DEV_QUESTIONS", 6)
     monkeypatch.setattr(demo_real, "TRAINING", {"rows": 8, "epochs": 1, "batch_size": 4})
     argv = ["demo", "--real", "--out", str(tmp_path / "demo"), "--questions", "2", "--engine", "bm25"]
     assert cli.main([*argv, "--json"]) == 0

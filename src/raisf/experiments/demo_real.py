@@ -26,10 +26,11 @@ SYSTEMS = ("direct", "rag", "zero-shot", "prompts", "weights", "shipped")
 COMPILED = ("prompts", "weights")
 SHOWN = "weights"
 # Few enough for two cores and some twenty minutes: candidates of prompts answer all dev questions.
-QUESTIONS, DEV_QUESTIONS = 30, 12
+QUESTIONS, TRAIN_QUESTIONS, DEV_QUESTIONS = 30, 164, 12
 TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
 # Of RA-ISF, and the passages of rag.
-K, BUDGET = 3, {"max_depth": 2, "max_calls": 60}
+K = 3
+BUDGET: dict[str, Any] = {"max_depth": 2, "max_calls": 60}
 MOST_TOKENS = 96
 
 
@@ -69,6 +70,7 @@ def run_real_demo(
     begin, training = begin or _shipped(), training or TRAINING
     index, artifacts = out / f"index-{engine}", {name: out / f"{name}-{engine}" for name in SYSTEMS}
     made_from = {name: sha256_file(almanac() / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    made_from |= {"questions": [TRAIN_QUESTIONS, DEV_QUESTIONS]}
     made_from |= {"lm": opened.model, "begin": sha256_file(begin / "manifest.json") if begin else None, **training}
     out.mkdir(parents=True, exist_ok=True)
     if is_stale(out, made_from):
@@ -76,11 +78,12 @@ def run_real_demo(
             shutil.rmtree(old)
     if begin is None:
         del artifacts["shipped"]
-    dev, test = _few(out, "dev", DEV_QUESTIONS), _few(out, "test", questions)
+    counts = {"train": TRAIN_QUESTIONS, "dev": DEV_QUESTIONS, "test": questions}
+    train, dev, test = (_few(out, split, n) for split, n in counts.items())
     _make_index(index, engine)
     _make_students(begin, opened, index, artifacts)
     for how in COMPILED:
-        _compile(how, artifacts, dev, out / "work", training)
+        _compile(how, artifacts, (train, dev), out / "work", training)
     report = _compare(artifacts, test, out / f"report-{engine}", begin)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
@@ -144,13 +147,15 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
         save(open_program(str(begin), index=index, k=K, **BUDGET), artifacts["shipped"])
 
 
-def _compile(how: str, artifacts: dict[str, Path], dev: Path, work: Path, training: "Mapping[str, int]") -> None:
+def _compile(
+    how: str, artifacts: dict[str, Path], files: tuple[Path, Path], work: Path, training: "Mapping[str, int]"
+) -> None:
     from raisf.data.questions import load_questions
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import compile
 
-    train, student, artifact = almanac() / "train.jsonl", artifacts["zero-shot"], artifacts[how]
+    (train, dev), student, artifact = files, artifacts["zero-shot"], artifacts[how]
     made = {
         "prompts": "few-shot prompts for the judges, from the training questions",
         "weights": "a LoRA adapter for each judge, trained on the training questions",
@@ -167,7 +172,8 @@ def _compile(how: str, artifacts: dict[str, Path], dev: Path, work: Path, traini
     given: dict[str, Any] = {}
     if how == "weights":
         given["rows"] = training["rows"]
-        given["training"] = Training(**{name: value for name, value in training.items() if name != "rows"})
+        settings: dict[str, Any] = {name: value for name, value in training.items() if name != "rows"}
+        given["training"] = Training(**settings)
     trainset, valset = load_questions(train), load_questions(dev)
     save(compile(open_program(str(student)), trainset=trainset, valset=valset, how=how, work=work, **given), artifact)
 
