@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 SYSTEMS = ("direct", "rag", "zero-shot", "prompts", "weights", "shipped")
 COMPILED = ("prompts", "weights")
 SHOWN = "weights"
-# Few enough for two cores and some twenty minutes: candidates of prompts answer all dev questions.
-QUESTIONS, TRAIN_QUESTIONS, DEV_QUESTIONS = 30, 164, 12
+# Few enough for two cores and some twenty minutes.
+QUESTIONS = 30
+# Questions to learn from and to select on: candidates of prompts answer all of the latter, weights are only measured.
+SPLITS = {"prompts": (164, 12), "weights": (164, 60)}
 TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
 # Of RA-ISF, and the passages of rag.
 K = 3
@@ -70,7 +72,7 @@ def run_real_demo(
     begin, training = begin or _shipped(), training or TRAINING
     index, artifacts = out / f"index-{engine}", {name: out / f"{name}-{engine}" for name in SYSTEMS}
     made_from = {name: sha256_file(almanac() / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
-    made_from |= {"questions": [TRAIN_QUESTIONS, DEV_QUESTIONS]}
+    made_from |= {how: list(counts) for how, counts in SPLITS.items()}
     made_from |= {"lm": opened.model, "begin": sha256_file(begin / "manifest.json") if begin else None, **training}
     out.mkdir(parents=True, exist_ok=True)
     if is_stale(out, made_from):
@@ -78,12 +80,12 @@ def run_real_demo(
             shutil.rmtree(old)
     if begin is None:
         del artifacts["shipped"]
-    counts = {"train": TRAIN_QUESTIONS, "dev": DEV_QUESTIONS, "test": questions}
-    train, dev, test = (_few(out, split, n) for split, n in counts.items())
+    test = _few(out, "test", questions)
     _make_index(index, engine)
     _make_students(begin, opened, index, artifacts)
     for how in COMPILED:
-        _compile(how, artifacts, (train, dev), out / "work", training)
+        files = [_few(out, split, n) for split, n in zip(("train", "dev"), SPLITS[how], strict=True)]
+        _compile(how, artifacts, files, out / "work", training)
     report = _compare(artifacts, test, out / f"report-{engine}", begin)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
@@ -100,7 +102,7 @@ def _shipped() -> Path | None:
 
 def _few(out: Path, split: str, n: int) -> Path:
     """The first questions of a split as a file, so that the commands shown can be given by hand."""
-    path = out / f"{split}.jsonl"
+    path = out / f"{split}-{n}.jsonl"
     rows = list(read_jsonl(almanac() / f"{split}.jsonl"))[:n]
     path.write_text("".join(map(dump_line, rows)), encoding="utf-8")
     return path
@@ -148,7 +150,7 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
 
 
 def _compile(
-    how: str, artifacts: dict[str, Path], files: tuple[Path, Path], work: Path, training: "Mapping[str, int]"
+    how: str, artifacts: dict[str, Path], files: list[Path], work: Path, training: "Mapping[str, int]"
 ) -> None:
     from raisf.data.questions import load_questions
     from raisf.lm.finetune.training import Training
