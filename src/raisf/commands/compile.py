@@ -79,6 +79,7 @@ class WeightsChoice:
     layers: int | None
     learning_rate: float | None
     epochs: int | None
+    batch_size: int | None
     rank: int | None
     full: bool
     processes: int | None
@@ -101,7 +102,7 @@ class WeightsChoice:
             raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
         if self.full and self.layers is not None:
             raise InputError("--layers is LoRA's, and --full trains all weights: leave one out")
-        names = ("rank", "layers", "learning_rate", "epochs", "processes")
+        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
         settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
         predictors: Any = self.train_predictors
@@ -195,6 +196,7 @@ weights_options = as_one(
     ),
     _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
     _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
+    _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
     _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
     _weights(
         "--layers",

@@ -14,8 +14,13 @@ from raisf.utils.progress import ProgressBars
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
-COMPILED = ("prompts", "weights")
+# RA-ISF compiled: how, and with which strategy; and the program that learns from the training questions besides.
+COMPILED: dict[str, tuple[str, str | None]] = {
+    "prompts": ("prompts", None),
+    "prompts-random": ("prompts", "random"),
+    "weights": ("weights", None),
+    "weights-all": ("weights", None),  # the answerers' too, where "weights" are the judges'
+}
 LEARNT = (*COMPILED, "skr-knn")
 
 
@@ -115,10 +120,11 @@ class Workspace:
     def open(self, setting: Setting) -> Any:
         """The program of a setting, compiled or fitted if it has to be."""
         index, options = self.index(setting.engine), dict(setting.options)
-        if setting.program in LEARNT:
-            program = open_program(str(self._artifact(setting)), index=index, **options)
-        else:
+        artifact = self._artifact(setting)
+        if artifact is None:
             program = open_fitting(setting.program, index=index, lm=self.lm, **options)
+        else:
+            program = open_program(str(artifact), index=index, **options)
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
@@ -149,18 +155,23 @@ class Workspace:
 
         return found_by(open_index(self.index()))
 
-    def _artifact(self, setting: Setting) -> Path:
-        """The folder of what a setting has learnt from the training questions; made if there is none yet."""
-        from raisf.evaluation.identity import digest
-
-        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self._searched]
-        name = f"{setting.program}-{digest([*asked, self.lm.spec, sorted(self.lm.options.items())])[:8]}"
-        path = self.out / "made" / name
+    def _artifact(self, setting: Setting) -> Path | None:
+        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
+        if setting.program not in LEARNT:
+            return None
+        path = self._learnt_path(setting)
         if not path.exists():
             system = "ra-isf" if setting.program in COMPILED else setting.program
             program = open_fitting(system, index=self.index(), lm=self.lm)
             self._learnt(program, setting).save(path)
         return path
+
+    def _learnt_path(self, setting: Setting) -> Path:
+        from raisf.evaluation.identity import digest
+
+        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self._searched]
+        name = f"{setting.program}-{digest([*asked, self.lm.spec, sorted(self.lm.options.items())])[:8]}"
+        return self.out / "made" / name
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
         from raisf.optimize.compile import optimizer_named
@@ -170,12 +181,15 @@ class Workspace:
         if setting.program == "skr-knn":
             return optimizer_named("skr", **common).compile(program, trainset=self.train)
         options: dict[str, Any] = {"seed": self.seed}
-        if setting.program == "weights":
+        how, strategy = COMPILED[setting.program]
+        if how == "weights":
             from raisf.lm.finetune.training import Training
 
             options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        optimizer = optimizer_named(setting.program, **common, **options)
+        if setting.program == "weights-all":
+            options["predictors"] = "all"
+        optimizer = optimizer_named(how, strategy, **common, **options)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
 
     def _check_folder(self) -> None:
