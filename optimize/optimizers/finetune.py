@@ -15,6 +15,7 @@ from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.demonstrations import Rows, collect_rows, copy_of, judges
+from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
@@ -44,6 +45,7 @@ class FinetuneJudges(Optimizer):
         base: The local LM to train on, or its spec; None: the one that the predictor asks.
         predictors: The names of those to train; None: the judges in use, or all where there is none.
         rows: Examples per predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
+        judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
         training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
         labels: See `raisf.optimize.judges.labels.know_labels`.
         metric: Called as `metric(example, prediction, trace)`; at 1 a run teaches.
@@ -59,6 +61,7 @@ class FinetuneJudges(Optimizer):
     base: LocalLM | str | None = None
     predictors: Sequence[str] | None = None
     rows: int = 1000
+    judge_rows: JudgeRows | None = None
     training: Training | None = None
     labels: Labels = "model"
     metric: Metric = answer_exact_match
@@ -77,7 +80,9 @@ class FinetuneJudges(Optimizer):
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
-        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)]
+        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)] + (
+            [self.judge_rows.identity()] if self.judge_rows else []
+        )
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
@@ -91,8 +96,10 @@ class FinetuneJudges(Optimizer):
         rng = random.Random(training.seed)
         parts = (task.trainset, task.valset)
         samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
         sources = [
-            _Source.of(task, sample, list(bases), split, self) for split, sample in zip(SPLITS, samples, strict=True)
+            _Source.of(task, sample, list(bases), split, self, rows)
+            for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
         ]
         made: dict[str, _Made] = {}
         missing: dict[str, str] = {}
@@ -130,6 +137,7 @@ class FinetuneJudges(Optimizer):
             "valset": len(task.valset),
             "predictors": reports,
             "missing": missing,
+            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
             "unlabelled": {
                 f"{name}, {split}": told
                 for split, source in zip(SPLITS, sources, strict=True)
@@ -149,10 +157,12 @@ class _Source:
     taught: bool = False
 
     @classmethod
-    def of(cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges) -> "_Source":
+    def of(
+        cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges, taught: Any
+    ) -> "_Source":
         """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again."""
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
-        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True)
+        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
         source = cls(gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
