@@ -211,7 +211,7 @@ def test_judges_may_be_of_another_base_than_the_lm_that_answers(world, out):
 
 @pytest.mark.slow
 def test_all_experiments_run_from_one_command(world, out):
-    assert _run("all", world, out, "--rows", "20") == 0
+    assert _run("all", world, out, "--rows", "20", "--zero-shot") == 0
     for name in NAMES:
         assert read_json(out / name / "results.json")["sections"][0]["rows"], name
     page = (out / "report.html").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Experiments on data sets and models as they come: without passages or splits, with an endpoint, with yes/no answers."""
+"""Experiments on data sets and models as they come: without passages or splits, at an endpoint, of yes/no questions."""
 
 import json
 

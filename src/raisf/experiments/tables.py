@@ -1,9 +1,10 @@
 """The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from raisf.evaluation.comparison import compare_records
+from raisf.evaluation.comparison import Comparison, compare_records, holm
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import Report, summarise
@@ -79,19 +80,22 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
     made = table(*published.TABLE_1.values(), names=tuple(published.TABLE_1))
     (first,) = made(workspace, answers)
     comparison = compare_records(answers)
-    best = _best(answers)
-    against = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
     first.draw(plots.accuracy_against_cost(comparison.reports, workspace.measure))
     _, cost, kinds = answer_sections(comparison)
-    return [first, pair_sections(against)[0], kinds, cost]
+    return [first, _differences(comparison, _best(answers)), kinds, cost]
 
 
 def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 2, and each ablation's difference from the whole."""
     (first,) = table(published.TABLE_2)(workspace, answers)
-    best = _best(answers)
-    against = [pair for pair in compare_records(answers).pairs if best in (pair.first, pair.second)]
-    return [first, pair_sections(against)[0]]
+    return [first, _differences(compare_records(answers), _best(answers))]
+
+
+def _differences(comparison: Comparison, best: str) -> Section:
+    """What one program gains over each other, corrected for so many comparisons."""
+    pairs = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
+    corrected = holm([pair.p_em for pair in pairs])
+    return pair_sections([replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])[0]
 
 
 def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], list[Section]]":

@@ -199,7 +199,11 @@ class Workspace:
         self.left_out = {label: str(self._failed[key]) for label, key in keys.items() if key in self._failed}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
-            raise self._failed[next(iter(keys.values()))]
+            label, key = next(iter(keys.items()))
+            error = self._failed[key]
+            told = type(error)(f"nothing can be run: {label}: {error}")
+            told.exit_code = error.exit_code
+            raise told from error
         return found
 
     def _index_of(self, setting: Setting) -> Path | str | None:

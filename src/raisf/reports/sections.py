@@ -45,8 +45,12 @@ class Section:
 
     def call(self, old: str, new: str) -> None:
         """Gives a measure another name, wherever the table names it."""
-        self.title, self.text = (text.replace(old, new) for text in (self.title, self.text))
-        self.columns = [column.replace(old, new) for column in self.columns]
+
+        def renamed(text: str) -> str:
+            return text.replace(old, new).replace(old.capitalize(), new.capitalize())
+
+        self.title, self.text = renamed(self.title), renamed(self.text)
+        self.columns = [renamed(column) for column in self.columns]
 
     @property
     def name(self) -> str:
