@@ -11,7 +11,8 @@ from raisf.commands.experiment import NAMES
 from raisf.experiments import published_results
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.opening import LMChoice
-from raisf.experiments.workspace import COMPILED, SMALLER, Setting, Workspace
+from raisf.experiments.settings import COMPILED, SMALLER, Setting
+from raisf.experiments.workspace import Workspace
 from raisf.lm import pocket
 from raisf.programs.registry import PROGRAMS
 from raisf.utils.files import read_json, read_jsonl

@@ -7,7 +7,8 @@ import pytest
 from raisf.experiments import tables
 from raisf.experiments.catalog import EXPERIMENTS, Experiment
 from raisf.experiments.opening import LMChoice
-from raisf.experiments.workspace import Setting, Workspace
+from raisf.experiments.settings import Setting
+from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 

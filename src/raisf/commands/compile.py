@@ -79,6 +79,7 @@ class WeightsChoice:
     rows: int | None
     learning_rate: float | None
     epochs: int | None
+    batch_size: int | None
     rank: int | None
     full: bool
     processes: int | None
@@ -99,7 +100,8 @@ class WeightsChoice:
 
         if self.full and self.rank is not None:
             raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
-        settings = {name: told[name] for name in ("rank", "learning_rate", "epochs", "processes") if name in told}
+        names = ("rank", "learning_rate", "epochs", "batch_size", "processes")
+        settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
         return given({"base": self.base, "rows": self.rows, "training": training})
 
@@ -182,6 +184,7 @@ weights_options = as_one(
     ),
     _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
     _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
+    _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
     _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
     _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
     _weights(

@@ -81,3 +81,16 @@ def labelled_programs(text: str) -> dict[str, str]:
     if not named:
         raise click.BadParameter("expected names of programs, with commas between them")
     return named
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`A,B` as names."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def labelled(text: str) -> tuple[str, str]:
+    """LABEL=NAME."""
+    label, given, name = text.partition("=")
+    if not given or not label or not name:
+        raise click.BadParameter(f"expected LABEL=NAME, found {text!r}")
+    return label, name

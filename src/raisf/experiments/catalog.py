@@ -8,7 +8,8 @@ from raisf.experiments import published_results as published
 from raisf.experiments import tables
 from raisf.experiments.by_hand import reliability_and_people
 from raisf.experiments.cases import cases
-from raisf.experiments.workspace import Setting, Workspace
+from raisf.experiments.settings import Setting
+from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
 from raisf.reports.compiled import teacher_section
 from raisf.reports.sections import Section

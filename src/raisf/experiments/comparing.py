@@ -117,15 +117,13 @@ def judge_all(
     Raises:
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
-    from raisf.evaluation.identity import describe, describe_test, digest
     from raisf.experiments.judging import judge_alone
     from raisf.utils.files import read_json, write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
-        name = digest([describe(program), describe_test(examples), labels])[:8]
-        path = folder / f"{_system(program)}-{name}.json"
+        path = judged_path(program, examples, folder, labels=labels)
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
@@ -146,6 +144,15 @@ def judge_all(
         if kept.keys() == found[label].keys():
             journal.close()
     return {label: reports for label, reports in found.items() if reports}
+
+
+def judged_path(
+    program: "dspy.Module", examples: "Sequence[dspy.Example]", folder: Path, *, labels: "Labels" = "model"
+) -> Path:
+    """Where `judge_all` keeps the reports of a program's judges."""
+    from raisf.evaluation.identity import describe, describe_test, digest
+
+    return folder / f"{_system(program)}-{digest([describe(program), describe_test(examples), labels])[:8]}.json"
 
 
 def _system(program: "dspy.Module") -> str:

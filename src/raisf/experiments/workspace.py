@@ -1,7 +1,6 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,47 +8,12 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import RecordsById, answer_all, judge_all
 from raisf.experiments.indexes import Indexes
 from raisf.experiments.opening import DEFAULT_LM, LMChoice, open_fitting, open_program, without_cache
+from raisf.experiments.settings import COMPILED, LEARNT, SMALLER, Setting
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import ProgressBars
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-
-# RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
-COMPILED = ("prompts", "weights")
-LEARNT = (*COMPILED, "skr-knn")
-# The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
-SMALLER = ("pocket-tiny", "pocket-t5")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A program as an experiment runs it.
-
-    Attributes:
-        program: A name of the registry, or one of `COMPILED`.
-        options: Its constructor's.
-        engine: The index's: "colbert", "bm25" or "dense"; the workspace's if not given.
-        base: Whose weights the judges are, for "weights": the workspace's if not given.
-        training: What else `compile` is told, for "weights".
-        sampling: Options of the LM that answers; greedy if empty.
-        few_shot: Whether a baseline is compiled to prompts, with as many demonstrations as RA-ISF's.
-        tuned: Whether the index is a dense one, tuned to the LM (LSR).
-    """
-
-    program: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    engine: str | None = None
-    base: str | None = None
-    training: Mapping[str, Any] = field(default_factory=dict)
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    few_shot: bool = False
-    tuned: bool = False
-
-    @property
-    def system(self) -> str:
-        """The program's name in the registry."""
-        return "ra-isf" if self.program in COMPILED else self.program
 
 
 class Workspace:
@@ -79,6 +43,9 @@ class Workspace:
     Raises:
         InputError: The test questions are missing or broken, or the folder holds what was made of other data.
     """
+
+    faithful = True
+    """Whether programs get the options by which they are as in their papers (docs/fidelity.md)."""
 
     def __init__(
         self,
@@ -141,15 +108,15 @@ class Workspace:
     def open(self, setting: Setting) -> Any:
         """The program of a setting, compiled or fitted if it has to be."""
         index = self._index_of(setting)
-        if setting.program in LEARNT or setting.few_shot:
-            artifact = self._artifact(setting)
-            lm = self.lm if self.lm.spec else None
+        artifact = self._artifact(setting)
+        if artifact is None:
+            options = self._faithful(setting.system) | dict(setting.options)
+            program = open_fitting(setting.program, index=index, lm=self.lm, **options)
+        else:
+            lm = self.lm if self.lm.api_base is not None else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
             if taught := (getattr(program, "compile_report", None) or {}).get("judge_rows"):
                 self.taught[artifact.name] = taught
-        else:
-            options = self._faithful(setting.system) | dict(setting.options)
-            program = open_fitting(setting.program, index=index, lm=self.lm, **options)
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
@@ -209,9 +176,8 @@ class Workspace:
     def _index_of(self, setting: Setting) -> Path | str | None:
         """What a setting searches; None where it does not."""
         from raisf.evaluation.identity import digest
-        from raisf.programs.registry import PROGRAMS, searches
 
-        if not searches(PROGRAMS[setting.system]):
+        if not self._searches(setting):
             return None
         if not setting.tuned:
             return self.index(setting.engine)
@@ -221,12 +187,18 @@ class Workspace:
         name = digest([self._lm_identity, self.seed, sorted(options.items()), Path(dense).name])[:8]
         return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
 
+    def _searches(self, setting: Setting) -> bool:
+        from raisf.programs.registry import PROGRAMS, searches
+
+        return setting.system not in PROGRAMS or searches(PROGRAMS[setting.system])
+
     def _faithful(self, system: str) -> dict[str, Any]:
         """The options by which a system is as in its paper, on this data set and with this LM."""
         from raisf.data.datasets.catalog import BENCHMARKS
         from raisf.programs.registry import PROGRAMS, defaults
 
-        known, options = defaults(PROGRAMS[system]), {}
+        options: dict[str, Any] = {}
+        known = defaults(PROGRAMS[system]) if self.faithful and system in PROGRAMS else {}
         if "evidence" in known and self._instructed:
             options["evidence"] = False
         if "yes_no" in known and self.name in BENCHMARKS:
@@ -252,24 +224,33 @@ class Workspace:
 
         return found_by(open_index(self.index()))
 
-    def _artifact(self, setting: Setting) -> Path:
-        """The folder of what a setting has learnt from the training questions; made if there is none yet."""
-        from raisf.evaluation.identity import digest
-        from raisf.programs.registry import PROGRAMS, searches
-
-        searching = searches(PROGRAMS[setting.system])
-        kept = {name: value for name, value in setting.options.items() if name == "relevance"}
-        options = self._faithful(setting.system) | kept
-        base = (setting.base or self.base) if setting.program == "weights" else None
-        asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
-        asked += [self._searched if searching else None, *self._lm_identity, setting.few_shot, sorted(options.items())]
-        asked += [self.teacher.model if self.teacher and setting.program in COMPILED else None]
-        path = self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
+    def _artifact(self, setting: Setting) -> Path | None:
+        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
+        if setting.program not in LEARNT and not setting.few_shot:
+            return None
+        path = self._learnt_path(setting)
         if not path.exists():
-            index = self.index() if searching else None
+            options = self._compiled_with(setting)
+            index = self.index() if self._searches(setting) else None
             program = open_fitting(setting.system, index=index, lm=self.lm, **options)
             self._learnt(program, setting).save(path)
         return path
+
+    def _learnt_path(self, setting: Setting) -> Path:
+        from raisf.evaluation.identity import digest
+
+        base = (setting.base or self.base) if COMPILED.get(setting.program, ("", None))[0] == "weights" else None
+        asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
+        asked += [self._searched if self._searches(setting) else None, *self._lm_identity]
+        teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
+        if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
+            asked += more
+        return self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
+
+    def _compiled_with(self, setting: Setting) -> dict[str, Any]:
+        """The options that a program is compiled with; those that only the running program has are not among them."""
+        fields = {name: value for name, value in setting.options.items() if name == "relevance"}
+        return self._faithful(setting.system) | fields
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
         from raisf.optimize.compile import optimizer_named
@@ -284,12 +265,15 @@ class Workspace:
             optimizer = optimizer_named("skr", **common)
             return optimizer.compile(program, trainset=self.train)
         options: dict[str, Any] = {"seed": self.seed}
-        if setting.program == "weights":
+        how, strategy = COMPILED[setting.program]
+        if how == "weights":
             from raisf.lm.finetune.training import Training
 
             options |= {"base": setting.base or self.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        optimizer = optimizer_named(setting.program, **common, **options)
+        if setting.program == "weights-all":
+            options["predictors"] = [name for name, _ in program.named_predictors()]
+        optimizer = optimizer_named(how, strategy, **common, **options)
         if self.teacher is not None:
             optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
