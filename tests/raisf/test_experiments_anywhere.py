@@ -113,6 +113,19 @@ def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
     assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
 
 
+def test_strategyqa_brings_its_facts_as_a_corpus():
+    from raisf.data.schemas import paragraphs
+
+    row = {
+        "question": "Could Ada swim?",
+        "answer": True,
+        "term": "Ada",
+        "facts": ["Ada lived on a river.", "She swam."],
+    }
+    assert paragraphs(row) == [("Ada", "A river."), ("Ada", "She swam.")]
+    assert paragraphs({**row, "facts": "One text."}) == [("Ada", "One text.")] and paragraphs({"answer": True}) == []
+
+
 def test_react_reads_five_passages_in_blendfilters_tables():
     for name in ("blendfilter-main", "blendfilter-bm25"):
         assert EXPERIMENTS[name].settings["react"].options == {"k": 5}
