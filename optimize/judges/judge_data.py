@@ -19,7 +19,8 @@ from raisf.utils.errors import InputError
 VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
 _REMEDIES = {
     "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, or take a larger trainset",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
+    "let a teacher label passages (--teacher)",
 }
 
 

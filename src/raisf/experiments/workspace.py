@@ -113,7 +113,7 @@ class Workspace:
             options = self._faithful(setting.system) | dict(setting.options)
             program = open_fitting(setting.program, index=index, lm=self.lm, **options)
         else:
-            lm = self.lm if self.lm.api_base is not None else None  # where an endpoint is, no artifact says
+            lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
             if taught := (getattr(program, "compile_report", None) or {}).get("judge_rows"):
                 self.taught[artifact.name] = taught
@@ -211,6 +211,12 @@ class Workspace:
         from raisf.programs.steps import reads_instructions
 
         return reads_instructions(self.lm.open())
+
+    @cached_property
+    def _remote(self) -> bool:
+        from raisf.lm.local.model import LocalLM
+
+        return not isinstance(self.lm.open(), LocalLM)
 
     @cached_property
     def _lm_identity(self) -> list[Any]:
