@@ -106,7 +106,7 @@ def test_fusion_is_by_ranks_alone(orders: list[list[int]]):
 
 
 def test_contrievers_queries_are_cut_at_64_tokens_and_its_passages_are_not(model: Path, tmp_path: Path):
-    """The papers' set-up: a query with a whole passage before it, as BlendFilter's, is searched for by its beginning."""
+    """The papers' set-up: of a query with a whole passage before it, as BlendFilter's, the beginning is looked for."""
     encoder = find_model(model.rename(tmp_path / "contriever-msmarco")).encoder()
     start = "river " * 64
     one, other = encoder.encode_queries([f"{start} Danube", f"{start} chess and music"])
