@@ -9,7 +9,7 @@ from raisf.experiments.catalog import EXPERIMENTS, Experiment
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import Setting
 from raisf.experiments.workspace import Workspace
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.progress import progress_bar
 
 PASSAGES = [("Ada", "Ada was born in Ulm."), ("Bo", "Bo was born in Bonn."), ("Cy", "Where was Ada born? In Ulm.")]
@@ -58,7 +58,7 @@ def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, 
     assert [row[0] for row in section.rows] == ["direct", "rag"]
     assert set(workspace.left_out) == {"replug", "w"}
     assert "Left out: replug (" in section.text and "token" in workspace.left_out["replug"]
-    with pytest.raises(InputError, match="replug"):
+    with pytest.raises(RaisfError, match="replug"):
         _run(workspace, {"replug": rows["replug"]})
 
 

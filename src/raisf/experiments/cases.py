@@ -1,6 +1,5 @@
 """BlendFilter's case study: the same questions as two programs went about them, as trees."""
 
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -32,20 +31,15 @@ def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
         else f"No question is answered right by {list(answers)[-1]} alone: the first questions."
     )
     columns = ["question", "program", "answer", "gold", "right"]
-    return [
-        Section("", columns, rows, f"{text} Records keep the titles of passages, not their text.", None, blocks=trees)
-    ]
+    text += " Records keep the titles of passages, not their text."
+    return [Section("", columns, rows, text, None, blocks=trees)]
 
 
 def tree_text(record: dict) -> str:
     """A record's tree as plain text."""
-    from rich.console import Console
-
     from raisf.programs.trace import Trace, render
+    from raisf.utils.display import as_plain
 
     if not record["trace"]:
         return f"no tree: {record['error']}"
-    page = io.StringIO()
-    shown = Console(file=page, width=WIDTH, no_color=True, markup=False, emoji=False, highlight=False)
-    shown.print(render(Trace.model_validate(record["trace"])))
-    return page.getvalue().rstrip()
+    return as_plain(render(Trace.model_validate(record["trace"])), WIDTH)
