@@ -86,11 +86,16 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
 def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     """The titled paragraphs that a row of HotpotQA, 2WikiMultihopQA or MuSiQue brings along; none for other schemas.
 
+    A row of StrategyQA brings its facts, sentences that annotators wrote, each under the question's term.
+
     Raises:
         ValueError: There are paragraphs, but not in a form that is known.
     """
     if "paragraphs" in row:
         found = _pairs(row["paragraphs"], "title", "paragraph_text")
+    elif schema_of(row) == "strategyqa":
+        facts = row.get("facts") or []
+        found = [(row.get("term") or "", fact) for fact in ([facts] if isinstance(facts, str) else facts)]
     else:
         found = _pairs(row.get("context"), "title", "sentences", "content")
     joined = ((str(title), text if isinstance(text, str) else joined_sentences(text)) for title, text in found)

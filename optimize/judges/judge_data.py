@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.evaluation.metrics import normalise
+from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError
@@ -19,7 +19,8 @@ from raisf.utils.errors import InputError
 VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
 _REMEDIES = {
     "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, or take a larger trainset",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
+    "let a teacher label passages (--teacher)",
 }
 
 
@@ -34,6 +35,7 @@ class Step:
         by_id: Which of the two.
         decomposed: Its sub-questions are steps of their own, each with its passage.
         known: Whether gold says that the LM knows it; None where gold says nothing.
+        scoring: The rule that its answers are compared by; None for SQuAD's.
     """
 
     question: str
@@ -42,6 +44,7 @@ class Step:
     by_id: bool
     decomposed: bool = False
     known: bool | None = None
+    scoring: str | None = None
 
 
 def steps(example: dspy.Example) -> list[Step]:
@@ -53,14 +56,14 @@ def steps(example: dspy.Example) -> list[Step]:
     ordered = list(example.get("sub_titles") or []) if not by_id else []
     ordered = ordered or gold
     decomposed = bool(asked) and len(asked) == len(found) == len(ordered)
-    known = example.get("known")
-    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known)]
+    known, scoring = example.get("known"), example.get("scoring")
+    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         answers = dict(enumerate(found, start=1))
         passages = [frozenset([one]) for one in ordered] if decomposed else [frozenset[str]()] * len(asked)
         for text, answer, passage in zip(asked, found, passages, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
-            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None))
+            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None, scoring=scoring))
     return steps
 
 
@@ -173,8 +176,9 @@ def is_gold(step: Step, passage: Passage) -> bool:
 def _suffices(step: Step, passage: Passage) -> bool:
     if len(step.gold) == 1 or step.decomposed:
         return len(step.gold) == 1
-    words = f" {normalise(passage.text)} "
-    return any(f" {normalise(answer)} " in words for answer in step.answers)
+    normal = NORMALISERS[step.scoring or "squad"]
+    words = f" {normal(passage.text)} "
+    return any(f" {normal(answer)} " in words for answer in step.answers)
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

@@ -17,6 +17,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, copy_of, judges
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
+from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
@@ -51,6 +52,7 @@ class FinetuneJudges(Optimizer):
         predictors: Which to train: "judges", "all", or their names; None: "judges", or all where there is none. The
             paper trains judges alone.
         rows: Examples per predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
+        judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
         training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
         labels: See `raisf.optimize.judges.labels.know_labels`.
         metric: Called as `metric(example, prediction, trace)`; at 1 a run teaches.
@@ -66,6 +68,7 @@ class FinetuneJudges(Optimizer):
     base: LocalLM | str | None = None
     predictors: Sequence[str] | str | None = None
     rows: int = 1000
+    judge_rows: JudgeRows | None = None
     training: Training | None = None
     labels: Labels = "model"
     metric: Metric = answer_exact_match
@@ -84,7 +87,9 @@ class FinetuneJudges(Optimizer):
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
-        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)]
+        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)] + (
+            [self.judge_rows.identity()] if self.judge_rows else []
+        )
 
     @property
     def _lenient(self) -> bool:
@@ -109,8 +114,10 @@ class FinetuneJudges(Optimizer):
         rng = random.Random(training.seed)
         parts = (task.trainset, task.valset)
         samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
         sources = [
-            _Source.of(task, sample, list(bases), split, self) for split, sample in zip(SPLITS, samples, strict=True)
+            _Source.of(task, sample, list(bases), split, self, rows)
+            for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
         ]
         made: dict[str, _Made] = {}
         missing: dict[str, str] = {}
@@ -149,6 +156,7 @@ class FinetuneJudges(Optimizer):
             "valset": len(task.valset),
             "predictors": reports,
             "missing": missing,
+            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
             "unlabelled": {
                 f"{name}, {split}": told
                 for split, source in zip(SPLITS, sources, strict=True)
@@ -168,10 +176,12 @@ class _Source:
     taught: bool = False
 
     @classmethod
-    def of(cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges) -> "_Source":
+    def of(
+        cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges, taught: Any
+    ) -> "_Source":
         """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again."""
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
-        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True)
+        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
         _add_answerers(gold, task.student, examples, chosen, options)
         source = cls(gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):

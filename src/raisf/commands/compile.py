@@ -10,11 +10,13 @@ import click
 from raisf.commands.command import command, option
 from raisf.commands.options import (
     ProgramChoice,
+    TeacherChoice,
     as_one,
     labels_option,
     lm_options,
     program_options,
     seed_option,
+    teacher_options,
     threads_option,
 )
 from raisf.commands.result import CommandResult, facts_view
@@ -266,6 +268,14 @@ calibration_options = as_one(
 @seed_option
 @prompt_options
 @weights_options
+@option(
+    "--rows-from",
+    type=FILE,
+    multiple=True,
+    metavar="DIR",
+    help="a folder made by raisf collect, whose rows the judges learn from instead of gold; again for one of --dev",
+)
+@teacher_options
 @calibration_options
 @program_options
 @lm_options
@@ -277,8 +287,10 @@ def compile_command(
     labels: Any,
     threads: int,
     seed: int,
+    rows_from: tuple[Path, ...],
     prompts: PromptChoice,
     weights: WeightsChoice,
+    teacher: TeacherChoice,
     calibration: CalibrationChoice,
     choice: ProgramChoice,
     lm: LMChoice,
@@ -289,12 +301,23 @@ def compile_command(
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import optimizer_named
-    from raisf.reports.compiled import calibration_view, candidates_view, training_table, unlabelled_lines
+    from raisf.optimize.judges.judge_rows import JudgeRows
+    from raisf.optimize.teaching import teach_for
+    from raisf.reports.compiled import (
+        calibration_view,
+        candidates_view,
+        judge_rows_view,
+        training_table,
+        unlabelled_lines,
+    )
     from raisf.utils.files import check_replaceable
 
     check_replaceable(out, "manifest.json")
     options = {**prompts.options, **weights.options(how, seed), "labels": labels, "seed": seed, "threads": threads}
-    optimizer = optimizer_named(how, prompts.strategy, **options)
+    if rows_from and teacher.teacher is not None:
+        raise InputError("--rows-from and --teacher: rows come from the one or the other; leave one out")
+    labeller = teacher.open()
+    optimizer: Any = optimizer_named(how, prompts.strategy, **options)
     thresholds = calibration.optimizer(labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
     if choice.program is None:
@@ -302,6 +325,10 @@ def compile_command(
     program = choice.open(lm, questions=trainset)
     if thresholds is not None:
         thresholds.check(program, valset)
+    if rows_from:
+        optimizer.judge_rows = JudgeRows.read(*rows_from)
+    elif labeller is not None:
+        optimizer.judge_rows = teach_for(optimizer, program, labeller, trainset, valset)
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
     if thresholds is not None:
         compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
@@ -311,6 +338,6 @@ def compile_command(
     view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
-    view += unlabelled_lines(report)
+    view += [*judge_rows_view(report), *unlabelled_lines(report)]
     view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -9,9 +9,17 @@ import click
 
 from raisf import __version__
 from raisf.commands.command import GO_ON, argument, command, option
-from raisf.commands.options import as_one, asked_on, lm_options, ray_option, threads_option
+from raisf.commands.options import (
+    TeacherChoice,
+    as_one,
+    asked_on,
+    lm_options,
+    ray_option,
+    teacher_options,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, labelled, names
+from raisf.commands.values import FILE, at_least, labelled, names, specs
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import MOST_TOKENS, SMOLLM2, RealChoice
 from raisf.utils.errors import InputError
@@ -37,6 +45,7 @@ NAMES = (
     "blendfilter-retrieval",
     "blendfilter-k",
     "blendfilter-sampling",
+    "blendfilter-cases",
 )
 REAL = "real"
 
@@ -64,6 +73,8 @@ real_options = as_one(
     "  raisf experiment table1\n"
     "  raisf experiment all --n 500 --out reports/closed-world\n"
     "  raisf experiment table2 --data data/hotpotqa --lm local/PATH --out reports/hotpotqa\n"
+    "  raisf experiment table1 --data data/nq --index indexes/wiki --lm openai/gpt-4o-mini --base local/PATH \\\n"
+    "      --teacher openai/gpt-4o --out reports/nq\n"
     "  raisf experiment real --data data/real --only rag,weights-all --program weights-all=artifacts/smollm2\n"
     f"names: {', '.join((*NAMES, REAL))}",
     resume=GO_ON,
@@ -91,14 +102,34 @@ real_options = as_one(
 )
 @option(
     "--engine",
-    type=click.Choice(("colbert", "bm25")),
+    type=click.Choice(("colbert", "bm25", "dense")),
     default="colbert",
     help="of the corpus's index; default: colbert",
 )
 @option("--index", metavar="DIR", help="an index of the corpus, or its URL, instead of making one")
-@option("--n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
+@option(
+    "--checkpoint",
+    metavar="NAME",
+    help="the encoder of the indexes that are made, such as facebook/contriever-msmarco with --engine dense; default: "
+    "minilm",
+)
+@option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
 @option("--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000")
+@option(
+    "--base",
+    metavar="SPEC",
+    help="the local LM whose weights become the judges, such as local/meta-llama/Llama-2-7b-hf beside --lm openai/...: "
+    "the paper's main setting; default: the --lm",
+)
+@option(
+    "--bases",
+    type=specs,
+    metavar="SPEC,SPEC",
+    help="other bases of the judges for table3; default: pocket-tiny,pocket-t5 where pocket answers, else none",
+)
+@option("--zero-shot", is_flag=True, help="leave out the few-shot rows of the baselines")
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
+@teacher_options
 @threads_option
 @ray_option
 @real_options
@@ -109,11 +140,16 @@ def experiment_command(
     out: Path,
     engine: str,
     index: str | None,
+    checkpoint: str | None,
     n: int,
     rows: int | None,
+    base: str | None,
+    bases: tuple[str, ...] | None,
+    zero_shot: bool,
     seed: int,
     threads: int,
     ray: str | None,
+    teacher: TeacherChoice,
     real: RealChoice,
     lm: LMChoice,
 ) -> CommandResult:
@@ -131,21 +167,29 @@ def experiment_command(
     if real != RealChoice():
         raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
     data = data or _closed_world(out / "made" / "world")
+    labeller = teacher.open()
+    options |= {"checkpoint": checkpoint, "base": base, "bases": bases, "teacher": labeller}
     workspace = Workspace(out, data, lm=lm, n=n, **options)
     facts = {
         "data": f"{data}, {len(workspace.test)} test questions",
         "language model": lm.decided(index, workspace.test).spec,
+        "base of the judges": base or lm.decided(index, workspace.test).spec,
+        "teacher": labeller.model if labeller else None,
         "seed": seed,
         "raisf": __version__,
     }
     chosen = NAMES if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
-    answered = [EXPERIMENTS[one].settings for one in chosen if not EXPERIMENTS[one].judged]
+    few_shot = not zero_shot
+    rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}
+    answered = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
+    left_out: dict[str, dict[str, str]] = {}
     with asked_on(ray, lm), WorkspaceBars(answered, len(workspace.test)) as bars:
         for one in chosen:
-            made[one] = EXPERIMENTS[one].run(workspace, bars)
+            made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
+            left_out[one] = workspace.left_out
             _write(out, one, facts, made[one])
-    return _result(out, facts, made)
+    return _result(out, facts, made, left_out)
 
 
 def _real_text(
@@ -187,7 +231,7 @@ def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]
     _write_page(out, facts)
 
 
-def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]") -> CommandResult:
+def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]", left_out: Any = None) -> CommandResult:
     from rich.console import Group
 
     from raisf.reports.report import PAGE
@@ -196,7 +240,7 @@ def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]") 
     shown = [section.view() for sections in made.values() for section in sections]
     tables = {one: [section.as_dict() for section in sections] for one, sections in made.items()}
     view = Group(*shown, as_text(f"\nreport: {out / PAGE}"))
-    return CommandResult({"out": str(out), "facts": facts, "experiments": tables}, view)
+    return CommandResult({"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}, view)
 
 
 def _closed_world(folder: Path) -> Path:

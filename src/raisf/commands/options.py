@@ -147,6 +147,38 @@ lm_options = as_one(
 
 
 @dataclass(frozen=True, slots=True)
+class TeacherChoice:
+    """Which LM labels relevance and writes decompositions where gold says nothing, as the papers do."""
+
+    teacher: str | None
+    teacher_api_base: str | None
+
+    def open(self) -> Any:
+        """The teacher; None where there is none.
+
+        Raises:
+            InputError: It cannot be opened, or an endpoint is given without it.
+        """
+        if self.teacher is None and self.teacher_api_base is not None:
+            raise InputError("--teacher-api-base without --teacher: give openai/MODEL too")
+        return LMChoice(self.teacher, self.teacher_api_base).open() if self.teacher is not None else None
+
+
+teacher_options = as_one(
+    "teacher",
+    TeacherChoice,
+    option(
+        "--teacher",
+        metavar="SPEC",
+        help="an LM that judges retrieved passages and writes decompositions where gold says nothing (the paper's "
+        "appendix A); where gold speaks it is asked too, and their agreement is shown",
+    ),
+    option("--teacher-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
+)
+"""Who labels what gold does not; a command takes them as `teacher`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramChoice:
     """Which program runs, over which index, within which limits, as the command line says it."""
 

@@ -64,6 +64,11 @@ def folder(text: str) -> Path:
     return path
 
 
+def specs(text: str) -> tuple[str, ...]:
+    """`A,B` as language models' names."""
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}

@@ -3,6 +3,7 @@
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,13 +112,13 @@ def judge_all(
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
     folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
-    verdict could not be read.
+    verdict could not be read; `verdicts` is the file, in the folder, that holds the rows.
 
     Raises:
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.experiments.judging import judge_alone
-    from raisf.utils.files import read_json, write_json
+    from raisf.utils.files import read_json, write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
@@ -129,11 +130,14 @@ def judge_all(
         for judge in JUDGES:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
-                if "unreadable" not in kept.get(judge, {}):
+                verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
+                if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
                     report, rows, errors = judge_alone(program, judge, examples, **options)
                     counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
                     found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
+                    found[label][judge]["verdicts"] = verdicts.name
+                    write_jsonl(verdicts, map(asdict, rows))
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.opening import LMChoice, open_program, records_path
-from raisf.experiments.workspace import LEARNT, Setting, Workspace
+from raisf.experiments.settings import LEARNT, Setting
+from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ class RealWorkspace(Workspace):
             given.
         **options: As `Workspace`'s.
     """
+
+    faithful = False  # its readers quote evidence first, as the product does; trained ones are lent between programs
 
     def __init__(self, out: Path, data: Path, *, given: Mapping[str, Path], **options: Any) -> None:
         super().__init__(out, data, **options)
