@@ -157,7 +157,7 @@ class Endpoint:
         moment = transport.deadline()
         attempt = self._complete if emit is None else self._streaming(emit)
         work = transport.persist(lambda: attempt(request), self.retries, self.timeout, moment)
-        return asyncio.run_coroutine_threadsafe(work, transport.loop())
+        return transport.submit(work)
 
     async def _complete(self, request: Request) -> Response:
         return await self._client(request).complete(request)
