@@ -37,8 +37,8 @@ LARGEST_BODY = 2 << 20
 LARGEST_ADDRESS = 1 << 16
 """Bytes of a request's first line and headers: a query may stand in the address."""
 
-GRACE = 8
-"""Seconds that closing waits at most for the answers that are under way: Docker kills after 10."""
+GRACE = 5
+"""Seconds that closing waits at most for the answers that are under way: with `SETTLE`, Docker kills after 10."""
 
 
 class IndexServer:
