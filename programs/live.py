@@ -32,6 +32,9 @@ class Live:
     def __init__(self, run: Run, answer: Callable[[], dspy.Prediction]) -> None:
         self.run = run
         self.ended = False
+        self._began = False
+        self._lock = threading.Lock()
+        self._at_end: list[Callable[[], None]] = []
         self._answer = answer
         self._prediction: dspy.Prediction | None = None
         self._error: BaseException | None = None
@@ -40,6 +43,7 @@ class Live:
     def start(self, changed: Callable[[], None]) -> None:
         """Begin; `changed` is called from any thread when there may be new events."""
         self.run.progress.changed = changed
+        self._began = True
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(self._work,), daemon=True, name="raisf-question").start()
 
@@ -47,6 +51,15 @@ class Live:
         """Let no further call start, and end those to an endpoint that are under way."""
         if not self.ended:
             self.run.stop(Cancelled("the question was stopped"))
+
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Call something once its last call is over; at once where that has been, or where it never began."""
+        with self._lock:
+            waits = self._began and not self.ended
+            if waits:
+                self._at_end.append(then)
+        if not waits:
+            then()
 
     def events(self) -> Iterator[Event]:
         """What is new since the last call; the last of all is the `DoneEvent`.
@@ -73,7 +86,10 @@ class Live:
             self._prediction = self._answer()
         except BaseException as error:
             self._error = error
-        self.ended = True
+        with self._lock:
+            self.ended = True
+        for then in self._at_end:
+            then()
         self.run.progress.tell()
 
 
