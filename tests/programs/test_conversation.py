@@ -19,7 +19,7 @@ def test_earlier_turns_are_read_and_the_question_rewritten() -> None:
     turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
     said = Conversation(program)(question="Where was she born?", turns=turns)
     assert said.standalone == "Where was Ada Hill born?" and said.answer == "A(Where was Ada Hill born?)"
-    assert lm.calls[0]["turns"] == "[1] «user: Who is the mayor of Velm?»\n[2] «assistant: Ada Hill»"
+    assert lm.calls[0]["turns"] == ["user: Who is the mayor of Velm?", "assistant: Ada Hill"]
 
 
 def test_the_first_question_costs_no_call() -> None:
@@ -38,7 +38,8 @@ def test_a_long_conversation_is_cut() -> None:
     program = Direct()
     program.set_lm(lm := ScriptedLM(answer))
     Conversation(program).standalone("And?", [Turn("user", f"{n} " + "x" * 5_000) for n in range(50)])
-    assert len(lm.calls[0]["turns"]) < MOST_TURNS * (LONGEST_TURN + 30) and "user: 49 " in lm.calls[0]["turns"]
+    said = lm.calls[0]["turns"]
+    assert len(said) == MOST_TURNS and said[-1].startswith("user: 49 ") and len(said[-1]) < LONGEST_TURN + 30
 
 
 def test_a_pocket_model_is_not_asked_for_what_it_cannot_do() -> None:

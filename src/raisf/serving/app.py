@@ -17,7 +17,7 @@ from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
 from raisf.serving.guard import Access, BodyTooLarge, Guard, error
 from raisf.serving.limits import TooManyQuestions
-from raisf.serving.service import Service
+from raisf.serving.service import NoSuchProgram, Service
 from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -166,6 +166,8 @@ def _client(request: Request) -> str:
 def _kind(problem: Exception) -> tuple[int, str]:
     if isinstance(problem, TooManyQuestions):
         return 429, "rate_limit_exceeded"
+    if isinstance(problem, NoSuchProgram):
+        return 404, "model_not_found"
     if isinstance(problem, InputError):
         return 400, "invalid_request"
     return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
@@ -174,8 +176,6 @@ def _kind(problem: Exception) -> tuple[int, str]:
 async def _refuse(request: Request, problem: Exception) -> Response:
     status, code = _kind(problem)
     headers = {"retry-after": str(problem.retry_after)} if isinstance(problem, TooManyQuestions) else None
-    if isinstance(problem, InputError) and str(problem).startswith("no program"):
-        status, code = 404, "model_not_found"
     return error(status, str(problem), code, headers)
 
 

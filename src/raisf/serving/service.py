@@ -24,6 +24,10 @@ from raisf.utils.errors import InputError, RaisfError
 logger = logging.getLogger("raisf.serving")
 
 
+class NoSuchProgram(InputError):
+    """A name that nothing here has."""
+
+
 @dataclass(frozen=True)
 class Served:
     """A program under the name that clients know it by.
@@ -67,12 +71,12 @@ class Service:
         """The program of a name; the first where there is none.
 
         Raises:
-            InputError: No program has this name.
+            NoSuchProgram: No program has this name.
         """
         if name is None:
             return next(iter(self.served.values()))
         if not isinstance(name, str) or name not in self.served:
-            raise InputError(f"no program {name!r:.80} is served here: choose one of {', '.join(self.served)}")
+            raise NoSuchProgram(f"no program {name!r:.80} is served here: choose {', '.join(self.served)}")
         return self.served[name]
 
     def begin(

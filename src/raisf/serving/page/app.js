@@ -61,27 +61,31 @@ async function* eventsOf(response) {
 // ---- a node of the tree
 
 class NodeView {
-  constructor(run, number) {
+  constructor(run, place, number) {
     this.run = run;
+    this.place = place;
     this.passages = [];
     this.text = data("", "text");
-    this.result = make("p", { class: "result", hidden: "" });
-    this.why = make("p", { class: "why" });
+    this.result = make("span", { class: "result", hidden: "" });
+    this.why = make("span", { class: "why" });
     this.know = make("p", { hidden: "" });
     this.found = make("div");
     this.steps = make("div");
     this.quote = make("p", { class: "quote", dir: "auto", hidden: "" });
     this.children = make("ol", { class: "children", hidden: "" });
-    const line = make("div", { class: "line" }, number && make("span", { class: "number", text: `${number}.` }), this.text);
-    const facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote, this.result, this.why);
-    this.element = make("li", { class: "node", "data-state": "waits" }, line, facts, this.children);
+    this.line = make("div", { class: "line" }, number && make("span", { class: "number", text: `${number}.` }),
+      make("p", {}, this.text, " ", this.result, " ", this.why));
+    this.facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote);
+    this.element = make("li", { class: "node", "data-state": "waits" }, this.line, this.facts, this.children);
   }
   question(event) {
     this.text.textContent = shown(event.question);
     this.element.classList.toggle("long", event.question.length > LONG);
+    // The question that was asked stands above the tree already, unless it was rewritten.
+    this.line.hidden = event.node === "0" && event.question === this.run.asked.trim().replace(/\s+/g, " ");
     this.element.dataset.state = event.begun ? "works" : "waits";
     const names = event.waits_for.map((n) => `#${n}`).join(" and ");
-    this.why.textContent = event.begun ? "" : names ? `waits for ${names}` : "waits";
+    this.why.textContent = event.begun ? "working" : names ? `waits for ${names}` : "waits";
   }
   knows({ verdict, probability, readable }) {
     const kind = !readable ? ["unread", "unreadable"] : verdict === "know" ? ["yes", "yes"] : ["no", "no"];
@@ -90,12 +94,12 @@ class NodeView {
   }
   bring(passages) {
     this.passages = passages;
-    this.drawn = passages.map((passage) => this.run.passage(passage));
+    this.drawn = passages.map((passage) => this.run.passage(passage, this.place));
     this.found.replaceChildren(...this.drawn);
   }
   judge(number, judgement) {
     this.passages[number - 1].judgement = judgement;
-    const fresh = this.run.passage(this.passages[number - 1]);
+    const fresh = this.run.passage(this.passages[number - 1], this.place);
     fresh.open = this.drawn[number - 1].open;
     this.drawn[number - 1].replaceWith(fresh);
     this.drawn[number - 1] = fresh;
@@ -104,7 +108,7 @@ class NodeView {
     const step = make("div", { class: "step" });
     if (generation && generation !== query) step.append(make("p", {}, data(generation, "quote")));
     if (query) step.append(make("p", {}, "searched ", data(query, "query")));
-    step.append(...passages.map((passage) => this.run.passage(passage)));
+    step.append(...passages.map((passage) => this.run.passage(passage, this.place)));
     const old = this.steps.children[number - 1];
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
@@ -118,29 +122,42 @@ class NodeView {
     if (evidence) {
       this.quote.textContent = shown(evidence);
       this.quote.hidden = false;
-      highlight(evidence, [...this.element.querySelectorAll(":scope > .facts .words")]);
+      const own = [...this.facts.querySelectorAll(".passage")];
+      const relevant = own.filter((one) => one.dataset.verdict === "relevant");
+      highlight(evidence, relevant.length ? relevant : own);
     }
   }
 }
 
-// Marks the sentence that the evidence quotes: its very words, or the sentence that shares most words with it.
-function highlight(evidence, places) {
+// Marks the sentence that the evidence quotes: its very words, or else the one that shares most of its rare words. A
+// passage's title counts with each of its sentences, since evidence says a name where the passage says "it".
+function highlight(evidence, passages) {
   const words = (text) => new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
-  const wanted = words(evidence);
-  let best = { score: 0.5 };
-  for (const place of places) {
-    const text = place.textContent;
+  const sentences = [];
+  for (const passage of passages) {
+    const place = passage.querySelector(".words"), text = place.textContent;
     const exact = text.indexOf(shown(evidence));
-    if (exact >= 0) { best = { score: 2, place, text, start: exact, end: exact + shown(evidence).length }; break; }
+    if (exact >= 0) return mark(place, text, exact, exact + shown(evidence).length);
     for (const found of text.matchAll(/[^.!?]+(?:[.!?]+(?=\s|$)|$)|[.!?]/g)) {
-      const here = words(found[0]);
-      const score = [...wanted].filter((word) => here.has(word)).length / Math.max(wanted.size, here.size, 1);
-      if (score > best.score) best = { score, place, text, start: found.index, end: found.index + found[0].length };
+      const here = words(`${passage.querySelector(".title").textContent} ${found[0]}`);
+      sentences.push({ place, text, here, start: found.index, end: found.index + found[0].length });
     }
   }
-  if (!best.place) return;
-  const { place, text, start, end } = best;
-  place.replaceChildren(text.slice(0, start), make("mark", { text: text.slice(start, end) }), text.slice(end));
+  const weigh = (word) => Math.log(1 + sentences.length / (sentences.filter(({ here }) => here.has(word)).length || 0.5));
+  const wanted = new Map([...words(evidence)].map((word) => [word, weigh(word)]));
+  const sum = (list) => list.reduce((total, word) => total + wanted.get(word), 0);
+  const all = sum([...wanted.keys()]);
+  let best = null, most = 0.65;
+  for (const one of sentences) {
+    const score = sum([...wanted.keys()].filter((word) => one.here.has(word))) / all;
+    if (score > most) [best, most] = [one, score];
+  }
+  if (best) mark(best.place, best.text, best.start, best.end);
+}
+
+function mark(place, text, start, end) {
+  const lead = start + (text.slice(start, end).length - text.slice(start, end).trimStart().length);
+  place.replaceChildren(text.slice(0, lead), make("mark", { text: text.slice(lead, end) }), text.slice(end));
   place.closest("details").open = true;
 }
 
@@ -158,7 +175,7 @@ class RunView {
     this.element = make("article", { class: "run", "aria-label": `${program}: ${question.slice(0, 100)}` }, head, this.tree, this.foot);
     this.drawCost();
   }
-  passage(passage) {
+  passage(passage, place) {
     const { judgement, probability = judgement?.probability } = passage;
     const relevant = judgement?.verdict === "relevant";
     const [kind, said] = !judgement ? ["p", "·"] : !judgement.readable ? ["unread", "?"] : relevant ? ["yes", "✓"] : ["no", "✗"];
@@ -168,12 +185,12 @@ class RunView {
       make("span", { class: `verdict ${kind}` }, make("span", { "aria-hidden": "true", text: said }), make("span", { class: "unseen", text: spoken })),
       share(probability), data(title, "title"), make("span", { class: "start", text: passage.text.slice(0, 120), "aria-hidden": "true" }));
     const open = make("button", { type: "button", text: passage.citation ? `Source: ${passage.citation}` : "Source", on: () => openSource(this.program, passage.pid) });
-    return make("details", { class: "passage" }, head, make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open));
+    return make("details", { class: "passage", "data-verdict": judgement?.verdict, "data-key": `${place} ${passage.pid}` }, head, make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open));
   }
   node(place) {
     if (!this.nodes[place]) {
       const parent = place.includes(".") ? this.node(place.slice(0, place.lastIndexOf("."))) : null;
-      this.nodes[place] = new NodeView(this, parent && place.slice(place.lastIndexOf(".") + 1));
+      this.nodes[place] = new NodeView(this, place, parent && place.slice(place.lastIndexOf(".") + 1));
       (parent?.children ?? this.tree).append(this.nodes[place].element);
       if (parent) parent.children.hidden = false;
     }
@@ -200,6 +217,7 @@ class RunView {
     this.drawCost();
   }
   draw(trace) { // the whole tree anew, in which repeated work is shown once
+    const open = new Set([...this.tree.querySelectorAll("details[open]")].map((one) => one.dataset.key));
     this.nodes = {};
     this.tree.replaceChildren();
     const cited = new Map();
@@ -214,6 +232,8 @@ class RunView {
       if (["passages", "acted"].includes(node.route)) for (const one of relevant.length ? relevant : node.passages) cited.set(one.pid, one);
     };
     visit(trace.root, "0");
+    for (const one of this.tree.querySelectorAll("details")) one.open ||= open.has(one.dataset.key);
+    this.reason = trace.root.reason;
     this.cited.replaceChildren(...[...cited.values()].slice(0, 8).map((one) =>
       make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one.pid) })));
   }
@@ -222,7 +242,7 @@ class RunView {
     const seconds = this.ended && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
     const parts = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token"),
       plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
-    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), ...parts.map((text) => make("span", { text })));
+    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "", ...parts.map((text) => make("span", { text })));
   }
   fail(message, kind = "alert") {
     this.ended = true;
@@ -332,7 +352,7 @@ async function openSource(program, pid) {
   try {
     const where = new URLSearchParams({ program, pid });
     const { passage, context } = await (await call(`/source?${where}`)).json();
-    $("source-title").textContent = shown([passage.title, passage.metadata.section].filter(Boolean).join(", ") || passage.citation);
+    $("source-title").textContent = shown([...new Set([passage.title, passage.metadata.section])].filter(Boolean).join(", ") || passage.citation);
     body.replaceChildren(make("p", { class: "muted", text: passage.citation }),
       ...context.map((one) => make("p", { class: one.pid === passage.pid ? "here" : "near", text: one.text, dir: "auto" })));
     if (documents && passage.source) file.replaceChildren(make("button", { type: "button", text: `Open ${passage.source}`, on: () => openFile(program, passage) }));
