@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.questions import clean
+from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 MOST_TURNS = 8
 """Turns that are read, the last ones: what a question refers to is rarely further back."""
@@ -59,6 +63,23 @@ class Conversation(dspy.Module):
         with dspy.context(lm=lm):
             prediction = Run(None, None, max_seconds).ask(self.rewrite, turns=said, question=question)
         return clean(prediction.standalone) if prediction and clean(prediction.standalone) else question
+
+    def take_rewriting(self, path: Path) -> None:
+        """Take up how questions are rewritten from what `save` wrote of a compiled conversation.
+
+        Args:
+            path: The .json file. Only the instruction and the demonstrations are taken, never an LM or an address.
+
+        Raises:
+            InputError: It is no such file.
+        """
+        saved = read_json(path)
+        state = saved.get("rewrite") if isinstance(saved, dict) else None
+        try:
+            kept, _ = harmless({"rewrite": state})
+            self.rewrite.load_state({**kept["rewrite"], "lm": None})
+        except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
+            raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
 
     def _programs_lm(self) -> Any:
         found = (predictor.lm for _, predictor in self.program.named_predictors() if predictor.lm is not None)

@@ -3,10 +3,12 @@
 from typing import Any
 
 import dspy
+import pytest
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.conversation import LONGEST_TURN, MOST_TURNS, Conversation, Turn
+from raisf.utils.errors import InputError
 
 
 def answer(fields: dict[str, Any]) -> dict[str, Any]:
@@ -70,5 +72,9 @@ def test_it_compiles_like_the_others(tmp_path: Any) -> None:
     assert demo.standalone == "Where was Ada Hill born?"
     compiled.save(str(tmp_path / "conversation.json"))
     again = Conversation(Direct())
-    again.load(str(tmp_path / "conversation.json"))
-    assert again.rewrite.demos[0]["standalone"] == "Where was Ada Hill born?"
+    again.take_rewriting(tmp_path / "conversation.json")
+    assert again.rewrite.demos[0]["standalone"] == "Where was Ada Hill born?" and again.rewrite.lm is None
+    for text in ("[]", "{}", '{"rewrite": 5}', '{"rewrite": {"demos": 5}}'):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(InputError, match="no saved conversation"):
+            again.take_rewriting(tmp_path / "other.json")

@@ -4,7 +4,7 @@ import sys
 
 from raisf.commands.command import command
 from raisf.commands.options import ProgramChoice, lm_options, program_options
-from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.result import CommandResult
 from raisf.experiments.opening import LMChoice
 
 
@@ -21,15 +21,15 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     from raisf.commands.live import ask_live
     from raisf.programs.conversation import Conversation, Turn
     from raisf.programs.trace import Trace, render
-    from raisf.utils.display import as_text, console
+    from raisf.utils.display import DataTable, as_text, console
     from raisf.utils.errors import RaisfError
 
     program = choice.open(lm)
-    conversation, turns, screen = Conversation(program), list[Turn](), console()
+    conversation, turns, screen = Conversation(program), list[Turn](), console(stderr=True)
     interactive = sys.stdin.isatty()
     if interactive:
         screen.print(as_text("An empty line, or Ctrl-D, ends it; Ctrl-C stops a question.", "dim"))
-    asked = 0
+    answers: list[dict[str, str]] = []
     while question := _next(interactive):
         try:
             standalone = conversation.standalone(question, turns)
@@ -42,11 +42,14 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
             continue
-        asked += 1
+        answers.append({"question": question, "asked_as": standalone, "answer": prediction.answer})
         trace = prediction.get("trace")
         screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
-    return CommandResult({"questions": asked}, facts_result({"questions": asked}).view)
+    table = DataTable.grid(padding=(0, 2))
+    for answer in [] if interactive else answers:  # else they stand on the screen already
+        table.add_row(answer["question"], as_text(answer["answer"], "bold"))
+    return CommandResult({"answers": answers}, table)
 
 
 def _next(interactive: bool) -> str:

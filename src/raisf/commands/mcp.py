@@ -20,10 +20,12 @@ from raisf.utils.errors import RaisfError
 @lm_options
 def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     """Offer the tools `ask` and `search` to an MCP client, over standard input and output."""
+    import anyio
+
     try:
-        from raisf.serving.mcp_tools import make_mcp
+        from raisf.serving.mcp_tools import make_mcp, serve_stdio
     except ModuleNotFoundError as error:
         raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
 
-    make_mcp(open_service(targets, choice, lm, limits)).run("stdio")
+    anyio.run(serve_stdio, make_mcp(open_service(targets, choice, lm, limits)))
     return facts_result({})

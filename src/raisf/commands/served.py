@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.commands.command import argument, option
 from raisf.commands.options import ProgramChoice, as_one
-from raisf.commands.values import at_least, labelled_programs, seconds
+from raisf.commands.values import FILE, at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import InputError
 
@@ -33,6 +33,7 @@ class LimitChoice:
     rate: int
     question_seconds: float
     log_questions: bool
+    conversation: Path | None
 
 
 limit_options = as_one(
@@ -68,6 +69,12 @@ limit_options = as_one(
         heading="limits",
         help="write questions and answers into the log, which else tells only times and counts",
     ),
+    option(
+        "--conversation",
+        type=FILE,
+        metavar="FILE",
+        help="how earlier turns are read: a compiled raisf.programs.conversation.Conversation, saved as .json",
+    ),
 )
 """What clients may ask; a command takes them as `limits`."""
 
@@ -78,6 +85,7 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
     Raises:
         InputError: There is none, two have the same name, or one cannot be opened.
     """
+    from raisf.programs.conversation import Conversation
     from raisf.serving.limits import Limits
     from raisf.serving.service import Served, Service
 
@@ -87,7 +95,11 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         if name in served:
             raise InputError(f"two programs are called {name!r}: write NAME=FOLDER for one of them")
         label = None if choice.index is None else Path(choice.index).name or choice.index
-        served[name] = Served(name, choice.open(lm), label)
+        program = choice.open(lm)
+        conversation = Conversation(program)
+        if limits.conversation is not None:
+            conversation.take_rewriting(limits.conversation)
+        served[name] = Served(name, program, label, conversation)
 
     named = [_named(target) for target in [*targets, *([choice.index] if choice.index and not targets else [])]]
     indexes = {label: place for label, place in named if not _is_artifact(place)}

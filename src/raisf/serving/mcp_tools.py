@@ -1,10 +1,14 @@
 """The service as tools of the Model Context Protocol: `ask` and `search`."""
 
 import functools
+import sys
+from io import TextIOWrapper
 from typing import Any
 
+import anyio
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +22,7 @@ READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 
 
 def make_mcp(service: Service) -> FastMCP:
-    """The MCP server over a service, for stdio (`run_stdio_async`) and HTTP (`streamable_http_app`)."""
+    """The MCP server over a service, for HTTP (`streamable_http_app`) and `serve_stdio`."""
     names = ", ".join(service.served)
     server = FastMCP(
         "raisf",
@@ -63,6 +67,18 @@ def make_mcp(service: Service) -> FastMCP:
         return {"passages": rows}
 
     return server
+
+
+async def serve_stdio(server: FastMCP) -> None:
+    """Speak over standard input and the process's own standard output, until the client closes it.
+
+    `sys.stdout` itself may stand for standard error: what libraries print would end up between the messages.
+    """
+    assert sys.__stdout__ is not None
+    out = anyio.wrap_file(TextIOWrapper(sys.__stdout__.buffer, encoding="utf-8"))
+    async with stdio_server(stdout=out) as (read, write):
+        inner = server._mcp_server
+        await inner.run(read, write, inner.create_initialization_options())
 
 
 def _answer(done: DoneEvent) -> dict[str, Any]:

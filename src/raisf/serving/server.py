@@ -1,12 +1,17 @@
 """The service as a process: listens, answers, and ends what has come in before it ends itself."""
 
 import logging
+import sys
 from typing import Any
 
 import uvicorn
 
 from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
 from raisf.retrieval.serving.server import GRACE, LARGEST_ADDRESS, listen
+
+SWITCH = 0.0005
+"""Seconds after which Python lets another thread run: its 5 ms, times the threads of many questions, is how long the
+one thread that accepts, reads and sends would wait for its turn again and again."""
 
 
 class AppServer:
@@ -46,7 +51,12 @@ class AppServer:
 
     def serve(self) -> None:
         """Answers until `stop` is called; then what has come in."""
-        self._server.run(sockets=[self._socket])
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH)
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            sys.setswitchinterval(before)
 
     def stop(self) -> None:
         """Takes no more requests, and lets `serve` end once those that have come in are answered."""

@@ -36,11 +36,13 @@ class Served:
         name: The name, a model's to OpenAI's clients.
         program: A `Program`, or a module of the user's own.
         index: The name of what it searches, for people.
+        conversation: How earlier turns are read; None: as `Conversation` does before it is compiled.
     """
 
     name: str
     program: Any
     index: str | None = None
+    conversation: Conversation | None = None
 
     @property
     def retriever(self) -> Any:
@@ -119,7 +121,8 @@ class Service:
                     return served.program.live(question, calls, seconds)
                 return live_module(served.program, question)
 
-            standalone = partial(Conversation(served.program).standalone, question, turns, seconds) if turns else None
+            conversation = served.conversation or Conversation(served.program)
+            standalone = partial(conversation.standalone, question, turns, seconds) if turns else None
             asked = Question(self, served, question, live, standalone)
             asked.held = held.pop_all()
             return asked

@@ -1,5 +1,6 @@
 """The tools of the Model Context Protocol, through the SDK's own client."""
 
+import os
 import sys
 from typing import Any
 
@@ -12,7 +13,7 @@ pytest.importorskip("mcp")
 
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 
 
 def test_ask_and_search_over_http_with_progress(server: Any, service: Service, ask: Any) -> None:
@@ -23,7 +24,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
 
     async def use() -> None:
         async with (
-            streamablehttp_client(f"{server.url}/mcp") as (read, write, _),
+            streamable_http_client(f"{server.url}/mcp") as (read, write, _),
             ClientSession(read, write) as session,
         ):
             await session.initialize()
@@ -53,7 +54,10 @@ def test_over_standard_input_and_output(rivers: Any) -> None:
     async def use() -> None:
         command = ["-m", "raisf.cli", "mcp", str(rivers.path), "--lm", "pocket"]
         async with (
-            stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
+            stdio_client(StdioServerParameters(command=sys.executable, args=command, env={**os.environ})) as (
+                read,
+                write,
+            ),
             ClientSession(read, write) as session,
         ):
             await session.initialize()
