@@ -191,7 +191,7 @@ class Endpoint:
         _, labels = asked_labels(request)
         scored = bool(labels) and emit is None
         work: Any = self._verdict(request, persist, moment) if scored else persist(request, self.retries)
-        return asyncio.run_coroutine_threadsafe(work, transport.loop())
+        return transport.submit(work)
 
     async def _verdict(self, request: Request, persist: Attempt, moment: float | None) -> Response:
         if self.scoring is None:

@@ -30,6 +30,10 @@ Route = Literal[
 ]
 
 
+UNFINISHED = "not finished"
+"""The reason of a node that has not ended."""
+
+
 class Judgement(BaseModel):
     """What a judge said, or that it said nothing that could be read.
 
@@ -141,7 +145,7 @@ class Node(BaseModel):
     depth: int = 0
     route: Route = "budget"
     answer: str = UNKNOWN
-    reason: str = "not finished"
+    reason: str = UNFINISHED
     know: Judgement | None = None
     passages: list[JudgedPassage] = []
     steps: list[Step] = []
@@ -154,9 +158,14 @@ class Node(BaseModel):
     readable: bool = True
     seconds: float = 0.0
 
+    @property
+    def finished(self) -> bool:
+        """Whether the node has ended."""
+        return self.reason != UNFINISHED
+
     def end(self, route: Route, reason: str, answer: str = UNKNOWN) -> "Node":
         """Close the node and return it."""
-        self.route, self.reason, self.answer = route, reason, answer
+        self.route, self.answer, self.reason = route, answer, reason  # the reason last: it says that the node is closed
         return self
 
     def unread(self, route: Route, reason: str) -> "Node":

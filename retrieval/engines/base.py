@@ -78,6 +78,10 @@ class Index:
         """All passages that it finds."""
         return [passage for passage, alive in zip(self._passages, self._alive, strict=True) if alive]
 
+    def passages_where(self, condition: str) -> list[Passage]:
+        """Those among them that satisfy a filter."""
+        return [passage for passage, allowed in zip(self._passages, self._allowed(condition), strict=True) if allowed]
+
     @classmethod
     def build(
         cls,
