@@ -46,6 +46,7 @@ def build_index(
     encoding: str | None = None,
     progress: bool = True,
     skip: Skip | None = None,
+    ray: str | None = None,
 ) -> Index:
     """Makes an index of documents in the folder `out`, and opens it.
 
@@ -67,6 +68,8 @@ def build_index(
         progress: Whether to show a bar on standard error.
         skip: Is told of each file of a folder that is skipped, and may raise (`documents.stop` does); None: they are
             logged as warnings.
+        ray: The address of a Ray cluster whose nodes encode the passages, as `ray.init` takes it; None: this machine
+            does. Each node needs the same package and checkpoint; the index is the same.
 
     Raises:
         InputError: The options or the folder cannot be used, `docs` is a file that cannot be read, or nothing in it can
@@ -76,7 +79,7 @@ def build_index(
     if checkpoint is None:
         checkpoint = _kept(out, kind) or kind.default_checkpoint()
     if not isinstance(docs, (str, Path)):
-        return kind.build(docs, out, checkpoint, search, progress)
+        return kind.build(docs, out, checkpoint, search, progress, ray=ray)
     reasons: list[Skipped] = []
 
     def note(file: Skipped) -> None:
@@ -88,12 +91,12 @@ def build_index(
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
     if documents and _is_like(out, kind, checkpoint, search):
-        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint)
+        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray)
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
     passages = _some(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
-    return kind.build(passages, out, checkpoint, search, progress, documents=prints)
+    return kind.build(passages, out, checkpoint, search, progress, documents=prints, ray=ray)
 
 
 def index(
@@ -143,6 +146,7 @@ def index_info(path: Path | str) -> dict[str, Any]:
         "path": str(path),
         "engine": manifest.kind,
         "search": manifest.shown_search,
+        "packing": manifest.packing,
         "checkpoint": manifest.checkpoint,
         "passages": manifest.passages,
         "documents": len(manifest.documents),

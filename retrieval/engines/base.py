@@ -16,6 +16,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
+from raisf.retrieval.spread import spread
 from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import Checkpoint, Encoder
@@ -91,6 +92,7 @@ class Index:
         search: SearchMode = "auto",
         progress: bool = True,
         documents: dict[str, str] | None = None,
+        ray: str | None = None,
     ) -> Self:
         """Makes an index in the folder `out` and opens it. One that is there is replaced when it is whole.
 
@@ -100,15 +102,15 @@ class Index:
             checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
                 engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
-                "auto" does so up to 10,000 passages; of more, the mean vectors choose those that are compared, and the
-                others' vectors stay on the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to 36
-                bytes a token, where the disk is too small for 256; it finds less of what exact search finds, and needs
-                a C++ compiler.
+                "auto" does so up to 10,000 passages; of more, it keeps 50 bytes a token, and the mean vectors choose
+                those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to
+                36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
             progress: Whether to show a bar on standard error.
             documents: The fingerprints of the documents that the passages come from, by name.
+            ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
 
         Raises:
-            InputError: No passage, an id that comes twice, `out` holds other things, or no such checkpoint.
+            InputError: No passage, an id that comes twice, `out` holds other things, no such checkpoint or cluster.
             RaisfError: PLAID's C++ extensions cannot be compiled.
         """
         if search not in ("auto", "exact", "plaid"):
@@ -133,7 +135,7 @@ class Index:
             files={},
             versions=library_versions(),
         )
-        with new_index(out, manifest, found, progress) as writer:
+        with new_index(out, manifest, spread(cls.find, found, ray), progress) as writer:
             writer.add(checked(passages))
             writer.commit(documents or {})
         return cls.load(out, checkpoint)

@@ -1,5 +1,6 @@
 """Searching the vectors of an index: of all its segments, exact and compressed."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from raisf.retrieval.store.vectors import Vectors
 
 
 class VectorSearch:
-    """Searches the segments that are not compressed together, and each compressed one by itself.
+    """Searches the exact or packed segments together, and each of PLAID's by itself.
 
     Args:
         path: The index folder.
@@ -27,17 +28,17 @@ class VectorSearch:
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder):
         self._encode = Together(encoder.encode_queries)
         self._parts: list[tuple[np.ndarray, Any]] = []
-        exact, start = [], 0
+        together, start = defaultdict(list), 0
         for segment in manifest.segments:
             folder, numbers = path / SEGMENTS / segment.name, np.arange(start, start + segment.passages)
             start += segment.passages
             if segment.search == "plaid":
                 self._parts.append((numbers, Plaid(folder / PLAID)))
             else:
-                exact.append((numbers, folder / VECTORS))
-        if exact:
-            numbers, folders = zip(*exact, strict=True)
-            engine = Prefetch if manifest.prefetches else MaxSim
+                chosen = segment.packing is not None or manifest.prefetches
+                together[Prefetch if chosen else MaxSim].append((numbers, folder / VECTORS))
+        for engine, parts in together.items():
+            numbers, folders = zip(*parts, strict=True)
             self._parts.append((np.concatenate(numbers), engine(Vectors(*folders))))
 
     def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
