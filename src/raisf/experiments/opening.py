@@ -242,7 +242,10 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     for name, predictor in compiled.named_predictors():
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
             changes = "--relevance" if name == "relevant" else "evidence"
-            raise InputError(f"{folder} was compiled with another {changes}: leave that option out, or compile again")
+            raise InputError(
+                f"{folder} was compiled with another {changes}: leave that option out, give --program {ZERO_SHOT}, or "
+                "compile again"
+            )
         setattr(program, name, predictor)
     return program
 
