@@ -35,6 +35,7 @@ class ColBERTEncoder:
 
     Attributes:
         dim: Numbers a token vector.
+        rounds: Whether it computes in bfloat16: then a query's vectors differ a little by what it is encoded with.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -48,6 +49,7 @@ class ColBERTEncoder:
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
         self._augment = augment
+        self.rounds = _rounds(self._checkpoint.device.type)
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
 
@@ -122,9 +124,14 @@ def fast_precision(device: str) -> "torch.autocast":
     """
     import torch
 
+    return torch.autocast(device, torch.bfloat16, enabled=_rounds(device))
+
+
+def _rounds(device: str) -> bool:
+    import torch
+
     found = torch.cpu.get_capabilities()
-    able = device != "cpu" or bool(found.get("amx_bf16") or found.get("avx512_bf16"))
-    return torch.autocast(device, torch.bfloat16, enabled=able)
+    return device != "cpu" or bool(found.get("amx_bf16") or found.get("avx512_bf16"))
 
 
 def query_tokens(
