@@ -2,7 +2,7 @@
 
     python -m bench.together INDEX QUESTIONS.jsonl [--queries 128] [--threads 1 8 32]
 
-A ratio counts, CPU seconds beside wall clock. It says for how many queries the first five passages differ: an encoder in
+A ratio counts, CPU seconds beside wall clock. It says how many queries found other passages: an encoder in
 bfloat16 rounds otherwise in a batch, so searches over one are not encoded together by default.
 """
 
