@@ -79,7 +79,8 @@ class EndpointLM(dspy.LM):
         While somebody reads a stream, nothing is found out: every call that is made is one of the program's.
         """
         scoring = self.endpoint.scoring
-        return scoring is not None and scoring.possible and (scoring.sure or dspy.settings.send_stream is None)
+        streamed = dspy.settings.send_stream is not None or bool(dspy.settings.stream_listeners)
+        return scoring is not None and scoring.possible and (scoring.sure or not streamed)
 
     @contextlib.contextmanager
     def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
