@@ -74,8 +74,13 @@ class EndpointLM(dspy.LM):
 
     @property
     def scores_labels(self) -> bool:
-        """Whether it may be asked for the probabilities of labels; False once the endpoint has shown to give none."""
-        return self.endpoint.scoring is not None and self.endpoint.scoring.possible
+        """Whether it may be asked for the probabilities of labels; False once the endpoint has shown to give none.
+
+        While somebody reads a stream, nothing is found out: every call that is made is one of the program's.
+        """
+        scoring = self.endpoint.scoring
+        streamed = dspy.settings.send_stream is not None or bool(dspy.settings.stream_listeners)
+        return scoring is not None and scoring.possible and (scoring.sure or not streamed)
 
     @contextlib.contextmanager
     def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:

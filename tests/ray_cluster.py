@@ -7,7 +7,7 @@ import os
 import sys
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
+os.environ["RAY_raylet_start_wait_time_s"] = "300"  # of a slow machine
 
 from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 

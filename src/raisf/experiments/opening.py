@@ -47,7 +47,8 @@ class LMChoice:
     @property
     def remote(self) -> bool:
         """Whether an endpoint is named."""
-        return self.api_base is not None or ("/" in (self.spec or "") and not str(self.spec).startswith("local/"))
+        base = (self.spec or DEFAULT_LM).partition("@")[0]  # what follows is a LoRA adapter's folder
+        return self.api_base is not None or ("/" in base and not base.startswith("local/"))
 
     def limit(self) -> None:
         """Lets so many calls be under way in this process."""
