@@ -15,6 +15,7 @@ from dspy.utils.usage_tracker import UsageTracker
 from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
 from raisf.lm.transport import Stoppable, until
+from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Progress
@@ -159,10 +160,12 @@ class Run:
         prediction = self.ask(predictor, question=node.question, **inputs)
         if prediction is None:
             return node.unread(route, f"{reason}, but the LM's answer could not be read")
-        node.evidence = clean(prediction.get("evidence")) or None
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
-        return node.conclude(route, reason, prediction.answer)
+        node.conclude(route, reason, prediction.answer)
+        if "evidence" in prediction:
+            cite(node, prediction.evidence, inputs.get("passages") or [])
+        return node
 
     def search(self, query: str, k: int) -> Task[list[Passage]]:
         """Start a search. Take its passages with `found`, or `drop` it where they are not needed."""

@@ -42,4 +42,6 @@ def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) 
     if not isinstance(trace, Trace):  # a module of the user's own, which keeps none
         answer = str(prediction.get("answer") or "")
         return CommandResult({"answer": answer, "trace": None}, as_text(answer))
-    return CommandResult({"answer": prediction.answer, "trace": trace.model_dump(mode="json")}, render(trace))
+    root = trace.root
+    found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
+    return CommandResult({"answer": prediction.answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))

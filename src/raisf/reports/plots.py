@@ -23,8 +23,8 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
 
 
-def accuracy_against_cost(reports: "Mapping[str, Report]") -> Figure:
-    """Exact match over LM calls and over seconds per question: what is up and to the left is better."""
+def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact match") -> Figure:
+    """The measure over LM calls and over seconds per question: what is up and to the left is better."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for panel, cost, label in zip(panels, ("lm_calls", "seconds"), ("LM calls", "seconds"), strict=True):
@@ -43,7 +43,7 @@ def accuracy_against_cost(reports: "Mapping[str, Report]") -> Figure:
         panel.set(xlabel=f"{label} per question", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
-    panels[0].set_ylabel("exact match, percent")
+    panels[0].set_ylabel(f"{measure}, percent")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
