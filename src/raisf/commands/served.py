@@ -108,14 +108,10 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
     for label, place in named:
         if _is_artifact(place):
             add(label, replace(choice, program=place))
-    programs = labelled_programs(choice.program) if choice.program else {"": choice.program}
-    for label, place in indexes.items():
-        for name, program in programs.items():
-            shown = name or "raisf"
-            add(shown if len(indexes) == 1 else f"{shown}@{label}", replace(choice, program=program, index=place))
-    if not named:
-        for name, program in programs.items():
-            add(name or "raisf", replace(choice, program=program))
+    for label, place in (indexes if named else {"": None}).items():
+        asked = replace(choice, index=place).named(lm)
+        for name, program in labelled_programs(asked.program or "").items():
+            add(name if len(indexes) < 2 else f"{name}@{label}", replace(asked, program=program))
     _log()
     wanted = Limits(limits.concurrency, limits.rate, limits.question_seconds, choice.max_calls)
     return Service(served, wanted, limits.log_questions)

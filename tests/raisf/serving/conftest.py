@@ -47,7 +47,9 @@ class Script:
     def __call__(self, fields: dict[str, Any]) -> dict[str, Any]:
         time.sleep(self.pause)
         if "turns" in fields:
-            return {"standalone": f"Where does the {'Funzol River' if 'Funzol' in str(fields['turns']) else '?'} end?"}
+            river = "Funzol River" if "Funzol" in str(fields["turns"]) else "?"
+            leans = "fail" not in fields["question"]
+            return {"standalone": f"Where does the {river} end?" if leans else fields["question"]}
         question = fields["question"]
         if "slow" in question:
             self.begun.set()

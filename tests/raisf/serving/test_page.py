@@ -180,3 +180,22 @@ CONTRAST = """() => {
 @pytest.fixture
 def ask_about(request: Any) -> Any:
     return request.getfixturevalue("ask")
+
+
+def test_the_document_itself_opens_as_plain_text(
+    browser: Any, make: Any, start: Any, documents: Any, ask_about: Any
+) -> None:
+    with start(make(), documents=documents) as server:
+        page = browser.new_page()
+        page.set_default_timeout(MINUTE)
+        page.goto(server.url)
+        page.wait_for_selector("#program option", state="attached")
+        ask(page, ask_about.sea)
+        page.wait_for_selector(DONE)
+        page.click(".cited button")
+        with page.expect_popup() as opened:
+            page.click("#source-file button")
+        opened.value.wait_for_url("blob:**")
+        assert "<script>window.hacked" in opened.value.inner_text("body")
+        assert opened.value.evaluate("window.hacked") is None
+        page.close()

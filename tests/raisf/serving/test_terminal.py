@@ -15,6 +15,7 @@ from rich.console import Console
 from raisf import cli
 from raisf.commands.live import ask_live
 from raisf.commands.options import ProgramChoice
+from raisf.serving.server import AppServer
 from raisf.serving.service import Service
 
 
@@ -80,3 +81,20 @@ def test_the_process_serves_and_ends_in_order(rivers: Any, ask: Any) -> None:
     server.send_signal(signal.SIGTERM)
     told, log = server.communicate(timeout=120)
     assert server.returncode == 0 and json.loads(told)["programs"] == "ra-isf" and '"answered"' in log
+
+
+def test_programs_are_named_after_what_they_are_asked_over(
+    rivers: Any, service: Service, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(AppServer, "serve", lambda self: None)
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["rag"].program)
+    index = str(rivers.path)
+    for words, names in (
+        ([index, "--lm", "pocket"], "ra-isf"),
+        ([index, "--program", "rag,mine=direct"], "rag, mine"),
+        ([index, f"other={index}", "--program", "rag"], "rag@index, rag@other"),
+        (["--program", "direct"], "direct"),
+    ):
+        assert cli.main(["serve", *words, "--port", "0", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["programs"] == names
