@@ -63,7 +63,7 @@ def test_nodes_encode_the_same_index_though_one_dies(cluster: Any, tmp_path: Pat
 class Local:
     """Ray's part, in this process: tasks end in the reverse of their order, and some fail."""
 
-    class exceptions:  # noqa: N801
+    class exceptions:
         class RayError(Exception): ...
 
     def __init__(self, broken: int | None = None):
