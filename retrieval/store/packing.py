@@ -88,7 +88,9 @@ def _decoded(codes: "torch.Tensor", dim: int) -> "Iterator[tuple[torch.Tensor, s
 def _lengths(codes: "torch.Tensor") -> "torch.Tensor":
     import torch
 
-    return codes[:, -2:].contiguous().view(torch.float16)[:, 0].float()
+    # A copy even of one row: where its bytes begin at an odd place, they are not read as float16.
+    ends = codes[:, -2:].clone(memory_format=torch.contiguous_format)
+    return ends.view(torch.float16)[:, 0].float()
 
 
 @functools.lru_cache(maxsize=8)
