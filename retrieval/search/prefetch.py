@@ -1,5 +1,6 @@
 """Late interaction in two steps, for corpora beyond exact search: mean vectors choose, all token vectors rank."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -82,11 +83,14 @@ class Prefetch:
         """
         import torch
 
-        apart = products(turned, self._read("codes", numbers), self._read("scales", numbers))
+        apart = products(turned, self._read("codes", numbers))
         best = np.maximum.reduceat(apart.numpy(), self._starts(numbers), axis=1).sum(axis=0)
-        places = zip(self._file[numbers].tolist(), self._place[numbers].tolist(), strict=True)
-        means = torch.stack([self._files[file]["means"][place] for file, place in places]).float()
-        return best + (means @ query.sum(dim=0)).numpy()
+        files, places = self._file[numbers], torch.from_numpy(self._place[numbers])
+        ends = [*np.flatnonzero(np.diff(files)) + 1, len(files)]
+        means = torch.cat(
+            [self._files[files[start]]["means"][places[start:end]] for start, end in itertools.pairwise([0, *ends])]
+        )
+        return best + (means.float() @ query.sum(dim=0)).numpy()
 
     def _read(self, name: str, numbers: np.ndarray) -> "torch.Tensor":
         """What the files hold, under a name, of the vectors of some passages."""

@@ -24,10 +24,8 @@ PACKING = "difference, 3.75 bits"
 _SEED = 20_260_611
 
 
-def pack(
-    vectors: "torch.Tensor", means: "torch.Tensor", lengths: "torch.Tensor"
-) -> "tuple[torch.Tensor, torch.Tensor]":
-    """The codes, uint8 `(n_vectors, n_bytes)`, and the lengths of the differences, float16 `(n_vectors,)`.
+def pack(vectors: "torch.Tensor", means: "torch.Tensor", lengths: "torch.Tensor") -> "torch.Tensor":
+    """The codes, uint8 `(n_vectors, n_bytes)`: of the direction, and then the length of the difference, float16.
 
     Args:
         vectors: Of all passages, one after the other, `(n_vectors, dim)`.
@@ -40,68 +38,59 @@ def pack(
     apart = (vectors.float() - means.float().repeat_interleave(lengths, dim=0)) @ rotation(dim)
     norms = apart.norm(dim=1, keepdim=True)
     directions = apart / norms.clamp(min=1e-6)
-    codes = torch.cat(
-        [
-            torch.from_numpy(quantizer.sa_encode((directions[:, numbers] / scale).contiguous().numpy()))
-            for quantizer, numbers, _, scale in _parts(dim)
-        ],
-        dim=1,
-    )
+    codes = [
+        torch.from_numpy(quantizer.sa_encode((directions[:, numbers] / size).contiguous().numpy()))
+        for quantizer, numbers, _, size in _parts(dim)
+    ]
     # So long that the dot product with the vector itself is right: quantised, a direction is a little off and short.
-    alike = (directions * _decode(codes, dim)).sum(dim=1).clamp(min=0.5)
-    return codes, (norms[:, 0] / alike).half()
+    alike = (directions * _decode(torch.cat(codes, dim=1), dim)).sum(dim=1, keepdim=True).clamp(min=0.5)
+    return torch.cat([*codes, (norms / alike).half().view(torch.uint8)], dim=1)
 
 
 def unpack(file: "dict[str, torch.Tensor]") -> "torch.Tensor":
     """The vectors, as well as they are known, float32 `(n_vectors, dim)`, of the tensors of a packed file."""
-    means = file["means"].float()
+    means, codes = file["means"].float(), file["codes"]
     dim = means.shape[1]
-    apart = _decode(file["codes"], dim) * file["scales"].float().unsqueeze(1)
+    apart = _decode(codes, dim) * _lengths(codes).unsqueeze(1)
     return means.repeat_interleave(file["lengths"], dim=0) + apart @ rotation(dim).T
 
 
-def products(turned: "torch.Tensor", codes: "torch.Tensor", scales: "torch.Tensor") -> "torch.Tensor":
+def products(turned: "torch.Tensor", codes: "torch.Tensor") -> "torch.Tensor":
     """The dot products `(n_tokens, n_vectors)` of a query with what sets vectors apart from their passages' means.
 
     Args:
         turned: The query's vectors times `rotation`, float32 `(n_tokens, dim)`.
         codes: Of the vectors, see `pack`.
-        scales: Their lengths.
     """
     import torch
 
-    kind = _product_type()
-    whole = torch.zeros(len(turned), len(codes), dtype=kind)
-    for directions, numbers in _decoded(codes, turned.shape[1]):
-        whole.addmm_(turned[:, numbers].to(kind), directions.to(kind).T)
-    return whole.float().mul_(scales.float())
+    whole = torch.zeros(len(turned), len(codes))
+    for part, numbers, size in _decoded(codes, turned.shape[1]):
+        whole.addmm_(turned[:, numbers] * size, part.T)
+    return whole.mul_(_lengths(codes))
 
 
 def _decode(codes: "torch.Tensor", dim: int) -> "torch.Tensor":
     """The rotated directions that codes stand for, float32 `(n_vectors, dim)`; about of unit length."""
     import torch
 
-    return torch.cat([directions for directions, _ in _decoded(codes, dim)], dim=1)
+    return torch.cat([part * size for part, _, size in _decoded(codes, dim)], dim=1)
 
 
-def _decoded(codes: "torch.Tensor", dim: int) -> "Iterator[tuple[torch.Tensor, slice]]":
+def _decoded(codes: "torch.Tensor", dim: int) -> "Iterator[tuple[torch.Tensor, slice, float]]":
+    """Of each part of the directions: itself, its numbers, and what it is to be multiplied by."""
     import torch
 
-    for quantizer, numbers, places, scale in _parts(dim):
-        part = torch.from_numpy(quantizer.sa_decode(codes[:, places].contiguous().numpy()))
-        yield part.mul_(scale), numbers
+    for quantizer, numbers, places, size in _parts(dim):
+        yield torch.from_numpy(quantizer.sa_decode(codes[:, places].contiguous().numpy())), numbers, size
 
 
-@functools.cache
-def _product_type() -> "torch.dtype":
-    """What products are computed in: bfloat16 where the processor has instructions for it, else float32.
-
-    Its rounding moves a score by a hundredth of what packing does.
-    """
+def _lengths(codes: "torch.Tensor") -> "torch.Tensor":
     import torch
 
-    found = torch.cpu.get_capabilities()
-    return torch.bfloat16 if found.get("amx_bf16") or found.get("avx512_bf16") else torch.float32
+    # A copy even of one row: where its bytes begin at an odd place, they are not read as float16.
+    ends = codes[:, -2:].clone(memory_format=torch.contiguous_format)
+    return ends.view(torch.float16)[:, 0].float()
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,7 +1,7 @@
 """The token vectors of a corpus on disk: safetensors files of some thousand passages each, written as they come.
 
 A file holds, of each passage, how many vectors it has (`lengths`) and their mean (`means`, float16); and the vectors,
-as they are (`vectors`, float16), or packed (`codes` and `scales`, see `raisf.retrieval.store.packing`).
+as they are (`vectors`, float16), or packed (`codes`, see `raisf.retrieval.store.packing`).
 """
 
 import math
@@ -114,7 +114,7 @@ def write_shard(
     if len(vectors) > len(lengths) or packed:
         tensors["means"] = mean_vectors(vectors, lengths).half()
     if packed:
-        tensors["codes"], tensors["scales"] = pack(tensors.pop("vectors"), tensors["means"], lengths)
+        tensors["codes"] = pack(tensors.pop("vectors"), tensors["means"], lengths)
     _write(folder, number, tensors)
 
 

@@ -25,7 +25,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
     room = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=room)
+    for attempt in range(4):
+        cluster = cluster_utils.Cluster()
+        try:
+            cluster.add_node(**room)
+            break
+        except Exception:  # Ray's own: a node that is not up after 30 seconds, on a machine that is busy
+            cluster.shutdown()
+            if attempt == 3:
+                raise
     try:
         yield cluster
     finally:
