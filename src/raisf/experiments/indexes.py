@@ -58,7 +58,8 @@ class Indexes:
                 raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
             path.parent.mkdir(parents=True, exist_ok=True)
             kept = self._without_questions()
-            build_index(kept or self.corpus, path, engine=name, **({"checkpoint": encoder} if encoder else {}))
+            options: dict[str, Any] = {"checkpoint": encoder} if encoder else {}
+            build_index(kept or self.corpus, path, engine=name, **options)
         return path
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:
