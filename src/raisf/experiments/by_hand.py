@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Rows a judge: people label some hundred in an hour.
 SAMPLED = 100
 FILE = "label-by-hand.csv"
-COLUMNS = ("id", "judge", "question", "to judge", "choose", "label")
+COLUMNS: tuple[str, ...] = ("id", "judge", "question", "to judge", "choose", "label")
 CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "bad")}
 
 
