@@ -187,7 +187,7 @@ class Labelling:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
 
 
-def _asked(row: dspy.Example) -> tuple[str, ...]:
+def _asked(row: dspy.Example) -> tuple[Any, ...]:
     return (row.question, *(row.get("passages") or [row.get("passage")]))
 
 

@@ -122,7 +122,7 @@ def test_strategyqa_brings_its_facts_as_a_corpus():
         "term": "Ada",
         "facts": ["Ada lived on a river.", "She swam."],
     }
-    assert paragraphs(row) == [("Ada", "A river."), ("Ada", "She swam.")]
+    assert paragraphs(row) == [("Ada", "Ada lived on a river."), ("Ada", "She swam.")]
     assert paragraphs({**row, "facts": "One text."}) == [("Ada", "One text.")] and paragraphs({"answer": True}) == []
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Rows a judge: people label some hundred in an hour.
 SAMPLED = 100
 FILE = "label-by-hand.csv"
-COLUMNS = ("id", "judge", "question", "to judge", "choose", "label")
+COLUMNS: tuple[str, ...] = ("id", "judge", "question", "to judge", "choose", "label")
 CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "bad")}
 
 
@@ -63,7 +63,8 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows({name: _plain(value) for name, value in row.items()} for row in sampled)
+        for row in sampled:
+            writer.writerow({name: _plain(value) for name, value in row.items()})
 
 
 def labels(path: Path) -> dict[str, str]:

@@ -112,7 +112,8 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
             report = summarise(records.values())
             if number is None:
                 level[label] = report.em
-            for line, score in (report.kinds if by_kind else {name: report.em}).items() if number is not None else ():
+                continue
+            for line, score in (report.kinds if by_kind else {name: report.em}).items():
                 lines.setdefault(line, {})[number] = score
         numbers = sorted({number for line in lines.values() for number in line})
         lines |= {label: dict.fromkeys(numbers, score) for label, score in level.items()}

@@ -163,14 +163,15 @@ class Workspace:
 
     def _sorted_out(self, settings: Mapping[str, Setting], made: Mapping[str, Any]) -> dict[str, Any]:
         keys = {label: repr(setting) for label, setting in settings.items()}
-        self.left_out = {label: str(self._failed[key]) for label, key in keys.items() if key in self._failed}
+        kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
+        told = {key: str(error).partition(kept)[0] for key, error in self._failed.items()}
+        self.left_out = {label: told[key] for label, key in keys.items() if key in told}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
             label, key = next(iter(keys.items()))
-            error = self._failed[key]
-            told = type(error)(f"nothing can be run: {label}: {error}")
-            told.exit_code = error.exit_code
-            raise told from error
+            failure = type(self._failed[key])(f"nothing can be run: {label}: {self._failed[key]}")
+            failure.exit_code = self._failed[key].exit_code
+            raise failure from self._failed[key]
         return found
 
     def _index_of(self, setting: Setting) -> Path | str | None:
