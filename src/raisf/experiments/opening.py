@@ -47,7 +47,7 @@ class LMChoice:
     @property
     def remote(self) -> bool:
         """Whether an endpoint is named."""
-        base = (self.spec or DEFAULT_LM).partition("@")[0]  # what follows is a LoRA adapter's folder
+        base = (self.spec or "").partition("@")[0]  # what follows is a LoRA adapter's folder
         return self.api_base is not None or ("/" in base and not base.startswith("local/"))
 
     def limit(self) -> None:
