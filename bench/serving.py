@@ -61,7 +61,9 @@ def run(seconds: float, clients: int, pause: float = 0.0) -> Load:
     with TemporaryDirectory() as folder:
         passages = [Passage(f"p{n}", f"part number {n} of the whole", f"T{n}") for n in range(200)]
         program = RAISF(build_index(passages, Path(folder) / "index", "bm25", progress=False), k=2)
-        program.set_lm(ScriptedLM(answer, sleep=pause))
+        lm = ScriptedLM(answer, sleep=pause)
+        lm.update_history = lambda entry: None  # as the commands do
+        program.set_lm(lm)
         service = Service({"ra-isf": Served("ra-isf", program)}, Limits(concurrency=clients, rate=0))
         with AppServer(make_app(service, Access())) as server:
             thread = threading.Thread(target=server.serve)
@@ -73,6 +75,7 @@ def run(seconds: float, clients: int, pause: float = 0.0) -> Load:
                 asker.start()
             for _ in range(10):
                 time.sleep(seconds / 10)
+                lm.calls.clear()  # the script's own memory, which is not the service's
                 load.memory.append(_memory())
             stop.set()
             for asker in askers:

@@ -70,6 +70,9 @@ class AnswerEvent(BaseModel):
     route: Route
     reason: str
     evidence: str | None = None
+    found_afterwards: bool = False
+    cited: str | None = None
+    grounded: bool | None = None
     readable: bool = True
     seconds: float
 
@@ -98,6 +101,10 @@ Event = Annotated[
     QuestionEvent | KnowEvent | PassagesEvent | JudgementEvent | StepEvent | AnswerEvent | CostEvent | DoneEvent,
     Field(discriminator="type"),
 ]
+
+
+OUTCOME = ("evidence", "found_afterwards", "cited", "grounded", "readable", "seconds")
+"""What an `AnswerEvent` tells of its node beside the answer, its route and its reason."""
 
 
 class GrowingTrace:
@@ -134,7 +141,8 @@ class GrowingTrace:
             node.steps[event.number - 1 :] = [event.step]
         elif isinstance(event, AnswerEvent):
             node.end(event.route, event.reason, event.answer)
-            node.evidence, node.readable, node.seconds = event.evidence, event.readable, event.seconds
+            for name in OUTCOME:
+                setattr(node, name, getattr(event, name))
 
     def _node(self, place: str) -> Node:
         if place not in self._nodes:

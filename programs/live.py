@@ -83,7 +83,9 @@ class Live:
 
     def _work(self) -> None:
         try:
-            self._prediction = self._answer()
+            # DSPy's trace is for compiling; in a service it would keep ten thousand calls.
+            with dspy.context(trace=None):
+                self._prediction = self._answer()
         except BaseException as error:
             self._error = error
         with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from raisf.programs.events import (
+    OUTCOME,
     ROOT,
     AnswerEvent,
     Event,
@@ -71,16 +72,9 @@ class Progress:
                 yield StepEvent(node=place, number=number, step=step.model_copy(deep=True))
         for number, child in enumerate(list(node.sub_questions), 1):
             yield from self._changes(f"{place}.{number}", child)
-        if ended and self._new((place, "answer"), (node.answer, node.route, node.reason, node.evidence, node.seconds)):
-            yield AnswerEvent(
-                node=place,
-                answer=node.answer,
-                route=node.route,
-                reason=node.reason,
-                evidence=node.evidence,
-                readable=node.readable,
-                seconds=node.seconds,
-            )
+        outcome = {name: getattr(node, name) for name in OUTCOME}
+        if ended and self._new((place, "answer"), (node.answer, node.route, node.reason, *outcome.values())):
+            yield AnswerEvent(node=place, answer=node.answer, route=node.route, reason=node.reason, **outcome)
 
     def _passages(self, place: str, passages: list[JudgedPassage]) -> Iterator[Event]:
         verdicts = _verdicts(passages)

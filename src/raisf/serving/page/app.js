@@ -113,7 +113,7 @@ class NodeView {
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
   }
-  end({ answer, reason, evidence, readable }) {
+  end({ answer, reason, evidence, readable, grounded }) {
     this.element.dataset.state = "done";
     this.result.replaceChildren(data(readable ? answer : "unreadable"));
     this.result.classList.toggle("unknown", answer === "unknown");
@@ -121,6 +121,8 @@ class NodeView {
     this.why.textContent = shown(reason);
     if (evidence) {
       this.quote.textContent = shown(evidence);
+      this.facts.querySelector(".unread.grounds")?.remove();
+      if (grounded === false) this.facts.append(make("p", { class: "unread grounds", text: "The answer stands in none of the passages read." }));
       this.quote.hidden = false;
       const own = [...this.facts.querySelectorAll(".passage")];
       const relevant = own.filter((one) => one.dataset.verdict === "relevant");
