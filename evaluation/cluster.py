@@ -54,7 +54,7 @@ class Failure:
 
     def error(self) -> RaisfError:
         """An error that is shown as the one that it was."""
-        kind = type(self.name, (LMError if self.of_lm else RaisfError,), {})
+        kind: Any = type(self.name, (LMError if self.of_lm else RaisfError,), {})
         error = kind(self.text)
         error.exit_code = self.exit_code
         return error
@@ -76,7 +76,7 @@ def on_cluster(address: str, prepare: Callable[[], Any] | None = None) -> Iterat
     except ImportError:
         raise InputError("--ray needs Ray: pip install 'raisf[ray]', here and on every node") from None
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise InputError(f"no Ray cluster at {address!r} ({error}): start one with `ray start --head`") from error
     try:

@@ -1,7 +1,9 @@
 """Encoding passages on the machines of a Ray cluster. What is written is what one machine would write."""
 
+import dataclasses
 import functools
 import itertools
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,6 +51,15 @@ class OverRay:
     def sha256(self) -> str:
         """Of its files."""
         return self.checkpoint.sha256
+
+    @property
+    def precision(self) -> str:
+        """In which every node computes."""
+        return self.checkpoint.precision
+
+    def computing_in(self, precision: str) -> "OverRay":
+        """The same in another precision."""
+        return dataclasses.replace(self, checkpoint=self.checkpoint.computing_in(precision))
 
     @property
     def place(self) -> str:
@@ -109,7 +120,7 @@ class RayEncoder:
         while True:
             most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go
             for texts in itertools.islice(windows, max(0, most - len(running))):
-                running.append(task.remote(told.find, told.place, told.sha256, list(texts)))
+                running.append(task.remote(told.find, told.place, told.sha256, told.precision, list(texts)))
             if not running:
                 return
             try:
@@ -137,7 +148,7 @@ def connect_ray(address: str) -> Any:
     except ImportError as error:
         raise InputError("--ray needs Ray: pip install 'raisf[ray]' here and on every node") from error
     try:
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(
             f"no Ray cluster answers at {address} ({str(error).splitlines()[0]}); start one with `ray start "
@@ -146,15 +157,17 @@ def connect_ray(address: str) -> Any:
     return ray
 
 
-def _encode(find: Callable[[str], Checkpoint], name: str, sha256: str, texts: list[str]) -> tuple[Any, Any]:
+def _encode(
+    find: Callable[[str], Checkpoint], name: str, sha256: str, precision: str, texts: list[str]
+) -> tuple[Any, Any]:
     """The vectors of some texts, on a node."""
-    vectors, lengths = _encoder(find, name, sha256).encode_passages(texts)
+    vectors, lengths = _encoder(find, name, sha256, precision).encode_passages(texts)
     return vectors.numpy(), lengths.numpy()
 
 
 @functools.lru_cache(maxsize=2)
-def _encoder(find: Callable[[str], Checkpoint], name: str, sha256: str) -> Encoder:
+def _encoder(find: Callable[[str], Checkpoint], name: str, sha256: str, precision: str) -> Encoder:
     found = find(name)
     if found.sha256 != sha256:
         raise InputError(f"the checkpoint {name} is another on this node: copy the same folder to every node")
-    return found.encoder()
+    return found.computing_in(precision).encoder()

@@ -43,16 +43,19 @@ class Index:
         manifest: What the index was made from.
         kind: The engine's name.
         find: Finds the checkpoint of the engine's encoder; None for an engine without one.
-        default_checkpoint: Names that of a new index.
         compresses: Whether its vectors may be compressed (PLAID).
         counts_words: Whether it searches by BM25.
     """
 
     kind: ClassVar[str]
     find: ClassVar[Callable[[str | Path], Checkpoint] | None] = None
-    default_checkpoint: ClassVar[Callable[[], str]] = staticmethod(lambda: MINILM)
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
+
+    @staticmethod
+    def default_checkpoint() -> str:
+        """The name of a new index's checkpoint."""
+        return MINILM
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
         self.path: Path | None = path
