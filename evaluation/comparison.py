@@ -68,18 +68,20 @@ class Comparison:
     pairs: list[Pair]
 
 
-def compare_records(records: Mapping[str, RecordsById]) -> Comparison:
+def compare_records(records: Mapping[str, RecordsById], against: str | None = None) -> Comparison:
     """Compares programs by the records of their evaluations.
 
     Args:
         records: By the program's name, its records by question id.
+        against: Only the pairs with this one are tested, and corrected for; None: all.
 
     Raises:
         InputError: Two of them answered different questions.
     """
     reports = {name: summarise(of.values()) for name, of in records.items()}
     # What is named later is mostly what is hoped to be better: then gains are positive.
-    pairs = [_pair(b, records[b], a, records[a]) for a, b in combinations(records, 2)]
+    tested = [pair for pair in combinations(records, 2) if against is None or against in pair]
+    pairs = [_pair(b, records[b], a, records[a]) for a, b in tested]
     corrected = holm([pair.p_em for pair in pairs])
     return Comparison(reports, [replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])
 

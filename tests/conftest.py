@@ -12,6 +12,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.pop("RAISF_LM", None)  # a developer's own default LM
 # A shell's background job ignores Ctrl-C, and so would the processes that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,3 +35,9 @@ def makers() -> Any:
 def faulty() -> Any:
     """tests/faulty_endpoint.py, whose `serve` is an endpoint on loopback that does wrong as often as it is told."""
     return _module("faulty_endpoint", Path(__file__).parent / "faulty_endpoint.py")
+
+
+@pytest.fixture(scope="session")
+def llamas() -> Any:
+    """tests/llama_endpoint.py, whose `serve` is a real OpenAI-compatible server on loopback."""
+    return _module("llama_endpoint", Path(__file__).parent / "llama_endpoint.py")

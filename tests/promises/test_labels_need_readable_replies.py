@@ -247,7 +247,7 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     monkeypatch.setattr("raisf.experiments.opening.LMChoice.open", lambda choice: mute.lm())
     train = tmp_path / "train.jsonl"
     train.write_text("".join(json.dumps(dict(example)) + "\n" for example in world[1]))
-    argv = ["collect", "--train", str(train), "--index", str(world[0]), "--out", str(tmp_path / "judges")]
+    argv = ["collect", "--train", str(train), "--index", str(world[0]), "--out", str(tmp_path / "judges"), "--lm", "x"]
     mute.mute = third
     assert cli.main(argv) == 0
     shown = " ".join(capsys.readouterr().out.split())

@@ -53,7 +53,7 @@ def test_asking_for_json_gives_the_whole_trace(home, question, capsys):
 
 def test_a_question_too_long_for_the_command_line_comes_by_standard_input(question, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{question}\n"))
-    answered = _json(capsys, "ask", "-", "--program", "direct")
+    answered = _json(capsys, "ask", "-", "--program", "direct", "--lm", "pocket")
     assert answered["trace"]["root"]["question"] == question
 
 

@@ -66,7 +66,7 @@ def compare_command(
     examples = load_questions(test)[:limit]
     report = compare(
         {
-            label: without_cache(open_fitting(name, lm=lm, index=index, where=where, k=k))
+            label: without_cache(open_fitting(name, lm=lm, index=index, where=where, questions=examples, k=k))
             for label, name in programs.items()
         },
         examples,

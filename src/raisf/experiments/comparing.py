@@ -3,6 +3,7 @@
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,31 +116,32 @@ def judge_all(
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
     folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
-    verdict could not be read.
+    verdict could not be read; `verdicts` is the file, in the folder, that holds the rows.
 
     Raises:
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
-    from raisf.evaluation.identity import describe, describe_test, digest
     from raisf.experiments.judging import judge_alone
-    from raisf.utils.files import read_json, write_json
+    from raisf.utils.files import read_json, write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
-        name = digest([describe(program), describe_test(examples), labels])[:8]
-        path = folder / f"{_system(program)}-{name}.json"
+        path = judged_path(program, examples, folder, labels=labels)
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
         for judge in JUDGES:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
-                if "unreadable" not in kept.get(judge, {}):
+                verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
+                if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
                     report, rows, errors = judge_alone(program, judge, examples, **options)
                     counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
                     found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
+                    found[label][judge]["verdicts"] = verdicts.name
+                    write_jsonl(verdicts, map(asdict, rows))
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)
@@ -151,6 +153,15 @@ def judge_all(
 def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:
     """Where a folder keeps a program's records."""
     return records_path(folder, _system(program), program, examples)
+
+
+def judged_path(
+    program: "dspy.Module", examples: "Sequence[dspy.Example]", folder: Path, *, labels: "Labels" = "model"
+) -> Path:
+    """Where `judge_all` keeps the reports of a program's judges."""
+    from raisf.evaluation.identity import describe, describe_test, digest
+
+    return folder / f"{_system(program)}-{digest([describe(program), describe_test(examples), labels])[:8]}.json"
 
 
 def _system(program: "dspy.Module") -> str:

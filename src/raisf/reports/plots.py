@@ -42,8 +42,8 @@ def exact_match(reports: "Mapping[str, Report]") -> Figure:
     return figure
 
 
-def accuracy_against_cost(reports: "Mapping[str, Report]") -> list[Figure]:
-    """Exact match over LM calls and over seconds per question: what is up and to the left is better."""
+def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact match") -> list[Figure]:
+    """The measure over LM calls and over seconds per question: what is up and to the left is better."""
     figures = []
     for cost, label in (("lm_calls", "LM calls"), ("seconds", "seconds")):
         figure = _figure(3.3, legend=len(reports))
@@ -60,7 +60,7 @@ def accuracy_against_cost(reports: "Mapping[str, Report]") -> list[Figure]:
                 capsize=3,
                 label=plot_label(name),
             )
-        panel.set(xlabel=f"{label} per question", ylabel="exact match, percent", ylim=(0, 100))
+        panel.set(xlabel=f"{label} per question", ylabel=f"{measure}, percent", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
         _legend(figure, *panel.get_legend_handles_labels())

@@ -23,6 +23,7 @@ COSTS = {
     "prompt_tokens": "tokens read",
     "completion_tokens": "tokens written",
     "retrievals": "retrievals",
+    "discarded_retrievals": "discarded",
     "seconds": "seconds",
 }
 RESULTS, PAGE = "results.json", "report.html"
@@ -169,7 +170,8 @@ def output_counts(
 
 def _costs(comparison: "Comparison") -> Section:
     rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in comparison.reports.items()]
-    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Mean per question.")
+    text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
+    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], text)
 
 
 def _kinds(comparison: "Comparison") -> Section:
