@@ -220,7 +220,7 @@ def _real_text(
             }
             _write(out, REAL, facts, sections, files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
-                write_markdown(page, "Real text", facts, sections, best_of(sections))
+                write_markdown(page, "Real text", facts, sections)
     return _result(out, facts, {REAL: sections})
 
 
