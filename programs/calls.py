@@ -19,7 +19,7 @@ from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
 from raisf.programs.outputs import sensible
-from raisf.programs.progress import Progress
+from raisf.programs.progress import Growth
 from raisf.programs.questions import clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
@@ -65,7 +65,7 @@ class Run:
         """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
         """Outputs that could not."""
-        self.progress = Progress()
+        self.progress = Growth()
         """The tree as it grows, for `Program.stream`."""
         self.usage: UsageTracker | None = None
         """What counts the tokens."""

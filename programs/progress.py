@@ -21,7 +21,7 @@ from raisf.programs.events import (
 from raisf.programs.trace import JudgedPassage, Node
 
 
-class Progress:
+class Growth:
     """A run's tree from its first node on.
 
     Attributes:

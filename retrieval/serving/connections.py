@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 SLOWEST = 30
 """Seconds in which a request must have come in, and in which its client must have taken the answer."""
 
-SETTLE = 4.0
+SETTLE = 3.0
 """Seconds in which who has connected before the server stops must have sent a request: a starved client is slow."""
 
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER, which Python does not name

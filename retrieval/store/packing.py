@@ -1,8 +1,7 @@
-"""Token vectors in a quarter of their bytes: what sets each one apart from its passage's mean, in 3.75 bits a number.
+"""Token vectors in a quarter of their bytes: what sets each one apart from its passage's mean, in 4 bits a number.
 
 A vector is kept as the difference from its passage's mean (which is on the disk anyway): a length, float16, and a
 direction, quantised by faiss's TurboQuant after a fixed rotation that spreads every direction evenly over the numbers.
-Three quarters of the numbers have 4 bits, the others 3.
 
 Nothing is trained: a vector's code hangs on its own passage alone. So any segment is packed by itself, passages move
 between segments with their codes as they are, and an index that grows for years never has a codec that is out of date.
@@ -12,13 +11,12 @@ https://arxiv.org/abs/2405.12497, section 3.2.
 """
 
 import functools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-PACKING = "difference, 3.75 bits"
+PACKING = "difference, 4 bits"
 """What the manifest says of packed vectors. Another text means other bytes: what one writes, no other can read."""
 
 _SEED = 20_260_611
@@ -38,13 +36,10 @@ def pack(vectors: "torch.Tensor", means: "torch.Tensor", lengths: "torch.Tensor"
     apart = (vectors.float() - means.float().repeat_interleave(lengths, dim=0)) @ rotation(dim)
     norms = apart.norm(dim=1, keepdim=True)
     directions = apart / norms.clamp(min=1e-6)
-    codes = [
-        torch.from_numpy(quantizer.sa_encode((directions[:, numbers] / size).contiguous().numpy()))
-        for quantizer, numbers, _, size in _parts(dim)
-    ]
+    codes = torch.from_numpy(_quantizer(dim).sa_encode(directions.contiguous().numpy()))
     # So long that the dot product with the vector itself is right: quantised, a direction is a little off and short.
-    alike = (directions * _decode(torch.cat(codes, dim=1), dim)).sum(dim=1, keepdim=True).clamp(min=0.5)
-    return torch.cat([*codes, (norms / alike).half().view(torch.uint8)], dim=1)
+    alike = (directions * _decode(codes, dim)).sum(dim=1, keepdim=True).clamp(min=0.5)
+    return torch.cat([codes, (norms / alike).half().view(torch.uint8)], dim=1)
 
 
 def unpack(file: "dict[str, torch.Tensor]") -> "torch.Tensor":
@@ -62,27 +57,15 @@ def products(turned: "torch.Tensor", codes: "torch.Tensor") -> "torch.Tensor":
         turned: The query's vectors times `rotation`, float32 `(n_tokens, dim)`.
         codes: Of the vectors, see `pack`.
     """
-    import torch
-
-    whole = torch.zeros(len(turned), len(codes))
-    for part, numbers, size in _decoded(codes, turned.shape[1]):
-        whole.addmm_(turned[:, numbers] * size, part.T)
-    return whole.mul_(_lengths(codes))
+    return (turned @ _decode(codes, turned.shape[1]).T).mul_(_lengths(codes))
 
 
 def _decode(codes: "torch.Tensor", dim: int) -> "torch.Tensor":
     """The rotated directions that codes stand for, float32 `(n_vectors, dim)`; about of unit length."""
     import torch
 
-    return torch.cat([part * size for part, _, size in _decoded(codes, dim)], dim=1)
-
-
-def _decoded(codes: "torch.Tensor", dim: int) -> "Iterator[tuple[torch.Tensor, slice, float]]":
-    """Of each part of the directions: itself, its numbers, and what it is to be multiplied by."""
-    import torch
-
-    for quantizer, numbers, places, size in _parts(dim):
-        yield torch.from_numpy(quantizer.sa_decode(codes[:, places].contiguous().numpy())), numbers, size
+    quantizer = _quantizer(dim)
+    return torch.from_numpy(quantizer.sa_decode(codes[:, : quantizer.sa_code_size()].contiguous().numpy()))
 
 
 def _lengths(codes: "torch.Tensor") -> "torch.Tensor":
@@ -112,19 +95,10 @@ def rotation(dim: int) -> "torch.Tensor":
 
 
 @functools.lru_cache(maxsize=8)
-def _parts(dim: int) -> list[tuple[Any, slice, slice, float]]:
-    """Of each part of a direction: its quantiser, its numbers, its bytes, and its length in a direction of one."""
+def _quantizer(dim: int) -> Any:
     import faiss
     import numpy as np
 
-    kinds, parts, number, place = faiss.ScalarQuantizer, [], 0, 0
-    fine = dim - dim // 4
-    for size, kind in ((fine, kinds.QT_4bit_tqmse), (dim - fine, kinds.QT_3bit_tqmse)):
-        if not size:
-            continue
-        quantizer = faiss.IndexScalarQuantizer(size, kind, faiss.METRIC_INNER_PRODUCT)
-        quantizer.train(np.zeros((1, size), dtype=np.float32))  # only sets the levels, which hang on `size` alone
-        end = place + quantizer.sa_code_size()
-        parts.append((quantizer, slice(number, number + size), slice(place, end), (size / dim) ** 0.5))
-        number, place = number + size, end
-    return parts
+    quantizer = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_4bit_tqmse, faiss.METRIC_INNER_PRODUCT)
+    quantizer.train(np.zeros((1, dim), dtype=np.float32))  # only sets the levels, which hang on `dim` alone
+    return quantizer

@@ -94,7 +94,9 @@ def test_a_container_has_the_memory_it_was_given(tmp_path: Path, monkeypatch) ->
 def test_a_cache_that_cannot_be_written_is_told_in_one_line(file: Path, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "taken").write_text("a file, where a folder should be")
     monkeypatch.setenv("RAISF_CACHE", str(tmp_path / "taken"))
-    with pytest.raises(InputError, match=r"cannot write the weights of .*that can be written as RAISF_CACHE"):
+    with pytest.raises(
+        InputError, match=r"taken/models cannot be written .*: give a place that can be written as RAISF_CACHE"
+    ):
         gguf.converted(file)
 
 

@@ -135,7 +135,7 @@ def test_the_whole_program_learns_and_the_report_keeps_it_apart_from_judges_alon
 
 def test_layers_are_those_of_the_base(llama: LocalLM) -> None:
     assert trainable(llama, "lora", 2, 1) is not None
-    with pytest.raises(InputError, match="layers, and 99 are to learn"):
+    with pytest.raises(InputError, match="has 2 layers: give at most so many, not 99"):
         compile_with(llama, Training(layers=99))
     with pytest.raises(InputError, match="layers"):
         Training(layers=0)

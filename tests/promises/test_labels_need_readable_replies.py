@@ -256,5 +256,5 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     assert cli.main([*argv, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unfinished"] == 0
     mute.mute = lambda fields: True
-    assert cli.main([*argv[:-1], str(tmp_path / "none")]) == 1
+    assert cli.main([*argv, "--out", str(tmp_path / "none")]) == 1
     assert "--adapter compact" in capsys.readouterr().err

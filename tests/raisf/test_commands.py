@@ -75,8 +75,8 @@ def test_an_artifact_refuses_options_it_was_not_compiled_for(artifact, capsys):
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--set", "evidence=false"]) == 2
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--max-tokens", "9"]) == 2
     shown = capsys.readouterr().err
-    assert "another --relevance: leave that option out, or compile again" in shown
-    assert "another evidence: leave that option out, or compile again" in shown
+    assert "another --relevance: leave that option out, give --program ra-isf, or compile again" in shown
+    assert "another evidence: leave that option out, give --program ra-isf, or compile again" in shown
     assert "--max-tokens without --lm" in shown
 
 

@@ -10,7 +10,8 @@ import raisf
 from raisf import cli
 from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
-from raisf.experiments.real import GIVEN, ROWS, RealChoice, RealWorkspace, open_workspaces
+from raisf.experiments.real import RealWorkspace, open_workspaces
+from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError

@@ -22,7 +22,7 @@ from raisf.commands.options import (
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled, names, specs
 from raisf.experiments.opening import LMChoice
-from raisf.experiments.real import MOST_TOKENS, SMOLLM2, RealChoice
+from raisf.experiments.real_rows import MOST_TOKENS, SMOLLM2, RealChoice
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:

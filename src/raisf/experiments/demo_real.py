@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import compare
 from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
 from raisf.experiments.opening import open_program, without_cache
-from raisf.experiments.real import SMOLLM2, artifact_folder
+from raisf.experiments.real_rows import SMOLLM2, artifact_folder
 from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl, sha256_file
 
