@@ -10,8 +10,8 @@ import argparse
 import contextlib
 import json
 import random
-import secrets
 import re
+import secrets
 import socket
 import struct
 import threading
