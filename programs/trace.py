@@ -184,10 +184,13 @@ class Node(BaseModel):
     def confidence(self) -> float | None:
         """The probability that the judges gave to the way the answer came: known, relevant, or the weakest sub-answer.
 
-        None where there is no answer, or where the LM gives no probabilities. It says nothing of the reader.
+        0 where the answer's words stand in no passage that was read: nothing supports it. None where there is no answer,
+        or where the LM gives no probabilities. It says nothing else of the reader.
         """
         if self.answer == UNKNOWN:
             return None
+        if self.grounded is False:
+            return 0.0
         if self.route == "direct":
             return self.know.probability if self.know else None
         if self.route == "passages":

@@ -86,5 +86,8 @@ def test_confidence_is_the_judges() -> None:
     read.passages[1].judgement = Judgement(verdict="irrelevant", probability=0.1)
     unknown = Node(question="q")
     assert (direct.confidence, read.confidence, unknown.confidence) == (0.7, 0.9, None)
+    read.grounded = False  # no passage says so
+    assert read.confidence == 0
+    read.grounded = True
     both = Node(question="q", answer="a", route="decomposed", sub_questions=[direct, read, unknown])
     assert both.confidence == 0.7
