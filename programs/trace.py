@@ -184,8 +184,8 @@ class Node(BaseModel):
     def confidence(self) -> float | None:
         """The probability that the judges gave to the way the answer came: known, relevant, or the weakest sub-answer.
 
-        0 where the answer's words stand in no passage that was read: nothing supports it. None where there is no answer,
-        or where the LM gives no probabilities. It says nothing else of the reader.
+        0 where the answer's words stand in no passage that was read: nothing supports it. None where there is no
+        answer, or where the LM gives no probabilities. It says nothing else of the reader.
         """
         if self.answer == UNKNOWN:
             return None
