@@ -43,6 +43,18 @@ class Pair:
     p_f1: float
     p_em_holm: float
 
+    def turned(self) -> "Pair":
+        """The same pair, the second before the first."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            em=self.em.negated(),
+            f1=self.f1.negated(),
+            won=self.lost,
+            lost=self.won,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
         return {**asdict(self), "em": self.em.as_dict(), "f1": self.f1.as_dict()}
@@ -56,18 +68,20 @@ class Comparison:
     pairs: list[Pair]
 
 
-def compare_records(records: Mapping[str, RecordsById]) -> Comparison:
+def compare_records(records: Mapping[str, RecordsById], against: str | None = None) -> Comparison:
     """Compares programs by the records of their evaluations.
 
     Args:
         records: By the program's name, its records by question id.
+        against: Only the pairs with this one are tested, and corrected for; None: all.
 
     Raises:
         InputError: Two of them answered different questions.
     """
     reports = {name: summarise(of.values()) for name, of in records.items()}
     # What is named later is mostly what is hoped to be better: then gains are positive.
-    pairs = [_pair(b, records[b], a, records[a]) for a, b in combinations(records, 2)]
+    tested = [pair for pair in combinations(records, 2) if against is None or against in pair]
+    pairs = [_pair(b, records[b], a, records[a]) for a, b in tested]
     corrected = holm([pair.p_em for pair in pairs])
     return Comparison(reports, [replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])
 

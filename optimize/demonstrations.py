@@ -3,7 +3,7 @@
 import contextlib
 import io
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,10 @@ _SWITCHES = {
 }
 
 
+JUDGES = tuple(_SWITCHES)
+"""The signatures of predictors that judge or decompose."""
+
+
 @dataclass(slots=True)
 class Rows:
     """What demonstrations are drawn from.
@@ -67,6 +71,7 @@ def collect_rows(
     strict: bool,
     journal: Journal | None = None,
     only_ours: bool = False,
+    taught: Mapping[str, Sequence[dspy.Example]] | None = None,
 ) -> Rows:
     """Rows for each predictor whose right behaviour follows from gold, told by its fields and the program it is of.
 
@@ -79,6 +84,7 @@ def collect_rows(
         journal: Keeps the labels that the LM gave.
         only_ours: Pass over predictors that belong to no program of ours: one with a judge's fields may do something
             else in a module of the user's own.
+        taught: By judge, rows that take the place of gold's (`raisf.optimize.judges.judge_rows`).
 
     Raises:
         InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
@@ -93,7 +99,7 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            found = decomposition_examples(trainset)
+            found = list((taught or {}).get("decomposition") or decomposition_examples(trainset))
             if found:
                 rows.of[name] = found
             else:
@@ -104,7 +110,9 @@ def collect_rows(
             judging.add(id(owner))
             rows.judge[name] = "know" if role is SelfKnowledge else "relevance"
             try:
-                if role is SelfKnowledge:
+                if given := (taught or {}).get(rows.judge[name]):
+                    rows.of[name] = _of_form(role, given)
+                elif role is SelfKnowledge:
                     answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
                     labelled = know_labels(trainset, answerer=answerer, **options).checked()
@@ -214,6 +222,15 @@ def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
     make = relevance_examples if role is PassageRelevance else listwise_examples
     return make(trainset, retriever, getattr(owner, "k", 5))
+
+
+def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Rows of relevance that were collected pointwise are none for a judge of lists, nor the other way round."""
+    fitting = [row for row in rows if all(name in row for name in role.input_fields)]
+    if not fitting:
+        form = "listwise" if role is ListwiseRelevance else "pointwise"
+        raise InputError(f"the rows given are not for a {form} judge: collect them again with --relevance {form}")
+    return fitting
 
 
 def _evened(predictor: Any, judge: str, rng: random.Random) -> list[dspy.Example]:

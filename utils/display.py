@@ -1,5 +1,6 @@
 """What is shown in the terminal: data goes into rich's tables, lines and console as text, never as its markup."""
 
+import io
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,6 +45,13 @@ class _Terminal(Console):
 def console(*, stderr: bool = False) -> Console:
     """The console on standard output, or standard error."""
     return _Terminal(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def as_plain(view: RenderableType, width: int) -> str:
+    """A view as it stands in a terminal of that many columns, without colours."""
+    page = io.StringIO()
+    _Terminal(file=page, width=width, no_color=True, markup=False, emoji=False, highlight=False).print(view)
+    return page.getvalue().rstrip()
 
 
 def _shown(cell: Any, style: str = "") -> Any:

@@ -66,7 +66,8 @@ class CausalRows:
             places: list[Any] = [slice(width - whole, width) for whole in wholes]
             if before:
                 places = [own.nonzero()[:, 0] for own in mask]
-            for shelf, layer in zip(shelves.layers, cache.layers, strict=True):
+            held: list[Any] = shelves.layers
+            for shelf, layer in zip(held, cache.layers, strict=True):
                 shelf.admit(layer, places, wholes)
             self._cache, self._width = shelves, max(self._width, *wholes)
         self._lengths += wholes

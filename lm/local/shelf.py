@@ -100,7 +100,7 @@ def shelved(cache: "DynamicCache") -> "DynamicCache | None":
     layers: list[Any] = cache.layers
     if any(type(layer) is not DynamicLayer for layer in layers):
         return None
-    shelves = DynamicCache()
+    shelves: Any = DynamicCache()
     shelves.layers = [Shelf(layer.keys) for layer in layers]
     shelves.layer_class_to_replicate = None
     return shelves

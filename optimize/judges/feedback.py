@@ -43,6 +43,7 @@ class Feedback:
     def __init__(self, program: dspy.Module, examples: Sequence[dspy.Example], rows: Rows):
         self._ours = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
         self._answers: dict[str, Sequence[str]] = {}
+        self._scoring: dict[str, str | None] = {}
         self._parts: dict[str, list[str]] = {}
         self._simple: set[str] = set()
         self._known: dict[str, str] = {}
@@ -56,6 +57,7 @@ class Feedback:
                 self._simple.add(example.question)
             for step in steps(example):
                 self._answers.setdefault(step.question, step.answers)
+                self._scoring.setdefault(step.question, step.scoring)
         for name, predictor in program.named_predictors():
             for row in rows.of.get(name, []):
                 if role_of(predictor) is SelfKnowledge:
@@ -142,7 +144,7 @@ class Feedback:
         return Remark("Right." if right else f"Wrong: the gold sub-questions are {_quoted(gold, ', then ')}.", right)
 
     def _on_answer(self, role: Any, inputs: dict[str, Any], answer: str, gold: Sequence[str]) -> Remark:
-        if exact_match(answer, gold) == 1.0:
+        if exact_match(answer, gold, self._scoring.get(inputs["question"])) == 1.0:
             return Remark("Right.", True)
         wrong = f"Wrong: answered {answer!r}, right is {_quoted(gold)}."
         if role is DirectAnswer:
@@ -169,7 +171,7 @@ def _whole(example: dspy.Example, prediction: dspy.Prediction) -> str:
     if not gold:
         return f"In the end the program gave {_short(dict(prediction))}; the example is {_short(dict(example))}."
     said = f"In the end the program answered {str(answer)!r}"
-    if exact_match(str(answer), gold) == 1.0:
+    if exact_match(str(answer), gold, example.get("scoring")) == 1.0:
         return f"{said}, which is right."
     return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
 

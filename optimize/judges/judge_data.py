@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.evaluation.metrics import normalise
+from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError
@@ -19,7 +19,8 @@ from raisf.utils.errors import InputError
 VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
 _REMEDIES = {
     "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, or take a larger trainset",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
+    "let a teacher label passages (--teacher)",
 }
 
 
@@ -34,6 +35,7 @@ class Step:
         by_id: Which of the two.
         decomposed: Its sub-questions are steps of their own, each with its passage.
         known: Whether gold says that the LM knows it; None where gold says nothing.
+        scoring: The rule that its answers are compared by; None for SQuAD's.
     """
 
     question: str
@@ -42,6 +44,7 @@ class Step:
     by_id: bool
     decomposed: bool = False
     known: bool | None = None
+    scoring: str | None = None
 
 
 def steps(example: dspy.Example) -> list[Step]:
@@ -53,14 +56,14 @@ def steps(example: dspy.Example) -> list[Step]:
     ordered = list(example.get("sub_titles") or []) if not by_id else []
     ordered = ordered or gold
     decomposed = bool(asked) and len(asked) == len(found) == len(ordered)
-    known = example.get("known")
-    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known)]
+    known, scoring = example.get("known"), example.get("scoring")
+    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         answers = dict(enumerate(found, start=1))
         passages = [frozenset([one]) for one in ordered] if decomposed else [frozenset[str]()] * len(asked)
         for text, answer, passage in zip(asked, found, passages, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
-            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None))
+            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None, scoring=scoring))
     return steps
 
 
@@ -83,10 +86,10 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         InputError: No questions, or one without a gold answer.
     """
     return [
-        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=_verdict(step, passage)).with_inputs(
-            "question", "passage"
-        )
-        for step, passages in _searched(trainset, retriever, k)
+        dspy.Example(
+            question=step.question, passage=passage.prompt_text, verdict=gold_verdict(step, passage)
+        ).with_inputs("question", "passage")
+        for step, passages in searched_steps(trainset, retriever, k)
         for passage in passages
     ]
 
@@ -98,8 +101,8 @@ def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k:
     suffices alone. The arguments and errors are the same; `verdict` tells whether there is any, for balancing.
     """
     rows = []
-    for step, passages in _searched(trainset, retriever, k):
-        gold = [(number, passage) for number, passage in enumerate(passages, 1) if _is_gold(step, passage)]
+    for step, passages in searched_steps(trainset, retriever, k):
+        gold = [(number, passage) for number, passage in enumerate(passages, 1) if is_gold(step, passage)]
         found = {passage.pid if step.by_id else passage.title for _, passage in gold}
         ids = [number for number, passage in gold if found == step.gold or _suffices(step, passage)]
         row = dspy.Example(
@@ -154,25 +157,29 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     return picked
 
 
-def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
+def searched_steps(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
+    """The steps that gold passages support, each with the k passages that the retriever finds for it."""
     with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
     found = retriever.search_many(list(with_gold), k)
     return list(zip(with_gold.values(), found, strict=True))
 
 
-def _verdict(step: Step, passage: Passage) -> str:
-    return "relevant" if _is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
+def gold_verdict(step: Step, passage: Passage) -> str:
+    """What gold says of a passage for a step whose gold passages are named: relevant or irrelevant."""
+    return "relevant" if is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
 
 
-def _is_gold(step: Step, passage: Passage) -> bool:
+def is_gold(step: Step, passage: Passage) -> bool:
+    """Whether a passage supports a step."""
     return (passage.pid if step.by_id else passage.title) in step.gold
 
 
 def _suffices(step: Step, passage: Passage) -> bool:
     if len(step.gold) == 1 or step.decomposed:
         return len(step.gold) == 1
-    words = f" {normalise(passage.text)} "
-    return any(f" {normalise(answer)} " in words for answer in step.answers)
+    normal = NORMALISERS[step.scoring or "squad"]
+    words = f" {normal(passage.text)} "
+    return any(f" {normal(answer)} " in words for answer in step.answers)
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.metrics import exact_match
+from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.judge_data import checked, steps
 from raisf.programs.baselines.direct import Direct
@@ -98,7 +98,8 @@ def know_labels(
         trainset: With answers, and for `labels="gold"` with `known`.
         answerer: The program's predictor that answers from memory, with its LM and demonstrations; None: a plain one
             with the LM of DSPy's settings.
-        labels: "model" asks the LM closed-book and calls known what it answers right (exact match), as the paper does.
+        labels: "model" asks the LM closed-book and calls known what it answers right, as the paper does:
+            by exact match under the rule of the data set (`scoring`), yes/no questions by accuracy.
             "gold" takes `known` where the question has it (true of the LM that the data was made for, and of no other)
             and asks for the rest.
         threads: Questions asked at a time.
@@ -127,7 +128,8 @@ def know_labels(
         elif outcome.prediction.trace.unreadable:
             unreadable.append(question)
         else:
-            verdicts[question] = exact_match(outcome.prediction.answer, asked[question].answers) == 1.0
+            step = asked[question]
+            verdicts[question] = accuracy(outcome.prediction.answer, step.answers, step.scoring) == 1.0
             if journal is not None:
                 journal.add(f"known {question}", verdicts[question])
 

@@ -12,6 +12,7 @@ from raisf.evaluation.identity import gold_answers
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.connect import connect
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, copy_of, draw
+from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
@@ -74,6 +75,7 @@ class Prompting(Optimizer):
         demos: Demonstrations per predictor at most, 2 or more; 4, since each makes every later prompt longer.
         labels: How known questions are told from unknown ones: "model" asks the LM closed-book, "gold" believes the
             training set's `known`; see `raisf.optimize.judges.labels.know_labels`.
+        judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
         metric: Called as `metric(example, prediction, trace)`, in [0, 1]; selects, and at 1 lets a run demonstrate.
         seed: Of every draw; equal seeds and equal LM answers give equal programs.
         threads: Questions asked at a time.
@@ -83,6 +85,7 @@ class Prompting(Optimizer):
 
     demos: int = 4
     labels: Labels = "model"
+    judge_rows: JudgeRows | None = None
     metric: Metric = answer_exact_match
     seed: int = 0
     threads: int = 8
@@ -111,9 +114,9 @@ class Prompting(Optimizer):
             )
         if self.metric is answer_exact_match:
             _check_answers(trainset, valset)
-        passed_over = ("work", "progress", "threads", "metric", "reflection_lm")
+        passed_over = ("work", "progress", "threads", "metric", "reflection_lm", "judge_rows")
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
-        return [self.name, own]
+        return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
@@ -124,6 +127,8 @@ class Prompting(Optimizer):
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "strict": self.strict}
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
+            if self.judge_rows is not None:
+                options["taught"], _ = self.judge_rows.parts(task.trainset, task.valset)
             draws.rows = collect_rows(task.student, sample, **options, journal=task.journal)
             bar.remove_task(labelling)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
@@ -150,6 +155,7 @@ class Prompting(Optimizer):
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
             "rows": {name: len(found) for name, found in draws.rows.of.items()},
             "missing": draws.rows.missing,
+            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
             "unlabelled": draws.rows.unlabelled,
             "proposed": draws.proposed,
         }

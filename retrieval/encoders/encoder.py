@@ -36,6 +36,7 @@ class ColBERTEncoder:
 
     Attributes:
         dim: Numbers a token vector.
+        rounds: Whether it computes in bfloat16: then a query's vectors differ a little by what it is encoded with.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -50,6 +51,7 @@ class ColBERTEncoder:
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
         self._augment, self._precision = augment, precision
+        self.rounds = precision == "bfloat16"
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
 

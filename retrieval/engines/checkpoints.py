@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import MINILM
+from raisf.retrieval.encoders.delta import TRAINED
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.segments import Checkpoint
 from raisf.utils.errors import InputError
@@ -19,7 +20,7 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
         index: The folder of the index, which may not be there yet.
     """
     name, relative = found.name if found else None, None
-    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
+    if name not in (None, MINILM, TRAINED) and (folder := Path(name).expanduser()).is_dir():
         name, relative = str(folder.absolute()), relative_path(folder, index)
     return {
         "checkpoint": name,

@@ -23,6 +23,9 @@ BATCH = 32
 LONGEST = 512
 """Tokens of a text at most, where the model says nothing of its own."""
 
+CONTRIEVER_QUERY = 64
+"""Tokens of a query at most where the model is Contriever: the papers' set-up."""
+
 QUERIES = "query_encoder"
 """The folder, inside a model's, of an encoder for queries alone (`raisf.retrieval.training.query_tuning` makes it)."""
 
@@ -37,6 +40,7 @@ class DenseModel:
         sha256: Of its weights, tokenizer and settings.
         cosine: Whether vectors are brought to unit length, so that their dot product is the cosine.
         queries: The folder of the weights that encode queries, where these are not those that encode passages.
+        query_tokens: Tokens of a query at most; None: as many as of a passage.
     """
 
     name: str
@@ -44,6 +48,7 @@ class DenseModel:
     sha256: str
     cosine: bool
     queries: Path | None = None
+    query_tokens: int | None = None
     precision = "float32"
 
     def computing_in(self, precision: str) -> "DenseModel":
@@ -82,10 +87,11 @@ def find_model(name: str | Path) -> DenseModel:
         raise InputError(f"{name} does not pool by the mean over its tokens, which is all that is done here")
     steps = read_json(path / "modules.json") if (path / "modules.json").is_file() else []
     cosine = any(str(step.get("type")).endswith(".Normalize") for step in steps)
+    shorter = CONTRIEVER_QUERY if "contriever" in path.name.lower() or "contriever" in str(name).lower() else None
     if not (path / QUERIES / "config.json").is_file():
-        return DenseModel(str(name), path, hash_folder(path), cosine)
+        return DenseModel(str(name), path, hash_folder(path), cosine, None, shorter)
     both = hashlib.sha256(f"{hash_folder(path)} {hash_folder(path / QUERIES)}".encode()).hexdigest()
-    return DenseModel(str(name), path, both, cosine, path / QUERIES)
+    return DenseModel(str(name), path, both, cosine, path / QUERIES, shorter)
 
 
 class Tower:
@@ -119,12 +125,16 @@ class Tower:
         self._longest = min(self.tokenizer.model_max_length, positions, LONGEST)
         self._cosine = cosine
 
-    def vectors(self, texts: Sequence[str]) -> "torch.Tensor":
-        """The vectors `(n_texts, dim)`, float32, of one batch; long texts are cut."""
+    def vectors(self, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":
+        """The vectors `(n_texts, dim)`, float32, of one batch; long texts are cut, at `longest` tokens if given."""
         import torch
 
         words = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=min(self._longest, longest or LONGEST),
+            return_tensors="pt",
         )
         states = self.model(**words).last_hidden_state.float()
         kept = words["attention_mask"].unsqueeze(-1).float()
@@ -138,12 +148,13 @@ class DenseEncoder:
     def __init__(self, model: DenseModel):
         self._passages = Tower(model.path, model.cosine)
         self._queries = Tower(model.queries, model.cosine) if model.queries else self._passages
+        self._query_tokens = model.query_tokens
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
 
     def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
         """One vector `(1, dim)` for each query, float32; long queries are cut."""
-        return list(self._encode(self._queries, queries).split(1)) if queries else []
+        return list(self._encode(self._queries, queries, self._query_tokens).split(1)) if queries else []
 
     def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:
         """Vectors `(n_texts, dim)`, float16, and how many each text has: one."""
@@ -151,7 +162,7 @@ class DenseEncoder:
 
         return self._encode(self._passages, texts).half(), torch.ones(len(texts), dtype=torch.int64)
 
-    def _encode(self, tower: Tower, texts: Sequence[str]) -> "torch.Tensor":
+    def _encode(self, tower: Tower, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":
         import torch
 
         # Texts of like length together: a batch is padded to its longest.
@@ -160,7 +171,7 @@ class DenseEncoder:
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
             with self._lock, torch.inference_mode():
-                for i, row in zip(batch, tower.vectors([texts[i] for i in batch]), strict=True):
+                for i, row in zip(batch, tower.vectors([texts[i] for i in batch], longest), strict=True):
                     rows[i] = row
         return torch.stack(rows)
 

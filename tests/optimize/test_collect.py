@@ -10,8 +10,12 @@ from dspy.utils.exceptions import LMServerError
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges import collect as room
-from raisf.optimize.judges.collect import JUDGES, collect
+from raisf.optimize.judges.agreement import Agreement
+from raisf.optimize.judges.collect import collect
+from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.optimize.judges.labelling import JUDGES
 from raisf.optimize.overlap import check_disjoint, overlap
+from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
 from raisf.utils.journal import Journal
@@ -126,7 +130,44 @@ def test_a_teacher_labels_what_gold_does_not_and_is_compared_where_it_does(progr
     assert {example.question for example in bare} <= {row["question"] for row in parts}
     agreement = made["agreement"]["relevance"]
     gold = [row["verdict"] for row in rows(tmp_path / "judges", "relevance") if row["source"]["labelled"] == "gold"]
-    assert agreement == {"agree": gold.count("relevant") / len(gold), "n": len(gold)}
+    # Who says "relevant" to everything agrees with gold by chance alone.
+    assert agreement == {"agree": pytest.approx(gold.count("relevant") / len(gold)), "kappa": 0.0, "n": len(gold)}
+    asked = 5 * len({row["question"] for row in rows(tmp_path / "judges", "know")}) + 13
+    assert made["teacher"] == {"lm": teacher.model, **made["teacher"]} and made["teacher"]["calls"] == asked
+
+
+def test_a_teacher_labels_lists_where_the_program_judges_lists(program, world, tmp_path):
+    """The paper's prompts judge a question's passages together (its Tables 11-13)."""
+    program = RAISF(program.retriever, k=5, relevance="listwise")
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
+    teacher = ScriptedLM(lambda fields: {"relevant_ids": [1, 3], "sub_questions": ["Who?", "Where is #1?"]})
+    asked = [question("In which town was Ada born?"), *world.train[:6]]
+    made = collect(program, asked, tmp_path / "j", teacher=teacher, progress=False)
+    (taught,) = [row for row in rows(tmp_path / "j", "relevance") if row["source"]["labelled"] == "teacher"]
+    assert taught["relevant_ids"] == [1, 3] and len(taught["passages"]) == 5
+    assert made["agreement"]["relevance"]["n"] % 5 == 0, "passage by passage"
+    read = JudgeRows.read(tmp_path / "j")
+    assert {row.verdict for row in read.of["relevance"] if row.question == asked[0].question} == {"relevant"}
+
+
+def test_kappa_is_cohens():
+    """The figures of Cohen's own example of agreement beyond chance."""
+    told = {("a", "a"): 20, ("a", "b"): 5, ("b", "a"): 10, ("b", "b"): 15}
+    found = Agreement.of(pair for pair, n in told.items() for _ in range(n))
+    assert (found.n, found.share.value, found.kappa) == (50, pytest.approx(0.7), pytest.approx(0.4))
+    assert Agreement.of([("a", "a")]).kappa is None
+
+
+def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, world, tmp_path):
+    collect(program, world.train, tmp_path / "judges", progress=False)
+    read = JudgeRows.read(tmp_path / "judges")
+    learnt, held = read.parts(world.train, world.dev)
+    texts = [{row.question for rows in part.values() for row in rows} for part in (learnt, held)]
+    assert texts[1] and not texts[0] & texts[1] and len(texts[1]) < len(texts[0]) / 3
+    with pytest.raises(InputError, match="that the training file does not hold"):
+        read.parts([question("Who is Cy?")], world.dev)
+    with pytest.raises(InputError, match=r"has no know.jsonl"):
+        JudgeRows.read(tmp_path)
 
 
 def test_a_folder_of_another_collection_or_with_other_things_is_refused(program, world, tmp_path):

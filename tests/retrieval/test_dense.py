@@ -103,3 +103,13 @@ def test_fusion_is_by_ranks_alone(orders: list[list[int]]):
         assert score == pytest.approx(sum(1 / (61 + order.index(number)) for order in orders))
     if len(orders) == 1:
         assert [number for number, _ in fused] == orders[0]
+
+
+def test_contrievers_queries_are_cut_at_64_tokens_and_its_passages_are_not(model: Path, tmp_path: Path):
+    """The papers' set-up: of a query with a whole passage before it, as BlendFilter's, the beginning is looked for."""
+    encoder = find_model(model.rename(tmp_path / "contriever-msmarco")).encoder()
+    start = "river " * 64
+    one, other = encoder.encode_queries([f"{start} Danube", f"{start} chess and music"])
+    assert torch.allclose(one, other, atol=1e-5)
+    (one, other), _ = encoder.encode_passages([f"{start} Danube", f"{start} chess and music"])
+    assert not torch.allclose(one, other, atol=1e-3)

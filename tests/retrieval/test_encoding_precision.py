@@ -19,7 +19,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *, able: bool) -> None:
 
 
 def precision_of(index: Any) -> str:
-    return index._searchers[0]._encoder._precision
+    return index._searchers[0]._encode._work.__self__._precision
 
 
 @pytest.mark.parametrize(("able", "chosen"), [(True, "bfloat16"), (False, "float32")])

@@ -2,8 +2,19 @@
 
 from pathlib import Path
 
+import click
+
 from raisf.commands.command import GO_ON, command, option
-from raisf.commands.options import k_option, labels_option, lm_options, threads_option
+from raisf.commands.options import (
+    TeacherChoice,
+    asked_on,
+    k_option,
+    labels_option,
+    lm_options,
+    ray_option,
+    teacher_options,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, folder
 from raisf.experiments.opening import LMChoice, open_program
@@ -23,9 +34,15 @@ from raisf.experiments.opening import LMChoice, open_program
 @option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
 @option("--where", metavar="FILTER", help="only passages that satisfy this")
 @k_option
-@option("--teacher", metavar="SPEC", help="an LM that judges passages and decomposes where gold says nothing")
+@option(
+    "--relevance",
+    type=click.Choice(("pointwise", "listwise")),
+    help="label each passage alone, or all of a question in one call; default: pointwise",
+)
+@teacher_options
 @labels_option()
 @threads_option
+@ray_option
 @lm_options
 def collect_command(
     train: Path,
@@ -35,9 +52,11 @@ def collect_command(
     index: str,
     where: str | None,
     k: int | None,
-    teacher: str | None,
+    relevance: str | None,
     labels: str,
     threads: int,
+    ray: str | None,
+    teacher: TeacherChoice,
     lm: LMChoice,
 ) -> CommandResult:
     """Collect what the three judges should have said on training questions, a file of rows a judge."""
@@ -45,27 +64,26 @@ def collect_command(
 
     from raisf.data.questions import load_questions
     from raisf.optimize.judges.collect import collect
-    from raisf.utils.display import DataTable, as_text
+    from raisf.reports.compiled import rows_table, teacher_line
+    from raisf.utils.display import as_text
 
     trainset = load_questions(train)
-    made = collect(
-        open_program("ra-isf", lm=lm, index=index, where=where, k=k),
-        trainset,
-        out,
-        labels=labels,  # type: ignore[arg-type]
-        teacher=LMChoice(teacher).open() if teacher is not None else None,
-        others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
-        threads=threads,
-    )
-    table = DataTable("judge", "rows", "of them", "teacher and gold agree")
-    for judge, classes in made["rows"].items():
-        agreed = made["agreement"].get(judge)
-        share = f"{agreed['agree']:.1%} of {agreed['n']}" if agreed else "-"
-        table.add_row(judge, str(sum(classes.values())), ", ".join(f"{n} {name}" for name, n in classes.items()), share)
+    with asked_on(ray, lm):
+        made = collect(
+            open_program("ra-isf", lm=lm, index=index, where=where, k=k, relevance=relevance, questions=trainset),
+            trainset,
+            out,
+            labels=labels,  # type: ignore[arg-type]
+            teacher=teacher.open(),
+            others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
+            threads=threads,
+        )
     notes = [as_text("know: who is compared with gold is the LM's own closed-book answers", "dim")]
+    if made["teacher"]:
+        notes.append(as_text(teacher_line(made["teacher"])))
     if made["unfinished"]:
         counts = [(made["errors"], "calls failed"), (made["unreadable"], "replies could not be read and label nothing")]
         said = ", ".join(f"{n} {what}" for n, what in counts if n)
         said += f": rows of {made['unfinished']} of {len(trainset)} training questions are missing"
         notes.append(as_text(f"{said}; run the same command again to make them", "yellow"))
-    return CommandResult({"out": str(out), **made}, Group(table, *notes, as_text(f"rows: {out}")))
+    return CommandResult({"out": str(out), **made}, Group(rows_table(made), *notes, as_text(f"rows: {out}")))

@@ -1,7 +1,7 @@
 """`raisf compile`."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,19 @@ import click
 from raisf.commands.command import command, option
 from raisf.commands.options import (
     ProgramChoice,
+    TeacherChoice,
     as_one,
     labels_option,
     lm_options,
     program_options,
     seed_option,
+    teacher_options,
     threads_option,
 )
 from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments import own
-from raisf.experiments.opening import LMChoice, given
+from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,9 +76,12 @@ class WeightsChoice:
     """What `--how weights` was told; None: not given."""
 
     base: str | None
+    train_predictors: str | None
     rows: int | None
+    layers: int | None
     learning_rate: float | None
     epochs: int | None
+    batch_size: int | None
     rank: int | None
     full: bool
     processes: int | None
@@ -97,9 +102,15 @@ class WeightsChoice:
 
         if self.full and self.rank is not None:
             raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
-        settings = {name: told[name] for name in ("rank", "learning_rate", "epochs", "processes") if name in told}
+        if self.full and self.layers is not None:
+            raise InputError("--layers is LoRA's, and --full trains all weights: leave one out")
+        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
+        settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
-        return given({"base": self.base, "rows": self.rows, "training": training})
+        predictors: Any = self.train_predictors
+        if predictors not in (None, "judges", "all"):
+            predictors = [name.strip() for name in predictors.split(",") if name.strip()]
+        return given({"base": self.base, "predictors": predictors, "rows": self.rows, "training": training})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,17 +181,31 @@ weights_options = as_one(
     _weights(
         "--base",
         metavar="SPEC",
-        help="the local LM to train on: pocket, pocket-tiny, pocket-t5 or local/PATH_OR_HUB_ID; default: the --lm",
+        help="the local LM to train on: smollm2, pocket, pocket-tiny, pocket-t5, local/PATH_OR_HUB_ID or "
+        "local/FILE.gguf; default: the --lm",
+    ),
+    _weights(
+        "--train-predictors",
+        metavar="NAMES",
+        help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
+        "such as know,relevant,answer_from; default: judges",
     ),
     _weights(
         "--rows",
         type=at_least(2),
         metavar="N",
-        help="examples a judge at most; default: 1000, the paper's",
+        help="examples per predictor at most; default: 1000, the paper's",
     ),
     _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
     _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
+    _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
     _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
+    _weights(
+        "--layers",
+        type=at_least(1),
+        metavar="N",
+        help="only the upper N layers learn, which is faster: the backward pass ends below them; default: all",
+    ),
     _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
     _weights(
         "--processes",
@@ -224,7 +249,9 @@ calibration_options = as_one(
     "  raisf compile --train worlds/home/train.jsonl --dev worlds/home/dev.jsonl \\\n"
     "      --index indexes/home --out artifacts/a\n"
     "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
-    "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c",
+    "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
+    "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
+    "      --index indexes/mine --out artifacts/d",
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
 @option(
@@ -241,6 +268,14 @@ calibration_options = as_one(
 @seed_option
 @prompt_options
 @weights_options
+@option(
+    "--rows-from",
+    type=FILE,
+    multiple=True,
+    metavar="DIR",
+    help="a folder made by raisf collect, whose rows the judges learn from instead of gold; again for one of --dev",
+)
+@teacher_options
 @calibration_options
 @program_options
 @lm_options
@@ -252,8 +287,10 @@ def compile_command(
     labels: Any,
     threads: int,
     seed: int,
+    rows_from: tuple[Path, ...],
     prompts: PromptChoice,
     weights: WeightsChoice,
+    teacher: TeacherChoice,
     calibration: CalibrationChoice,
     choice: ProgramChoice,
     lm: LMChoice,
@@ -264,17 +301,34 @@ def compile_command(
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import optimizer_named
-    from raisf.reports.compiled import calibration_view, candidates_view, training_table, unlabelled_lines
+    from raisf.optimize.judges.judge_rows import JudgeRows
+    from raisf.optimize.teaching import teach_for
+    from raisf.reports.compiled import (
+        calibration_view,
+        candidates_view,
+        judge_rows_view,
+        training_table,
+        unlabelled_lines,
+    )
     from raisf.utils.files import check_replaceable
 
     check_replaceable(out, "manifest.json")
     options = {**prompts.options, **weights.options(how, seed), "labels": labels, "seed": seed, "threads": threads}
-    optimizer = optimizer_named(how, prompts.strategy, **options)
+    if rows_from and teacher.teacher is not None:
+        raise InputError("--rows-from and --teacher: rows come from the one or the other; leave one out")
+    labeller = teacher.open()
+    optimizer: Any = optimizer_named(how, prompts.strategy, **options)
     thresholds = calibration.optimizer(labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
-    program = choice.open(lm)
+    if choice.program is None:
+        choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
+    program = choice.open(lm, questions=trainset)
     if thresholds is not None:
         thresholds.check(program, valset)
+    if rows_from:
+        optimizer.judge_rows = JudgeRows.read(*rows_from)
+    elif labeller is not None:
+        optimizer.judge_rows = teach_for(optimizer, program, labeller, trainset, valset)
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
     if thresholds is not None:
         compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
@@ -284,6 +338,6 @@ def compile_command(
     view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
-    view += unlabelled_lines(report)
-    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(choice.program, out)} --test FILE"))
+    view += [*judge_rows_view(report), *unlabelled_lines(report)]
+    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

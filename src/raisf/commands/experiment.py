@@ -1,16 +1,29 @@
 """`raisf experiment`: a table or a figure of the papers by one command, on the closed world or on any data and LM."""
 
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from raisf import __version__
-from raisf.commands.command import GO_ON, argument, command, option
-from raisf.commands.options import lm_options, threads_option
+from raisf.commands.command import GO_ON, argument, command, command_line, option
+from raisf.commands.options import (
+    TeacherChoice,
+    as_one,
+    asked_on,
+    lm_options,
+    ray_option,
+    teacher_options,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least
-from raisf.experiments.opening import DEFAULT_LM, LMChoice
+from raisf.commands.values import FILE, at_least, labelled, names, specs
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.real_rows import MOST_TOKENS, SMOLLM2, RealChoice
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.reports.sections import Section
@@ -33,6 +46,26 @@ NAMES = (
     "blendfilter-retrieval",
     "blendfilter-k",
     "blendfilter-sampling",
+    "blendfilter-cases",
+)
+REAL = "real"
+
+_real = functools.partial(option, heading=REAL)
+real_options = as_one(
+    "real",
+    RealChoice,
+    _real(
+        "--program",
+        "programs",
+        type=labelled,
+        multiple=True,
+        metavar="LABEL=NAME",
+        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it: "
+        "a folder, or smollm2, which ships; with another label a row of its own",
+    ),
+    _real("--only", type=names, default="", metavar="A,B,...", help="only these rows; what was answered is shown too"),
+    _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
+    _real("--page", type=FILE, metavar="FILE", help="write the tables into a Markdown page, too, below what it says"),
 )
 
 
@@ -41,16 +74,25 @@ NAMES = (
     "  raisf experiment table1\n"
     "  raisf experiment all --n 500 --out reports/closed-world\n"
     "  raisf experiment table2 --data data/hotpotqa --lm local/PATH --out reports/hotpotqa\n"
-    f"names: {', '.join(NAMES)}",
+    "  raisf experiment table1 --data data/nq --index indexes/wiki --lm openai/gpt-4o-mini --base local/PATH \\\n"
+    "      --teacher openai/gpt-4o --out reports/nq\n"
+    "  raisf experiment real --data data/real --only rag,weights-all --program weights-all=artifacts/smollm2\n"
+    f"names: {', '.join((*NAMES, REAL))}",
     resume=GO_ON,
 )
-@argument("name", type=click.Choice((*NAMES, "all")), metavar="NAME", help="which one; all runs every one")
+@argument(
+    "name",
+    type=click.Choice((*NAMES, REAL, "all")),
+    metavar="NAME",
+    help="which one; all runs every one of the papers'",
+)
 @option(
     "--data",
     type=FILE,
     metavar="DIR",
     help="train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` and `raisf dataset` write them; "
-    "default: the closed world that the pocket Llama has heard of, made in --out",
+    "default: the closed world that the pocket Llama has heard of, made in --out; for real a folder of several such, "
+    "default: HotpotQA, 2WikiMultihopQA and MuSiQue from the hub",
 )
 @option(
     "--out",
@@ -61,15 +103,37 @@ NAMES = (
 )
 @option(
     "--engine",
-    type=click.Choice(("colbert", "bm25")),
+    type=click.Choice(("colbert", "bm25", "dense")),
     default="colbert",
     help="of the corpus's index; default: colbert",
 )
 @option("--index", metavar="DIR", help="an index of the corpus, or its URL, instead of making one")
-@option("--n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
+@option(
+    "--checkpoint",
+    metavar="NAME",
+    help="the encoder of the indexes that are made, such as facebook/contriever-msmarco with --engine dense; default: "
+    "minilm",
+)
+@option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
 @option("--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000")
+@option(
+    "--base",
+    metavar="SPEC",
+    help="the local LM whose weights become the judges, such as local/meta-llama/Llama-2-7b-hf beside --lm openai/...: "
+    "the paper's main setting; default: the --lm",
+)
+@option(
+    "--bases",
+    type=specs,
+    metavar="SPEC,SPEC",
+    help="other bases of the judges for table3; default: pocket-tiny,pocket-t5 where pocket answers, else none",
+)
+@option("--zero-shot", is_flag=True, help="leave out the few-shot rows of the baselines")
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
+@teacher_options
 @threads_option
+@ray_option
+@real_options
 @lm_options
 def experiment_command(
     name: str,
@@ -77,47 +141,121 @@ def experiment_command(
     out: Path,
     engine: str,
     index: str | None,
+    checkpoint: str | None,
     n: int,
     rows: int | None,
+    base: str | None,
+    bases: tuple[str, ...] | None,
+    zero_shot: bool,
     seed: int,
     threads: int,
+    ray: str | None,
+    teacher: TeacherChoice,
+    real: RealChoice,
     lm: LMChoice,
 ) -> CommandResult:
-    """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours."""
-    from rich.console import Group
-
+    """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
     from raisf.experiments.catalog import EXPERIMENTS
+    from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace, WorkspaceBars
-    from raisf.reports.report import PAGE, RESULTS, check_folder
-    from raisf.utils.display import as_text
+    from raisf.reports.report import check_folder
+
+    check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
+    options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
+    if name == REAL:
+        lm = replace(lm, spec=lm.spec or SMOLLM2, max_tokens=lm.max_tokens or MOST_TOKENS)
+        with asked_on(ray, lm):
+            return _real_text(out, data, real, lm, n, options)
+    if real != RealChoice():
+        raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
+    data = data or _closed_world(out / "made" / "world")
+    labeller = teacher.open()
+    options |= {"checkpoint": checkpoint, "base": base, "bases": bases, "teacher": labeller}
+    workspace = Workspace(out, data, lm=lm, n=n, **options)
+    facts: dict[str, Any] = {
+        "data": f"{data}, {len(workspace.test)} test questions",
+        "language model": lm.decided(index, workspace.test).spec,
+        "base of the judges": base or lm.decided(index, workspace.test).spec,
+        "teacher": labeller.model if labeller else None,
+        "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
+        "seed": seed,
+        **_made_by(),
+    }
+    chosen = NAMES if name == "all" else (name,)
+    made: dict[str, list[Section]] = {}
+    few_shot = not zero_shot
+    rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}
+    answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
+    left_out: dict[str, dict[str, str]] = {}
+    with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
+        for one in chosen:
+            made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
+            left_out[one] = workspace.left_out
+            _write(out, one, facts, made[one], workspace.files(rows_of[one]))
+    return _result(out, facts, made, left_out)
+
+
+def _real_text(
+    out: Path, data: Path | None, choice: RealChoice, lm: LMChoice, n: int, options: dict[str, Any]
+) -> CommandResult:
+    """The comparison on real text; its tables are written after each row."""
+    from raisf.experiments.real import RealComparison, open_workspaces
+    from raisf.experiments.workspace import WorkspaceBars
+    from raisf.reports.markdown import write_markdown
+
+    workspaces = open_workspaces(out / REAL, data, choice, lm=lm, n=n, **options)
+    wanted = {label: row for label, row in choice.rows().items() if not choice.only or label in choice.only}
+    facts: dict[str, Any] = {
+        "data": ", ".join(f"{name} ({len(one.test)} test questions)" for name, one in workspaces.items()),
+        "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
+        **{label: f"the artifact {folder}" for label, folder in choice.programs},
+        "seed": options["seed"],
+        **_made_by(),
+    }
+    sections: list[Section] = []
+    with WorkspaceBars([wanted], sum(len(one.test) for one in workspaces.values())) as bars:
+        for sections in RealComparison(workspaces, choice).run(bars):
+            files = {
+                f"{name}: {row}": file for name, one in workspaces.items() for row, file in one.files(wanted).items()
+            }
+            _write(out, REAL, facts, sections, files)
+            for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
+                write_markdown(page, "Real text", facts, sections)
+    return _result(out, facts, {REAL: sections})
+
+
+def _made_by() -> dict[str, Any]:
+    from raisf.experiments.provenance import versions, without_credentials
+
+    return {"raisf": __version__, "versions": versions(), "command": without_credentials(command_line())}
+
+
+def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]", files: Mapping[str, Path]) -> None:
+    from raisf.experiments.provenance import answered
+    from raisf.reports.report import RESULTS
     from raisf.utils.files import write_json
 
-    check_folder(out, (*NAMES, "records", "judges", "made"))
-    data = data or _closed_world(out / "made" / "world")
-    workspace = Workspace(out, data, lm=lm, engine=engine, index=index, n=n, rows=rows, seed=seed, threads=threads)
-    facts = {
-        "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.spec or DEFAULT_LM,
-        "seed": seed,
-        "raisf": __version__,
-    }
-    names = NAMES if name == "all" else (name,)
-    made: dict[str, list[Section]] = {}
-    answered = [EXPERIMENTS[one].settings for one in names if not EXPERIMENTS[one].judged]
-    with WorkspaceBars(answered, len(workspace.test)) as bars:
-        for one in names:
-            made[one] = EXPERIMENTS[one].run(workspace, bars)
-            folder = out / one
-            folder.mkdir(exist_ok=True)
-            for section in made[one]:
-                section.write(folder)
-            found = [{**section.as_dict(), "drawings": section.drawings} for section in made[one]]
-            write_json(folder / RESULTS, {"experiment": one, "facts": facts, "sections": found})
-            _write_page(out, facts)
+    folder = out / name
+    folder.mkdir(exist_ok=True)
+    for section in sections:
+        section.write(folder)
+    found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
+    facts["answered"] = answered(files.values())
+    records = {label: str(file.relative_to(out)) for label, file in files.items()}
+    write_json(folder / RESULTS, {"experiment": name, "facts": facts, "records": records, "sections": found})
+    _write_page(out, facts)
+
+
+def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]", left_out: Any = None) -> CommandResult:
+    from rich.console import Group
+
+    from raisf.reports.report import PAGE
+    from raisf.utils.display import as_text
+
     shown = [section.view() for sections in made.values() for section in sections]
     tables = {one: [section.as_dict() for section in sections] for one, sections in made.items()}
     view = Group(*shown, as_text(f"\nreport: {out / PAGE}"))
-    return CommandResult({"out": str(out), "facts": facts, "experiments": tables}, view)
+    return CommandResult({"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}, view)
 
 
 def _closed_world(folder: Path) -> Path:
@@ -131,13 +269,14 @@ def _closed_world(folder: Path) -> Path:
 
 def _write_page(out: Path, facts: dict[str, Any]) -> None:
     """One page of all experiments that were ever run into the folder."""
+    from raisf.reports.headline import best_of
     from raisf.reports.page import write_page
     from raisf.reports.report import PAGE, RESULTS
     from raisf.reports.sections import Section
     from raisf.utils.files import read_json
 
     sections = []
-    for name in NAMES:
+    for name in (*NAMES, REAL):
         path = out / name / RESULTS
         if path.is_file():
             for number, saved in enumerate(read_json(path)["sections"]):
@@ -145,4 +284,4 @@ def _write_page(out: Path, facts: dict[str, Any]) -> None:
                 section.title = f"{name}: {section.title}" if number == 0 else section.title
                 section.drawings = saved["drawings"]
                 sections.append(section)
-    write_page(out / PAGE, "The papers' experiments", facts, sections)
+    write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))

@@ -64,6 +64,11 @@ def folder(text: str) -> Path:
     return path
 
 
+def specs(text: str) -> tuple[str, ...]:
+    """`A,B` as language models' names."""
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}
@@ -76,3 +81,16 @@ def labelled_programs(text: str) -> dict[str, str]:
     if not named:
         raise click.BadParameter("expected names of programs, with commas between them")
     return named
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`A,B` as names."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def labelled(text: str) -> tuple[str, str]:
+    """LABEL=NAME."""
+    label, given, name = text.partition("=")
+    if not given or not label or not name:
+        raise click.BadParameter(f"expected LABEL=NAME, found {text!r}")
+    return label, name

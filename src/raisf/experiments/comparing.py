@@ -3,11 +3,12 @@
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf import __version__
 from raisf.experiments.opening import records_path
+from raisf.experiments.provenance import provenance
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def compare(
     progress: "bool | Progress" = True,
     title: str = "",
     test: str = "",
+    command: str = "",
 ) -> "ComparisonReport":
     """Lets programs answer the same questions, tests every pair of them, and holds their judges to gold.
 
@@ -46,6 +48,7 @@ def compare(
         progress: Show bars on standard error; or the bars to show them among.
         title: Of the page; made up where it is empty.
         test: What the page calls the test set.
+        command: The command line that the page names.
 
     Returns:
         The report: `results` (JSON values), `sections` (its tables by name) and `records` (by label and question id).
@@ -69,8 +72,10 @@ def compare(
         records = answer_all(programs, testset, folder / "records", threads=threads, progress=progress)
         judged = judge_all(programs, testset, folder / "judges", labels=labels, threads=threads) if judges else {}
         compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
-        facts = {"test": test or f"{len(testset)} questions", "raisf": __version__}
+        files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
+        facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
+        report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
             report.write(folder)
         check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
@@ -93,7 +98,7 @@ def answer_all(
     records = {}
     with progress_bar(progress) as bars:
         for label, program in programs.items():
-            path = records_path(folder, _system(program), program, examples)
+            path = records_file(folder, program, examples)
             evaluate(program, examples, path, threads=threads, progress=bars, name=label)
             records[label] = {record["id"]: record for record in read_jsonl(path)}
     return records
@@ -111,37 +116,52 @@ def judge_all(
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
     folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
-    verdict could not be read.
+    verdict could not be read; `verdicts` is the file, in the folder, that holds the rows.
 
     Raises:
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
-    from raisf.evaluation.identity import describe, describe_test, digest
     from raisf.experiments.judging import judge_alone
-    from raisf.utils.files import read_json, write_json
+    from raisf.utils.files import read_json, write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
     for label, program in programs.items():
-        name = digest([describe(program), describe_test(examples), labels])[:8]
-        path = folder / f"{_system(program)}-{name}.json"
+        path = judged_path(program, examples, folder, labels=labels)
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
         for judge in JUDGES:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
-                if "unreadable" not in kept.get(judge, {}):
+                verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
+                if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
                     report, rows, errors = judge_alone(program, judge, examples, **options)
                     counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
                     found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
+                    found[label][judge]["verdicts"] = verdicts.name
+                    write_jsonl(verdicts, map(asdict, rows))
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)
         if kept.keys() == found[label].keys():
             journal.close()
     return {label: reports for label, reports in found.items() if reports}
+
+
+def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:
+    """Where a folder keeps a program's records."""
+    return records_path(folder, _system(program), program, examples)
+
+
+def judged_path(
+    program: "dspy.Module", examples: "Sequence[dspy.Example]", folder: Path, *, labels: "Labels" = "model"
+) -> Path:
+    """Where `judge_all` keeps the reports of a program's judges."""
+    from raisf.evaluation.identity import describe, describe_test, digest
+
+    return folder / f"{_system(program)}-{digest([describe(program), describe_test(examples), labels])[:8]}.json"
 
 
 def _system(program: "dspy.Module") -> str:

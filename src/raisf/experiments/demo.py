@@ -4,13 +4,15 @@ Each step is one that a command does by hand, and says which. What a step has ma
 """
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf import __version__
 from raisf.data.world.generator import HOME_SEED
-from raisf.experiments.opening import open_fitting, open_program, without_cache
+from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
+from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.display import as_text, console
 from raisf.utils.files import read_json, sha256_file, write_json
 
@@ -65,10 +67,10 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
         for old in (*out.glob("index-*"), *(found for how in DEMO_COMPILED for found in out.glob(f"{how}-*"))):
             shutil.rmtree(old)
     _make_index(world, index, engine, made["passages"])
-    for step, how in enumerate(DEMO_COMPILED, 3):
-        _make_artifact(step, how, world, index, artifacts[how], out / "work")
+    for number, how in enumerate(DEMO_COMPILED, 3):
+        _make_artifact(number, how, world, index, artifacts[how], out / "work")
     report = _compare(world, index, artifacts, folder)
-    question, best = _worth_showing(list(report.records[SHOWN].values())), artifacts[SHOWN]
+    question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
     return DemoResult(report, folder / PAGE, trace, f'raisf ask "{question}" --program {best}')
 
@@ -76,7 +78,7 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
 def _make_world(world: Path, questions: int) -> dict[str, Any]:
     from raisf.data.world.files import write_world
 
-    _step(
+    step(
         "1. Make a closed world: a corpus, and questions with gold answers in three splits",
         f"raisf world --seed {HOME_SEED} --entities {DEMO_ENTITIES} --test {questions} --out {world}",
     )
@@ -87,8 +89,15 @@ def _is_stale(out: Path, world: Path) -> bool:
     """Whether an earlier run worked on another world, with another version or for other weights."""
     from raisf.lm.pocket import path
 
-    made_from = {"version": __version__, "lm": sha256_file(path() / "model.safetensors")}
-    made_from |= {name: sha256_file(world / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    made_from = {"lm": sha256_file(path() / "model.safetensors")}
+    return is_stale(
+        out, made_from | {name: sha256_file(world / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    )
+
+
+def is_stale(out: Path, made_from: dict[str, Any]) -> bool:
+    """Whether what lies in a folder was made from something else, or by another version; notes what it is made from."""
+    made_from = {"version": __version__, **made_from}
     stamp = out / "made-from.json"
     stale = stamp.is_file() and read_json(stamp) != made_from
     write_json(stamp, made_from)
@@ -98,16 +107,18 @@ def _is_stale(out: Path, world: Path) -> bool:
 def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -> None:
     from raisf.retrieval.index import build_index
 
-    _step(
+    # Untrained: the shipped one has learnt from real questions, and the closed world is to owe nothing to these.
+    checkpoint = f" --checkpoint {MINILM}" if engine == "colbert" else ""
+    step(
         f"2. Index its {passages} passages with {engine}",
-        f"raisf index {world / 'corpus.jsonl'} --out {index} --engine {engine}",
+        f"raisf index {world / 'corpus.jsonl'} --out {index} --engine {engine}{checkpoint}",
         done=index.exists(),
     )
     if not index.exists():
-        build_index(world / "corpus.jsonl", index, engine=engine)
+        build_index(world / "corpus.jsonl", index, engine=engine, checkpoint=MINILM)
 
 
-def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
+def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import compile
@@ -119,13 +130,13 @@ def _make_artifact(step: int, how: str, world: Path, index: Path, artifact: Path
     }
     rows: dict[str, Any] = {"rows": ROWS} if how == "weights" else {}
     option = f" --rows {ROWS}" if rows else ""
-    _step(
-        f"{step}. Compile RA-ISF to {how}: {made[how]}",
+    step(
+        f"{number}. Compile RA-ISF to {how}: {made[how]}",
         f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
         done=artifact.exists(),
     )
     if not artifact.exists():
-        program = open_program("ra-isf", index=index)
+        program = open_program("ra-isf", lm=LMChoice(POCKET), index=index)
         trainset, valset = load_questions(train), load_questions(dev)
         save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **rows), artifact)
 
@@ -138,23 +149,24 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     test = load_questions(world / "test.jsonl")
     names = {label: str(artifacts.get(name, name)) for label, name in DEMO_SYSTEMS.items()}
     listed = ",".join(name if label == Path(name).name else f"{label}={name}" for label, name in names.items())
-    _step(
+    step(
         f"{3 + len(DEMO_COMPILED)}. Answer {len(test)} test questions with each of {len(names)} systems, and compare",
         f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
     )
     check_folder(out)
-    programs = {label: without_cache(open_fitting(name, index=index)) for label, name in names.items()}
+    lms = {label: None if name in artifacts else LMChoice(POCKET) for label, name in DEMO_SYSTEMS.items()}
+    programs = {label: without_cache(open_fitting(name, lm=lms[label], index=index)) for label, name in names.items()}
     title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
     return compare(programs, test, out, title=title, test=f"{world / 'test.jsonl'}, {len(test)} questions")
 
 
-def _worth_showing(records: list[dict[str, Any]]) -> str:
+def worth_showing(records: Iterable[dict[str, Any]]) -> str:
     """A question that was broken down and answered right, if there is one: its tree has all there is to see."""
     rows = sorted(records, key=lambda row: row["id"])
     return max(rows, key=lambda row: row["route"] == "decomposed" and row["em"] == 1)["question"]
 
 
-def _step(title: str, *commands: str, done: bool = False) -> None:
+def step(title: str, *commands: str, done: bool = False) -> None:
     """Says on standard error what comes next, and how it would be done by hand."""
     say = console(stderr=True).print
     say(as_text(f"\n{title}" + (": stands already, from an earlier run" if done else ""), "bold"))

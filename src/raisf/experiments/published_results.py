@@ -5,7 +5,13 @@ Sources: Liu et al. 2024, arXiv 2403.06840 (RA-ISF); Wang et al. 2024, arXiv 240
 
 Figures = dict[str, dict[str, float]]
 
-SETS = ("nq", "triviaqa", "hotpotqa", "strategyqa", "2wiki")
+SETS = {
+    "nq": "NQ",
+    "triviaqa": "TriviaQA",
+    "hotpotqa": "HotpotQA",
+    "strategyqa": "StrategyQA",
+    "2wiki": "2WikiMultihopQA",
+}
 
 
 def _sets(*values: float | None) -> dict[str, float]:
@@ -29,7 +35,7 @@ TABLE_1: dict[str, Figures] = {
         "ircot": _sets(23.4, 48.3, 17.1, 59.1, 21.9),
         "rag": _sets(21.6, 47.0, 17.6, 60.8, 22.4),
         "skr-knn": _sets(20.8, 55.4, 18.9, 61.6, 23.2),
-        "replug": _sets(23.8, 58.6, 21.8, 62.9, 25.7),
+        "replug, tuned index": _sets(23.8, 58.6, 21.8, 62.9, 25.7),
         "self-rag": _sets(28.4, 69.3, 25.4, 67.2, 30.2),
         "ra-isf, weights": _sets(31.3, 71.4, 28.9, 66.7, 31.7),
     },
@@ -43,14 +49,14 @@ TABLE_2: Figures = {
 }
 # RA-ISF, Table 3: GPT-3.5 answers, the judges are the row's.
 TABLE_3: Figures = {
-    "Llama, LoRA": _sets(40.2, 76.1, 46.5, 75.9, 36.1),
-    "T5": _sets(39.6, 74.8, 45.8, 74.7, 35.3),
-    "the answering LM itself": _sets(42.3, 76.8, 47.7, 76.5, 36.9),
+    "the paper's Llama2-7B": _sets(40.2, 76.1, 46.5, 75.9, 36.1),
+    "the paper's T5-780M": _sets(39.6, 74.8, 45.8, 74.7, 35.3),
+    "the paper's GPT-3.5 itself": _sets(42.3, 76.8, 47.7, 76.5, 36.9),
 }
-# RA-ISF, Table 4: GPT-3.5; not percent but a question's retrievals and sub-questions.
+# RA-ISF, Table 4: GPT-3.5; not percent but a question's retrievals and sub-questions, the question itself among them.
 TABLE_4: Figures = {
     "retrievals": _sets(2.8, 2.6, None, 3.2, None),
-    "sub-questions": _sets(4.5, 4.1, None, 5.1, None),
+    "questions": _sets(4.5, 4.1, None, 5.1, None),
 }
 # RA-ISF, Table 5: agreement with people, and with GPT-4.
 TABLE_5: Figures = {
@@ -58,6 +64,8 @@ TABLE_5: Figures = {
     "relevance": {"people": 93.5, "GPT-4": 95.0},
     "decomposition": {"people": 89.5, "GPT-4": 87.0},
 }
+# RA-ISF, Tables 6 and 7 together: of the answers given from memory, how many are right. The one figure of a route.
+TABLE_7_DIRECT: Figures = {"right": _sets(39.0, 78.0, 42.0, 79.0, 33.0)}
 # BlendFilter, Table 2, GPT-3.5-turbo-instruct: exact match; accuracy for StrategyQA.
 BLENDFILTER_MAIN: Figures = {
     "direct": {"hotpotqa": 30.4, "2wiki": 28.2, "strategyqa": 64.8},
@@ -69,13 +77,53 @@ BLENDFILTER_MAIN: Figures = {
     "iter-retgen": {"hotpotqa": 45.0, "2wiki": 32.8, "strategyqa": 69.2},
     "blendfilter": {"hotpotqa": 50.8, "2wiki": 40.4, "strategyqa": 74.4},
 }
+# The same table: token F1, of which StrategyQA has none.
+BLENDFILTER_MAIN_F1: Figures = {
+    "direct": {"hotpotqa": 41.0, "2wiki": 31.8},
+    "cot": {"hotpotqa": 43.2, "2wiki": 40.3},
+    "rag": {"hotpotqa": 53.7, "2wiki": 37.1},
+    "cot-rag": {"hotpotqa": 55.8, "2wiki": 39.6},
+    "react": {"hotpotqa": 47.5, "2wiki": 45.0},
+    "self-ask": {"hotpotqa": 48.1, "2wiki": 41.6},
+    "iter-retgen": {"hotpotqa": 57.2, "2wiki": 43.6},
+    "blendfilter": {"hotpotqa": 62.4, "2wiki": 47.0},
+}
 # BlendFilter, with BM25.
 BLENDFILTER_BM25: Figures = {"cot-rag": {"hotpotqa": 34.8}, "blendfilter": {"hotpotqa": 42.0}}
+BLENDFILTER_BM25_F1: Figures = {"cot-rag": {"hotpotqa": 47.0}, "blendfilter": {"hotpotqa": 54.7}}
 
 
-def figure_of(figures: Figures, row: str, data: str | None) -> float | None:
-    """The paper's figure of a row on a data set; its mean over the sets that the row has, where ours is another."""
+def sets_of(figures: Figures) -> list[str]:
+    """The data sets that a table of a paper has, in its order."""
+    return [name for name in SETS if any(name in row for row in figures.values())]
+
+
+def figure_of(figures: Figures, row: str, data: str | None) -> float | str | None:
+    """The paper's figure of a row, to stand beside ours.
+
+    Args:
+        figures: A table of the paper.
+        row: The row's label.
+        data: The data set ours was measured on; None where it is the closed world, of which no paper knows. Beside that
+            the row's mean over the table's sets stands, marked where the row has not all of them.
+
+    Returns:
+        None where the paper has no figure for the row on this data set.
+    """
     found = figures.get(row, {})
-    if data in SETS:
+    if data is not None:
         return found.get(data)
-    return round(sum(found.values()) / len(found), 1) if found else None
+    if not found:
+        return None
+    mean, sets = round(sum(found.values()) / len(found), 1), len(sets_of(figures))
+    return mean if len(found) == sets else f"{mean:.2f} ({len(found)} of {sets} sets)"
+
+
+def shown_for(figures: Figures, data: str | None) -> str:
+    """Which of the paper's figures `figure_of` gives, for a table's text."""
+    sets = sets_of(figures)
+    if data in sets:
+        return f"on {SETS[data]}"
+    if data is not None:
+        return f"which has none for {SETS.get(data, data)}"
+    return f"on {SETS[sets[0]]}" if len(sets) == 1 else f"the mean over its {len(sets)} sets"

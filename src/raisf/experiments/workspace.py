@@ -1,43 +1,19 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, answer_all, judge_all
-from raisf.experiments.opening import LMChoice, open_fitting, open_program, without_cache
-from raisf.utils.errors import InputError
+from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
+from raisf.experiments.indexes import Indexes
+from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
+from raisf.experiments.settings import COMPILED, LEARNT, SMALLER, Setting
+from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import ProgressBars
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-
-# RA-ISF compiled, by the teleprompter; and the program that learns from the training questions besides.
-COMPILED = ("prompts", "weights")
-LEARNT = (*COMPILED, "skr-knn")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A program as an experiment runs it.
-
-    Attributes:
-        program: A name of the registry, or one of `COMPILED`.
-        options: Its constructor's.
-        engine: The index's: "colbert" or "bm25"; the workspace's if not given.
-        base: Whose weights the judges are, for "weights": the answering LM's if not given.
-        training: What else `compile` is told, for "weights".
-        sampling: Options of the LM that answers; greedy if empty.
-    """
-
-    program: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    engine: str | None = None
-    base: str | None = None
-    training: Mapping[str, Any] = field(default_factory=dict)
-    sampling: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Workspace:
@@ -45,18 +21,31 @@ class Workspace:
 
     Args:
         out: The folder. What it holds from earlier runs is not made again.
-        data: A folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` makes it.
+        data: A folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` makes it. A program
+            that needs a file which is missing is left out.
         lm: The LM that answers.
         engine: Of the index that is made of the corpus.
         index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
+        checkpoint: The encoder of the indexes that are made; None: the default one.
         n: How many test questions are asked.
         rows: Examples a judge for "weights".
+        base: Whose weights the judges are; None: the answering LM's.
+        bases: Other bases, for RA-ISF's Table 3; None: the smaller pocket models where the pocket Llama answers.
+        teacher: Labels what gold does not; None: nobody.
         seed: Of all training.
         threads: Questions at a time.
 
+    Attributes:
+        name: The data set's; None for the closed world and for files of one's own.
+        left_out: By label, why a setting could not be run.
+        taught: By artifact, what its report says of the teacher's labels.
+
     Raises:
-        InputError: The data's files are missing or broken, or the folder holds what was made of other data.
+        InputError: The test questions are missing or broken, or the folder holds what was made of other data.
     """
+
+    faithful = True
+    """Whether programs get the options by which they are as in their papers (docs/fidelity.md)."""
 
     def __init__(
         self,
@@ -66,8 +55,12 @@ class Workspace:
         lm: LMChoice | None = None,
         engine: str = "colbert",
         index: str | None = None,
+        checkpoint: str | None = None,
         n: int | None = None,
         rows: int | None = None,
+        base: str | None = None,
+        bases: Sequence[str] | None = None,
+        teacher: Any = None,
         seed: int = 0,
         threads: int = 8,
     ) -> None:
@@ -75,12 +68,19 @@ class Workspace:
         from raisf.utils.files import read_json
 
         self.out, self.data, self.lm = out, data, lm or LMChoice()
-        self.engine, self._given_index = engine, index
+        self.base, self.teacher = base, teacher
         self.rows, self.seed, self.threads = rows, seed, threads
         self.test = load_questions(data / "test.jsonl")[:n]
+        default = SMALLER if self.lm.decided(index, self.test).spec == POCKET else ()
+        self.bases = tuple(default if bases is None else bases)
         about = data / "dataset.json"
-        self.name = read_json(about).get("dataset") if about.is_file() else None
+        self.name: str | None = read_json(about).get("dataset") if about.is_file() else None
+        self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
+        self.left_out: dict[str, str] = {}
+        self.taught: dict[str, Any] = {}
         self._answered: dict[str, RecordsById] = {}
+        self._files: dict[str, Path] = {}
+        self._failed: dict[str, RaisfError] = {}
         self._check_folder()
 
     @cached_property
@@ -97,47 +97,138 @@ class Workspace:
 
         return load_questions(self.data / "dev.jsonl")
 
+    @property
+    def measure(self) -> str:
+        """What tables count: StrategyQA's answers are scored by accuracy, all others by exact match."""
+        return "accuracy" if self.name == "strategyqa" else "exact match"
+
     def index(self, engine: str | None = None) -> Path | str:
         """The corpus's index, made if there is none yet."""
-        from raisf.retrieval.index import build_index
-
-        if engine is None and self._given_index:
-            return self._given_index
-        name: Any = engine or self.engine
-        path = self.out / "made" / f"index-{name}"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            build_index(self.data / "corpus.jsonl", path, engine=name)
-        return path
+        return self.indexes.path(engine)
 
     def open(self, setting: Setting) -> Any:
         """The program of a setting, compiled or fitted if it has to be."""
-        index, options = self.index(setting.engine), dict(setting.options)
-        if setting.program in LEARNT:
-            program = open_program(str(self._artifact(setting)), index=index, **options)
-        else:
+        index = self._index_of(setting)
+        artifact = self._artifact(setting)
+        if artifact is None:
+            options = self._faithful(setting.system) | dict(setting.options)
             program = open_fitting(setting.program, index=index, lm=self.lm, **options)
+        else:
+            lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
+            program = open_program(str(artifact), lm=lm, index=index, **setting.options)
+            if taught := (getattr(program, "compile_report", None) or {}).get("judge_rows"):
+                self.taught[artifact.name] = taught
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
         return program
 
     def answer(self, settings: Mapping[str, Setting], bars: "Progress") -> dict[str, RecordsById]:
-        """By label, the records of every setting; a setting that was answered before is not asked again."""
+        """By label, the records of every setting that can be run; one that was answered before is not asked again.
+
+        Why others cannot is in `left_out`.
+
+        Raises:
+            RaisfError: None can be run.
+            LMError: The LM failed on two settings one after the other: it is down.
+        """
+        down = 0
         for label, setting in settings.items():
-            if repr(setting) not in self._answered:
+            if (key := repr(setting)) in self._answered or key in self._failed:
+                continue
+            try:
                 program = {label: without_cache(self.open(setting))}
-                folder = self.out / "records"
-                self._answered |= {
-                    repr(setting): records
-                    for records in answer_all(program, self.test, folder, threads=self.threads, progress=bars).values()
-                }
-        return {label: self._answered[repr(setting)] for label, setting in settings.items()}
+            except RaisfError as error:
+                self._failed[key] = error
+                continue
+            folder = self.out / "records"
+            try:
+                made = answer_all(program, self.test, folder, threads=self.threads, progress=bars)
+                self._answered[key], down = made[label], 0
+                self._files[key] = records_file(folder, program[label], self.test)
+            except RaisfError as error:
+                down = down + 1 if isinstance(error, LMError) else 0
+                if down == 2:
+                    raise
+                self._failed[key] = error
+        return self._sorted_out(settings, self._answered)
+
+    def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
+        """By label, the records of the settings that were answered."""
+        return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
 
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
-        """By label and judge, each judge's report alone against gold."""
-        programs = {label: self.open(setting) for label, setting in settings.items()}
-        return judge_all(programs, self.test, self.out / "judges", threads=self.threads)
+        """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
+        judged: dict[str, dict[str, Any]] = {}
+        for label, setting in settings.items():
+            try:
+                made = judge_all({label: self.open(setting)}, self.test, self.out / "judges", threads=self.threads)
+                judged[repr(setting)] = made.get(label, {})
+            except RaisfError as error:
+                self._failed[repr(setting)] = error
+        return {label: reports for label, reports in self._sorted_out(settings, judged).items() if reports}
+
+    def _sorted_out(self, settings: Mapping[str, Setting], made: Mapping[str, Any]) -> dict[str, Any]:
+        keys = {label: repr(setting) for label, setting in settings.items()}
+        kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
+        told = {key: str(error).partition(kept)[0] for key, error in self._failed.items()}
+        self.left_out = {label: told[key] for label, key in keys.items() if key in told}
+        found = {label: made[key] for label, key in keys.items() if key in made}
+        if not found:
+            label, key = next(iter(keys.items()))
+            failure = type(self._failed[key])(f"nothing can be run: {label}: {self._failed[key]}")
+            failure.exit_code = self._failed[key].exit_code
+            raise failure from self._failed[key]
+        return found
+
+    def _index_of(self, setting: Setting) -> Path | str | None:
+        """What a setting searches; None where it does not."""
+        from raisf.evaluation.identity import digest
+
+        if not self._searches(setting):
+            return None
+        if not setting.tuned:
+            return self.index(setting.engine)
+        dense = self.index("dense")
+        options = self._faithful(setting.system)
+        program = open_fitting(setting.program, index=dense, lm=self.lm, **options)
+        name = digest([self._lm_identity, self.seed, sorted(options.items()), Path(dense).name])[:8]
+        return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
+
+    def _searches(self, setting: Setting) -> bool:
+        from raisf.programs.registry import PROGRAMS, searches
+
+        return setting.system not in PROGRAMS or searches(PROGRAMS[setting.system])
+
+    def _faithful(self, system: str) -> dict[str, Any]:
+        """The options by which a system is as in its paper, on this data set and with this LM."""
+        from raisf.data.datasets.catalog import BENCHMARKS
+        from raisf.programs.registry import PROGRAMS, defaults
+
+        options: dict[str, Any] = {}
+        known = defaults(PROGRAMS[system]) if self.faithful and system in PROGRAMS else {}
+        if "evidence" in known and self._instructed:
+            options["evidence"] = False
+        if "yes_no" in known and self.name in BENCHMARKS:
+            options["yes_no"] = self.name == "strategyqa"
+        return options
+
+    @cached_property
+    def _instructed(self) -> bool:
+        """Whether the LM that answers reads instructions; the pocket models read only the forms they were taught."""
+        from raisf.programs.steps import reads_instructions
+
+        return reads_instructions(self.lm.open())
+
+    @cached_property
+    def _remote(self) -> bool:
+        from raisf.lm.local.model import LocalLM
+
+        return not isinstance(self.lm.open(), LocalLM)
+
+    @cached_property
+    def _lm_identity(self) -> list[Any]:
+        return [self.lm.spec, sorted(self.lm.options.items(), key=str)]
 
     @cached_property
     def _searched(self) -> str:
@@ -147,34 +238,67 @@ class Workspace:
 
         return found_by(open_index(self.index()))
 
-    def _artifact(self, setting: Setting) -> Path:
-        """The folder of what a setting has learnt from the training questions; made if there is none yet."""
-        from raisf.evaluation.identity import digest
-
-        asked = [setting.program, setting.base, sorted(setting.training.items()), self.rows, self.seed, self._searched]
-        name = f"{setting.program}-{digest([*asked, self.lm.spec, sorted(self.lm.options.items())])[:8]}"
-        path = self.out / "made" / name
+    def _artifact(self, setting: Setting) -> Path | None:
+        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
+        if setting.program not in LEARNT and not setting.few_shot:
+            return None
+        path = self._learnt_path(setting)
         if not path.exists():
-            system = "ra-isf" if setting.program in COMPILED else setting.program
-            program = open_fitting(system, index=self.index(), lm=self.lm)
+            options = self._compiled_with(setting)
+            index = self.index() if self._searches(setting) else None
+            program = open_fitting(setting.system, index=index, lm=self.lm, **options)
             self._learnt(program, setting).save(path)
         return path
 
+    def _learnt_path(self, setting: Setting) -> Path:
+        from raisf.evaluation.identity import digest
+
+        base = (setting.base or self.base) if COMPILED.get(setting.program, ("", None))[0] == "weights" else None
+        asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
+        asked += [self._searched if self._searches(setting) else None, *self._lm_identity]
+        teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
+        if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
+            asked += more
+        return self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
+
+    def _compiled_with(self, setting: Setting) -> dict[str, Any]:
+        """The options that a program is compiled with; those that only the running program has are not among them."""
+        fields = {name: value for name, value in setting.options.items() if name == "relevance"}
+        return self._faithful(setting.system) | fields
+
     def _learnt(self, program: Any, setting: Setting) -> Any:
         from raisf.optimize.compile import optimizer_named
+        from raisf.optimize.teaching import teach_for
 
         work = self.out / "made" / "work"
         common: dict[str, Any] = {"threads": self.threads, "work": work}
+        if setting.few_shot:
+            optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=self.seed)
+            return optimizer.compile(program, trainset=self.train, valset=self.dev)
         if setting.program == "skr-knn":
-            return optimizer_named("skr", **common).compile(program, trainset=self.train)
+            optimizer = optimizer_named("skr", **common)
+            return optimizer.compile(program, trainset=self.train)
         options: dict[str, Any] = {"seed": self.seed}
-        if setting.program == "weights":
+        how, strategy = COMPILED[setting.program]
+        if how == "weights":
             from raisf.lm.finetune.training import Training
 
-            options |= {"base": setting.base, "training": Training(seed=self.seed, **setting.training)}
+            options |= {"base": setting.base or self.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
-        optimizer = optimizer_named(setting.program, **common, **options)
+        if setting.program == "weights-all":
+            options["predictors"] = "all"
+        optimizer = optimizer_named(how, strategy, **common, **options)
+        if self.teacher is not None:
+            optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
+
+    def _prompt_questions(self) -> list[str]:
+        """What demonstrations and training rows are made of."""
+        files = [self.data / name for name in ("train.jsonl", "dev.jsonl")]
+        return [example.question for file in files if file.is_file() for example in self._questions(file)]
+
+    def _questions(self, file: Path) -> list[Any]:
+        return self.train if file.name == "train.jsonl" else self.dev
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""

@@ -1,5 +1,6 @@
 """What compiling did, for the terminal."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -7,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raisf.evaluation.intervals import Score
+from raisf.reports.sections import Cell, Section
 from raisf.utils.display import DataTable, as_text
 from raisf.utils.text import visible
 
@@ -30,8 +32,8 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
 
 def training_table(report: dict[str, Any]) -> Table:
     """A row for each trained predictor: its rows, the validation before and after, and the cost."""
-    columns = ("judge", "rows", "loss", "exact", "epoch", "tokens/s")
-    title = "trained weights; loss and exact on the dev split, before → after"
+    columns = ("predictor", "rows", "loss", "exact", "epoch", "tokens/s")
+    title = f"trained weights, {report['trained']}; loss and exact on the dev split, before → after"
     table = DataTable(*columns, title=title, title_justify="left")
     for name, made in report["predictors"].items():
         first, best = made["curve"][0], made["curve"][made["best_epoch"]]
@@ -46,6 +48,59 @@ def training_table(report: dict[str, Any]) -> Table:
     for name, why in report["missing"].items():
         table.add_row(name, f"left to the base: {why}")
     return table
+
+
+def rows_table(collected: dict[str, Any]) -> Table:
+    """A row for each judge: what was collected for it, and how far who labelled agrees with gold."""
+    columns = ("judge", "rows", "of them", "agrees with gold", "kappa")
+    table = DataTable(*columns)
+    for judge, classes in collected["rows"].items():
+        agreed = collected["agreement"].get(judge)
+        share, kappa = "-", "-"
+        if agreed:
+            share = f"{agreed['agree']:.1%} of {agreed['n']}"
+            share += f", token F1 {agreed['token_f1']:.1%}" if "token_f1" in agreed else ""
+            kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
+        counts = ", ".join(f"{n} {name}" for name, n in classes.items())
+        table.add_row(judge, str(sum(classes.values())), counts, share, kappa)
+    return table
+
+
+def teacher_line(teacher: dict[str, Any]) -> str:
+    """Who labelled, and at what cost."""
+    tokens = [f"{teacher.get(name, 0):,}" for name in ("prompt_tokens", "completion_tokens")]
+    return (
+        f"teacher: {teacher['lm']}, {teacher.get('calls', 0):,} calls, {tokens[0]} tokens read, {tokens[1]} written, "
+        f"{teacher.get('seconds', 0):,} s"
+    )
+
+
+def teacher_section(taught: Mapping[str, Any]) -> Section:
+    """Whose labels compilations learnt from, how far they agree with gold, and at what cost; a row a judge."""
+    rows: list[list[Cell]] = []
+    lines: list[str] = []
+    for name, given in taught.items():
+        for split, collected in given.get("splits", {}).items():
+            lines.append(f"{name}, {split}: {teacher_line(collected['teacher'])}.")
+            for judge, classes in collected["rows"].items():
+                agreed = collected["agreement"].get(judge, {})
+                share = f"{agreed['agree']:.1%}" if agreed else None
+                counts = [sum(classes.values()), share, agreed.get("kappa"), agreed.get("n")]
+                rows.append([f"{name}, {split}: {judge}", *counts])
+    text = "Where gold speaks the teacher was asked too; know: the LM's own answers. " + " ".join(lines)
+    return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa", "n"], rows, text, None)
+
+
+def judge_rows_view(report: dict[str, Any]) -> list[RenderableType]:
+    """Whose rows a compilation took for the judges; nothing where they are gold's."""
+    given = report.get("judge_rows")
+    if not given:
+        return []
+    shown: list[RenderableType] = []
+    for split, collected in given.get("splits", {}).items():
+        shown.append(as_text(f"rows of the {split} split, by {teacher_line(collected['teacher'])}"))
+        shown.append(rows_table(collected))
+    return [*shown, as_text(f"the judges' rows: {', '.join(given['folders'])}")]
 
 
 def unlabelled_lines(report: dict[str, Any]) -> list[Text]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
+from raisf.reports.examples import Example, wins_and_losses
+from raisf.reports.headline import headline
 from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
@@ -21,6 +23,7 @@ COSTS = {
     "prompt_tokens": "tokens read",
     "completion_tokens": "tokens written",
     "retrievals": "retrievals",
+    "discarded_retrievals": "discarded",
     "seconds": "seconds",
 }
 RESULTS, PAGE = "results.json", "report.html"
@@ -36,6 +39,8 @@ class ComparisonReport:
         results: What results.json holds: scores, pairs, judges and what compiling took, as JSON values.
         sections: The tables and figures by name, in order.
         records: By label and question id, what each program answered.
+        headline: The result in a sentence.
+        examples: Questions that only one of the two best programs has right, with their trees.
     """
 
     title: str
@@ -43,6 +48,8 @@ class ComparisonReport:
     results: dict[str, Any]
     sections: dict[str, Section]
     records: Mapping[str, Mapping[str, dict[str, Any]]]
+    headline: str = ""
+    examples: Sequence[Example] = ()
 
     def write(self, out: Path) -> None:
         """Writes results.json, the tables as CSV, and report.html into a folder."""
@@ -52,7 +59,8 @@ class ComparisonReport:
         write_json(out / RESULTS, self.results)
         for section in self.sections.values():
             section.write(out)
-        write_page(out / PAGE, self.title, self.facts, list(self.sections.values()))
+        sections = list(self.sections.values())
+        write_page(out / PAGE, self.title, self.facts, sections, self.headline, self.examples)
 
 
 def report_of(
@@ -83,7 +91,8 @@ def report_of(
         _compiled(compiled),
     ]
     sections = {section.name: section for section in made if section.rows}
-    sections["cost"].draw(plots.accuracy_against_cost(comparison.reports))
+    sections["answers"].draw(plots.exact_match(comparison.reports))
+    sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
     sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
     if "judge-relevance" in sections:
         sections["judge-relevance"].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
@@ -96,7 +105,8 @@ def report_of(
         "judges": dict(judged),
         "compiled": {name: report for name, report in compiled.items() if report},
     }
-    return ComparisonReport(title, facts, results, sections, records)
+    told = headline(comparison)
+    return ComparisonReport(title, facts, results, sections, records, told, wins_and_losses(comparison, records))
 
 
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
@@ -160,7 +170,8 @@ def output_counts(
 
 def _costs(comparison: "Comparison") -> Section:
     rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in comparison.reports.items()]
-    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], "Mean per question.")
+    text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
+    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], text)
 
 
 def _kinds(comparison: "Comparison") -> Section:

@@ -32,6 +32,7 @@ class Section:
         text: What a reader must know to read the table right.
         main: The column whose scores the terminal shows with their intervals; CSV and page show all.
         drawings: Figures of the same numbers, each the text of an SVG element.
+        blocks: Texts below the table whose lines are shown as they stand, such as trees.
     """
 
     title: str
@@ -40,6 +41,16 @@ class Section:
     text: str = ""
     main: int | None = 1
     drawings: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+
+    def call(self, old: str, new: str) -> None:
+        """Gives a measure another name, wherever the table names it."""
+
+        def renamed(text: str) -> str:
+            return text.replace(old, new).replace(old.capitalize(), new.capitalize())
+
+        self.title, self.text = renamed(self.title), renamed(self.text)
+        self.columns = [renamed(column) for column in self.columns]
 
     @property
     def name(self) -> str:
@@ -63,13 +74,15 @@ class Section:
             {column: cell.as_dict() if isinstance(cell, Score) else cell for column, cell in self._named(row)}
             for row in self.rows
         ]
-        return {"title": self.title, "text": self.text, "columns": list(self.columns), "main": self.main, "rows": rows}
+        told = {"title": self.title, "text": self.text, "columns": list(self.columns), "main": self.main, "rows": rows}
+        return told | ({"blocks": self.blocks} if self.blocks else {})
 
     @classmethod
     def of(cls, saved: dict[str, Any]) -> "Section":
         """What `as_dict` gave; without its drawings."""
         rows = [[_cell(row[column]) for column in saved["columns"]] for row in saved["rows"]]
-        return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"])
+        blocks = saved.get("blocks", [])
+        return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"], blocks=blocks)
 
     def write(self, folder: Path) -> None:
         """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...
@@ -100,7 +113,14 @@ class Section:
         for row in self.rows:
             cells = (shown(cell, interval=number == self.main) for number, cell in enumerate(row))
             table.add_row(*cells)
-        return table
+        if not self.blocks:
+            return table
+        from rich.console import Group
+
+        from raisf.utils.display import as_text
+
+        lines = (line for block in self.blocks for line in ["", *block.split("\n")])
+        return Group(table, *(as_text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
     def _named(self, row: Sequence[Cell]) -> list[tuple[str, Cell]]:
         return list(zip(self.columns, row, strict=True))

@@ -1,0 +1,146 @@
+"""Rows for RA-ISF's judges that were collected before, or are by a teacher now, for the optimizers to learn from."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from raisf.evaluation.identity import describe, describe_test, digest
+from raisf.optimize.judges.collect import collect
+from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.judges.labelling import JUDGES
+from raisf.optimize.judges.labels import Labels
+from raisf.optimize.within import program_within
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl
+
+# The share of the questions whose rows are kept for validation where no row is of a validation question.
+HELD_OUT = 0.1
+_FIELDS = {"know": {"verdict"}, "relevance": {"verdict", "relevant_ids"}, "decomposition": {"sub_questions"}}
+
+
+@dataclass(frozen=True)
+class JudgeRows:
+    """What judges are to learn, by judge; with gold's or a teacher's verdicts.
+
+    Attributes:
+        of: By judge, its rows as examples; those of relevance with a `verdict` for balancing.
+        report: Who labelled them, at what cost, and how far that agrees with gold; for a compilation's report.
+    """
+
+    of: Mapping[str, Sequence[dspy.Example]]
+    report: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, *folders: Path | str) -> "JudgeRows":
+        """The rows that `raisf collect` wrote, of all folders together.
+
+        Raises:
+            InputError: A folder holds no such rows.
+        """
+        rows: dict[str, list[dspy.Example]] = {judge: [] for judge in JUDGES}
+        for folder in map(Path, folders):
+            for judge in JUDGES:
+                path = folder / f"{judge}.jsonl"
+                if not path.is_file():
+                    raise InputError(f"{folder} has no {path.name}: give a folder that `raisf collect` wrote")
+                rows[judge] += [_example(path, judge, row) for row in read_jsonl(path)]
+        return cls(rows, {"folders": [str(folder) for folder in folders]})
+
+    def parts(
+        self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]
+    ) -> list[dict[str, list[dspy.Example]]]:
+        """By judge, the rows to learn from, and those to validate on.
+
+        A row belongs to the split whose question, or sub-question, it is about. Where none is of the validation
+        questions, those of a tenth of the training questions are held out.
+
+        Raises:
+            InputError: Most rows are of other questions.
+        """
+        asked = [{step.question for example in examples for step in steps(example)} for examples in (trainset, valset)]
+        texts = {row.question for rows in self.of.values() for row in rows}
+        if len(texts & (asked[0] | asked[1])) < len(texts) / 2:
+            raise InputError(
+                f"most of the rows in {', '.join(self.report.get('folders', ['the rows']))} are of questions that the "
+                "training file does not hold: give the file that they were collected from"
+            )
+        learnt = texts & asked[0]
+        validated = (texts & asked[1]) - learnt
+        if not validated:
+            validated = {text for text in learnt if int(digest(text), 16) % 1000 < 1000 * HELD_OUT}
+            learnt -= validated
+        return [
+            {judge: [row for row in rows if row.question in part] for judge, rows in self.of.items()}
+            for part in (learnt, validated)
+        ]
+
+    def identity(self) -> str:
+        """A hash of all rows."""
+        return digest({judge: [dict(row) for row in rows] for judge, rows in self.of.items()})
+
+
+def teach(
+    student: dspy.Module,
+    teacher: dspy.LM,
+    trainset: Sequence[dspy.Example],
+    valset: Sequence[dspy.Example] = (),
+    *,
+    questions: int,
+    validation: int = 0,
+    labels: Labels = "model",
+    seed: int = 0,
+    threads: int = 8,
+    work: Path | str = "runs/compile",
+    progress: bool = True,
+) -> JudgeRows:
+    """Lets a teacher label retrieved passages and write decompositions where gold says nothing (appendix A.2, A.3).
+
+    What is known is labelled by the student's own LM, as always. The rows lie in folders below `work`, which
+    `JudgeRows.read` takes; a second call with the same arguments asks only for what is missing.
+
+    Args:
+        student: A program with RA-ISF's judges, or a module that contains one.
+        teacher: The LM that labels.
+        trainset: Questions to learn from.
+        valset: Questions to validate on.
+        questions: Training questions that are labelled at most.
+        validation: Validation questions that are labelled at most.
+        labels: How known questions are told from unknown ones.
+        seed: Of the draws of questions.
+        threads: Questions asked at a time.
+        work: Where the folders go.
+        progress: Show a bar on standard error.
+
+    Raises:
+        InputError: The student has no such judges, or as `collect` does.
+        LMError: As `collect`.
+    """
+    program: RAISF = program_within(student, RAISF, f"{type(student).__name__} has no judges of RA-ISF to teach")
+    made: dict[str, Any] = {}
+    folders = []
+    for name, examples, n in (("train", trainset, questions), ("dev", valset, validation)):
+        sample = random.Random(seed).sample(list(examples), min(len(examples), n))
+        if not sample:
+            continue
+        identity = digest([describe(program), describe_test(sample), labels, teacher.model])
+        folders.append(Path(work) / f"rows-{name}-{identity}")
+        made[name] = collect(
+            program, sample, folders[-1], labels=labels, teacher=teacher, threads=threads, progress=progress
+        )
+    rows = JudgeRows.read(*folders)
+    return JudgeRows(rows.of, {**rows.report, "lm": teacher.model, "splits": made})
+
+
+def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:
+    outputs = _FIELDS[judge] & row.keys()
+    if not isinstance(row.get("question"), str) or not outputs:
+        raise InputError(f"{path} holds a row that is no {judge} row: give a folder that `raisf collect` wrote")
+    fields = {name: value for name, value in row.items() if name != "source"}
+    if "relevant_ids" in row:
+        fields["verdict"] = "relevant" if row["relevant_ids"] else "irrelevant"
+    return dspy.Example(**fields).with_inputs(*(fields.keys() - outputs - {"verdict"}))

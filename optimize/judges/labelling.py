@@ -1,0 +1,195 @@
+"""What training questions give the judges to learn from: gold where it speaks, else what the LM or a teacher says."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import dspy
+
+from raisf.evaluation.decomposition import aligned_f1, same_decomposition
+from raisf.evaluation.identity import digest, question_id
+from raisf.optimize.judges.judge_data import decomposition_examples, listwise_examples, relevance_examples, steps
+from raisf.optimize.judges.judgements import ask_each, plain
+from raisf.optimize.judges.labels import Labels, know_labels
+from raisf.programs.ra_isf import RAISF
+from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
+
+JUDGES = ("know", "relevance", "decomposition")
+SAME, DIFFERENT = "same", "different"
+
+
+class Kept(TypedDict):
+    """What one training question gives.
+
+    `rows` are each judge's. `agreement` holds by judge pairs of what gold and the teacher (or, of what is known, the
+    LM's own answer) say; `token_f1` how near the teacher's sub-questions are to gold's.
+    """
+
+    rows: dict[str, list[dict[str, Any]]]
+    agreement: dict[str, list[list[str]]]
+    token_f1: list[float]
+
+
+@dataclass(slots=True)
+class Spent:
+    """What labelling has cost, and what it missed.
+
+    Attributes:
+        asked: Calls made in labelling.
+        failed: By training question's id, how many calls failed.
+        unreadable: By training question's id, how many replies could not be read.
+        teacher: Calls, tokens and seconds of the teacher.
+    """
+
+    asked: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    teacher: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Labelling:
+    """Makes the rows of some training questions after others.
+
+    Args:
+        program: With the LM whose knowledge is judged, and the retriever whose passages are.
+        origin: By a step's text, which training question its rows belong to: questions share sub-questions.
+        labels: See `raisf.optimize.judges.labels.know_labels`.
+        teacher: Judges relevance and decomposes, as in Liu et al. 2024, appendices A.2 and A.3.
+        threads: Questions asked at a time.
+    """
+
+    program: RAISF
+    origin: Mapping[str, str]
+    labels: Labels
+    teacher: dspy.LM | None
+    threads: int
+    spent: Spent = field(default_factory=Spent)
+
+    def rows(self, chunk: Sequence[dspy.Example]) -> dict[str, Kept]:
+        """What some questions give, by their id; calls that failed or could not be read are counted in `spent`."""
+        kept: dict[str, Kept] = {
+            question_id(example): {"rows": {judge: [] for judge in JUDGES}, "agreement": {}, "token_f1": []}
+            for example in chunk
+        }
+        self._know(chunk, kept)
+        self._relevance(chunk, kept)
+        self._decomposition(chunk, kept)
+        return kept
+
+    def _know(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+        known = {step.question: step.known for example in reversed(chunk) for step in reversed(steps(example))}
+        answerer: Any = self.program.answer_directly
+        made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads)
+        self.spent.asked += made.asked
+        self.spent.failed.update(self.origin[question] for question in made.failed)
+        self.spent.unreadable.update(self.origin[question] for question in made.unreadable)
+        for row in made.rows:
+            gold = known[row.question]
+            by_gold = self.labels == "gold" and gold is not None
+            lm = None if by_gold else answerer.lm or dspy.settings.lm
+            self._add(kept, "know", row, {"verdict": row.verdict}, "gold" if by_gold else "model", lm, DirectAnswer)
+            if self.labels == "model" and gold is not None:
+                self._compare(kept, "know", row.question, [("know" if gold else "unknown", row.verdict)])
+
+    def _relevance(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+        retriever = self.program.retriever
+        if retriever is None:
+            return
+        together = self.program.relevance == "listwise"
+        make = listwise_examples if together else relevance_examples
+        signature, output = (ListwiseRelevance, "relevant_ids") if together else (PassageRelevance, "verdict")
+        by_gold = make(chunk, retriever, self.program.k)
+        for row in by_gold:
+            self._add(kept, "relevance", row, {output: row[output]}, "gold")
+        if self.teacher is None:
+            return
+        truth = {_asked(row): row[output] for row in by_gold}
+        asked = list(dict.fromkeys(step.question for example in chunk for step in steps(example)))
+        found = retriever.search_many(asked, self.program.k)
+        rows = []
+        for question, passages in zip(asked, found, strict=True):
+            texts = [passage.prompt_text for passage in passages]
+            for inputs in [{"passages": texts}] if together else [{"passage": text} for text in texts]:
+                rows.append(dspy.Example(question=question, **inputs).with_inputs("question", *inputs))
+        for row, said in self._taught(signature, output, rows):
+            gold = truth.get(_asked(row))
+            if gold is None:
+                self._add(kept, "relevance", row, {output: said}, "teacher", self.teacher, signature)
+            elif together:
+                pairs = [(_verdict(n in gold), _verdict(n in said)) for n in range(1, len(row.passages) + 1)]
+                self._compare(kept, "relevance", row.question, pairs)
+            else:
+                self._compare(kept, "relevance", row.question, [(gold, said)])
+
+    def _decomposition(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+        by_gold = decomposition_examples(chunk)
+        for row in by_gold:
+            self._add(kept, "decomposition", row, {"sub_questions": row.sub_questions}, "gold")
+        if self.teacher is None:
+            return
+        parts = {row.question: row.sub_questions for row in by_gold}
+        whole = [dspy.Example(question=example.question).with_inputs("question") for example in chunk]
+        for row, said in self._taught(Decomposition, "sub_questions", whole):
+            gold = parts.get(row.question)
+            if gold is not None:
+                alike = SAME if same_decomposition(said, gold) else DIFFERENT
+                self._compare(kept, "decomposition", row.question, [(SAME, alike)])
+                kept[self.origin[row.question]]["token_f1"].append(aligned_f1(said, gold))
+            elif len(said) > 1:
+                self._add(kept, "decomposition", row, {"sub_questions": said}, "teacher", self.teacher, Decomposition)
+
+    def _taught(self, signature: Any, output: str, rows: list[dspy.Example]) -> list[tuple[dspy.Example, Any]]:
+        """What the teacher says of each row, as far as it can be read; the others are counted."""
+        predictor = dspy.Predict(signature)
+        predictor.lm = self.teacher
+        started, spent = time.monotonic(), self.spent
+        with dspy.track_usage() as usage:
+            said, _ = ask_each(
+                plain(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
+            )
+        totals = usage.get_total_tokens().values()
+        spent.teacher["calls"] += len(rows)
+        for name in ("prompt_tokens", "completion_tokens"):
+            spent.teacher[name] += sum(total.get(name) or 0 for total in totals)
+        spent.teacher["seconds"] += round(time.monotonic() - started)
+        spent.asked += len(rows)
+        answered = {id(row) for row, _ in said}
+        spent.failed.update(self.origin[row.question] for row in rows if id(row) not in answered)
+        read = [(row, outputs[output] if outputs is not None else None) for row, outputs in said]
+        spent.unreadable.update(self.origin[row.question] for row, value in read if value is None)
+        return [(row, value) for row, value in read if value is not None]
+
+    def _add(
+        self,
+        kept: dict[str, Kept],
+        judge: str,
+        row: Any,
+        outputs: dict[str, Any],
+        labelled: str,
+        lm: Any = None,
+        signature: Any = None,
+    ) -> None:
+        identity = self.origin[row.question]
+        if identity not in kept:  # the row of a training question of another chunk
+            return
+        inputs = {name: row[name] for name in row.inputs().keys()}
+        source = {"id": identity, "labelled": labelled}
+        if lm is not None:
+            source |= {"by": lm.model, "call": digest([signature.instructions, inputs, lm.model])}
+        kept[identity]["rows"][judge].append({**inputs, **outputs, "source": source})
+
+    def _compare(self, kept: dict[str, Kept], judge: str, question: str, pairs: Sequence[tuple[str, str]]) -> None:
+        if (identity := self.origin[question]) in kept:
+            kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
+
+
+def _asked(row: dspy.Example) -> tuple[Any, ...]:
+    return (row.question, *(row.get("passages") or [row.get("passage")]))
+
+
+def _verdict(relevant: bool) -> str:
+    return "relevant" if relevant else "irrelevant"

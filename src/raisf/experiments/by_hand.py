@@ -1,0 +1,130 @@
+"""The human agreement of RA-ISF's Table 5: a file of sampled judgements for people to label, and what came of it."""
+
+import csv
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.evaluation.identity import digest
+from raisf.experiments import published_results as published
+from raisf.experiments import tables
+from raisf.optimize.judges.agreement import Agreement
+from raisf.reports.sections import Cell, Section
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+# Rows a judge: people label some hundred in an hour.
+SAMPLED = 100
+FILE = "label-by-hand.csv"
+COLUMNS: tuple[str, ...] = ("id", "judge", "question", "to judge", "choose", "label")
+CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "bad")}
+
+
+def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
+    """Table 5: the judges against gold; and against people, as far as they have labelled the sample."""
+    sections = tables.reliability(workspace, judged)
+    folder = workspace.out / "judges"
+    rows = {
+        label: {judge: list(read_jsonl(folder / reports[judge]["verdicts"])) for judge in CHOICES if judge in reports}
+        for label, reports in judged.items()
+    }
+    path = workspace.out / "table5" / FILE
+    said = labels(path) if path.is_file() else {}
+    if not path.is_file():
+        write_sample(path, rows, workspace.seed)
+    if not said:
+        sections[
+            0
+        ].text += f" To compare with people: fill in the column label of {path}, and run the same command again."
+        return sections
+    return [*sections, _agreement(rows, said)]
+
+
+def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], seed: int = 0) -> None:
+    """Writes rows for people to label, who see neither gold nor what any judge said.
+
+    Args:
+        path: The CSV file.
+        judged: By program and judge, the rows that it was asked about.
+        seed: Of the draw, and of the order.
+    """
+    sampled: list[dict[str, str]] = []
+    for judge, choices in CHOICES.items():
+        found = {_identity(judge, row): row for of in judged.values() for row in of.get(judge, []) if row["readable"]}
+        rng = random.Random(seed)
+        for identity in rng.sample(sorted(found), min(len(found), SAMPLED)):
+            shown = {"question": found[identity]["question"], "to judge": _shown(judge, found[identity])}
+            sampled.append({"id": identity, "judge": judge, **shown, "choose": " or ".join(choices), "label": ""})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for row in sampled:
+            writer.writerow({name: _plain(value) for name, value in row.items()})
+
+
+def labels(path: Path) -> dict[str, str]:
+    """By row's id, what people have labelled so far.
+
+    Raises:
+        InputError: The file has lost a column, or a label is none of those to choose from.
+    """
+    found: dict[str, str] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
+        reader = csv.DictReader(file)
+        if not {"id", "judge", "label"} <= set(reader.fieldnames or ()):
+            raise InputError(f"{path} has not the columns id, judge and label: mend it, or remove it for a new one")
+        for number, row in enumerate(reader, start=2):
+            label = (row["label"] or "").strip().lower()
+            choices = CHOICES.get(row["judge"], ())
+            if label and label not in choices:
+                raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
+            if label:
+                found[row["id"]] = label
+    return found
+
+
+def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: Mapping[str, str]) -> Section:
+    rows: list[list[Cell]] = []
+    gold: dict[str, tuple[str, str]] = {}
+    for label, of in judged.items():
+        verdicts = {_identity("relevance", row): row for row in of.get("relevance", []) if row["readable"]}
+        pairs = [(said[name], _word(row["said"])) for name, row in verdicts.items() if name in said]
+        gold |= {name: (said[name], _word(row["gold"])) for name, row in verdicts.items() if name in said}
+        if pairs:
+            agreed = Agreement.of(pairs)
+            rows.append([f"relevance: {label}", agreed.share, agreed.kappa, agreed.n])
+        listed = {_identity("decomposition", row) for row in of.get("decomposition", []) if row["readable"]}
+        if good := [("good", said[name]) for name in sorted(listed & said.keys())]:
+            agreed = Agreement.of(good)
+            rows.append([f"decomposition: {label}", agreed.share, None, agreed.n])
+    if gold:
+        agreed = Agreement.of(gold.values())
+        rows.insert(0, ["relevance: gold", agreed.share, agreed.kappa, agreed.n])
+    theirs = ", ".join(f"{judge} {published.TABLE_5[judge]['people']}" for judge in CHOICES)
+    text = (
+        "Judgements that people and the judge agree on, of those labelled by hand; of a decomposition the share that "
+        f"people call good, which has no kappa. The paper's: {theirs}."
+    )
+    return Section("Agreement with people", ["judge", "agreement", "kappa", "n"], rows, text)
+
+
+def _identity(judge: str, row: Mapping[str, Any]) -> str:
+    return digest([judge, row["question"], _shown(judge, row)])
+
+
+def _shown(judge: str, row: Mapping[str, Any]) -> str:
+    return str(row["passage"]) if judge == "relevance" else " | ".join(row["listed"]) or "(none)"
+
+
+def _word(relevant: bool) -> str:
+    return CHOICES["relevance"][0 if relevant else 1]
+
+
+def _plain(value: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value

@@ -1,0 +1,45 @@
+"""BlendFilter's case study: the same questions as two programs went about them, as trees."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from raisf.experiments.comparing import RecordsById
+from raisf.reports.sections import Cell, Section
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+CASES, WIDTH = 3, 110
+
+
+def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
+    """Questions that the last program has right and the first has not, or the first ones where there is none."""
+    first, *_rest, last = answers.values()
+    told = [name for name in sorted(last) if last[name]["em"] > first[name]["em"]]
+    chosen = (told or sorted(last))[:CASES]
+    rows: list[list[Cell]] = []
+    trees: list[str] = []
+    for name in chosen:
+        for label, records in answers.items():
+            record = records[name]
+            gold = " or ".join(record["answers"][:3])
+            rows.append([record["question"], label, record["prediction"] or "-", gold, "yes" if record["em"] else "no"])
+            trees.append(f"{label}\n{tree_text(record)}")
+    text = (
+        f"{len(told)} questions are answered right by {list(answers)[-1]} alone; the first of them."
+        if told
+        else f"No question is answered right by {list(answers)[-1]} alone: the first questions."
+    )
+    columns = ["question", "program", "answer", "gold", "right"]
+    text += " Records keep the titles of passages, not their text."
+    return [Section("", columns, rows, text, None, blocks=trees)]
+
+
+def tree_text(record: dict) -> str:
+    """A record's tree as plain text."""
+    from raisf.programs.trace import Trace, render
+    from raisf.utils.display import as_plain
+
+    if not record["trace"]:
+        return f"no tree: {record['error']}"
+    return as_plain(render(Trace.model_validate(record["trace"])), WIDTH)

@@ -1,0 +1,181 @@
+"""RA-ISF on real text: zero-shot, compiled to prompts and to weights, beside what it must beat, on public data sets."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.experiments.comparing import RecordsById, judge_all, judged_path
+from raisf.experiments.opening import LMChoice, open_program, records_path
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
+from raisf.experiments.settings import LEARNT, Setting
+from raisf.experiments.workspace import Workspace
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from raisf.reports.sections import Section
+
+
+class RealWorkspace(Workspace):
+    """A workspace whose artifacts may be given, and whose programs may borrow trained predictors.
+
+    Args:
+        out: As `Workspace`'s.
+        data: Likewise.
+        given: Artifacts by label; the judges of "weights-all" are those of "weights-judges", too, where that is not
+            given.
+        **options: As `Workspace`'s.
+    """
+
+    faithful = False  # its readers quote evidence first, as the product does; trained ones are lent between programs
+
+    def __init__(self, out: Path, data: Path, *, given: Mapping[str, Path], **options: Any) -> None:
+        super().__init__(out, data, **options)
+        given = {**({"weights-judges": given["weights-all"]} if "weights-all" in given else {}), **given}
+        # By `Row.program`.
+        self.given = {ROWS[label].program if label in ROWS else label: folder for label, folder in given.items()}
+        self.name = self.name or data.name
+
+    def open(self, setting: Setting) -> Any:
+        """The program of a row, with the weights that it is to have."""
+        from raisf.optimize.demonstrations import judges
+
+        program = super().open(setting)
+        if getattr(setting, "judges_only", False):
+            lm = self.lm.open()
+            for name, predictor in program.named_predictors():
+                if name not in judges(program):
+                    predictor.lm = lm
+        lent = getattr(setting, "lent", ())
+        if lent:
+            lender = open_program(str(self._artifact(Setting("weights-all"))), index=self.index())
+            for name, predictor in lender.named_predictors():
+                if name in lent:
+                    setattr(program, name, predictor)
+        return program
+
+    def answered(self, row: Row) -> RecordsById | None:
+        """The answers of an earlier run to all questions; None where some are missing, or a row is not made yet."""
+        from raisf.evaluation.identity import question_id
+        from raisf.utils.files import read_jsonl
+
+        needed = [row.program, *(["weights-all"] if row.lent else [])]
+        if any(name in LEARNT and name not in self.given and not self._stands(name) for name in needed):
+            return None
+        program = self.open(row)
+        path = records_path(self.out / "records", program.system, program, self.test)
+        found = {record["id"]: record for record in read_jsonl(path)} if path.is_file() else {}
+        asked = {question_id(example) for example in self.test}
+        complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)
+        return found if complete else None
+
+    def judged(self, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """By label and judge, the reports of the judges: of the wanted rows, and of those that were asked before."""
+        folder, examples = self.out / "judges", self.test[:JUDGED_QUESTIONS]
+        programs = {label: self.open(row) for label, row in rows.items() if row.judged}
+        programs = {
+            label: program
+            for label, program in programs.items()
+            if label in wanted or judged_path(program, examples, folder).is_file()
+        }
+        return judge_all(programs, examples, folder, threads=self.threads)
+
+    def _artifact(self, setting: Setting) -> Path | None:
+        return self.given.get(setting.program) or super()._artifact(setting)
+
+    def _stands(self, program: str) -> bool:
+        return self._learnt_path(Setting(program)).exists()
+
+
+@dataclass
+class RealComparison:
+    """The comparison on several data sets, row by row.
+
+    Args:
+        workspaces: By data set.
+        choice: What is compared.
+    """
+
+    workspaces: Mapping[str, RealWorkspace]
+    choice: RealChoice
+    _sections: "dict[str, list[Section]]" = field(default_factory=dict, init=False)
+    _answers: dict[str, dict[str, RecordsById]] = field(default_factory=dict, init=False)
+
+    def run(self, bars: "Progress") -> "Iterator[list[Section]]":
+        """Answers row by row, and gives the tables of all that is answered after each row and each set's judges."""
+        rows = self.choice.rows()
+        wanted = self.choice.only or tuple(rows)
+        for name, workspace in self.workspaces.items():
+            before = {label: workspace.answered(row) for label, row in rows.items() if label not in wanted}
+            for label in wanted:
+                before[label] = workspace.answer({label: rows[label]}, bars)[label]
+                self._tell(name, {row: found for row in rows if (found := before.get(row))}, {})
+                yield self.sections
+            shown = {row: found for row in rows if (found := before.get(row))}
+            judged = {} if self.choice.no_judges else workspace.judged({row: rows[row] for row in shown}, wanted)
+            self._tell(name, shown, judged)
+            yield self.sections
+
+    @property
+    def sections(self) -> "list[Section]":
+        """All tables so far: one of all data sets, then each set's own."""
+        from raisf.reports.real import overview
+
+        return [overview(self._answers, ABOUT), *(section for of in self._sections.values() for section in of)]
+
+    def _tell(self, name: str, answers: dict[str, RecordsById], judged: dict[str, dict[str, Any]]) -> None:
+        from raisf.reports.real import set_sections
+
+        against = next((label for label in AGAINST if label in answers), None)
+        self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against)
+
+
+def open_workspaces(
+    out: Path, data: Path | None, choice: RealChoice, *, lm: LMChoice, n: int, **options: Any
+) -> dict[str, RealWorkspace]:
+    """A workspace a data set, each in a folder of its own.
+
+    Args:
+        out: The folder of all.
+        data: A data set's folder, or one of several such folders; None: those of `SETS`, from the hub.
+        choice: What is compared.
+        lm: The LM that answers.
+        n: Test questions a set.
+        **options: As `Workspace`'s.
+
+    Raises:
+        InputError: There is no data set, or no such LM.
+    """
+    choice.rows()
+    lm.open()  # missing weights are told before anything is made
+    folders = _from_hub(out, n) if data is None else _folders(data)
+    given = choice.artifacts()
+    return {
+        name: RealWorkspace(out / name, folder, given=given, lm=lm, n=n, **options) for name, folder in folders.items()
+    }
+
+
+def _folders(data: Path) -> dict[str, Path]:
+    if (data / "test.jsonl").is_file():
+        return {data.resolve().name: data}
+    found = sorted(file.parent for file in data.glob("*/test.jsonl"))
+    if not found:
+        raise InputError(
+            f"{data} holds no data set: give a folder made by `raisf dataset NAME --out {data / 'NAME'}`, or that of "
+            f"several; NAME is one of {', '.join(SETS)}"
+        )
+    order = {name: number for number, name in enumerate(SETS)}
+    return {folder.name: folder for folder in sorted(found, key=lambda one: order.get(one.name, len(order)))}
+
+
+def _from_hub(out: Path, n: int) -> dict[str, Path]:
+    from raisf.data.datasets.files import write_dataset
+
+    folders = {name: out / name / "made" / f"data-{n}" for name in SETS}
+    for name, folder in folders.items():
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            write_dataset(name, folder, n=n)
+    return folders

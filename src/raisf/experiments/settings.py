@@ -1,0 +1,46 @@
+"""Programs as experiments run them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# RA-ISF compiled: how, and with which strategy; and the program that learns from the training questions besides.
+COMPILED: dict[str, tuple[str, str | None]] = {
+    "prompts": ("prompts", None),
+    "prompts-random": ("prompts", "random"),
+    "weights": ("weights", None),
+    "weights-all": ("weights", None),  # the answerers' too, where "weights" are the judges'
+}
+LEARNT = (*COMPILED, "skr-knn")
+# The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
+SMALLER = ("pocket-tiny", "pocket-t5")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A program as an experiment runs it.
+
+    Attributes:
+        program: A name of the registry, or one of `COMPILED`.
+        options: Its constructor's.
+        engine: The index's: "colbert", "bm25" or "dense"; the workspace's if not given.
+        base: Whose weights the judges are, for "weights": the workspace's if not given.
+        training: What else `compile` is told, for "weights".
+        sampling: Options of the LM that answers; greedy if empty.
+        few_shot: Whether a baseline is compiled to prompts, with as many demonstrations as RA-ISF's.
+        tuned: Whether the index is a dense one, tuned to the LM (LSR).
+    """
+
+    program: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    engine: str | None = None
+    base: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    few_shot: bool = False
+    tuned: bool = False
+
+    @property
+    def system(self) -> str:
+        """The program's name in the registry."""
+        return "ra-isf" if self.program in COMPILED else self.program

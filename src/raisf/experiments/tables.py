@@ -1,0 +1,274 @@
+"""The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from raisf.evaluation.comparison import Comparison, compare_records, holm
+from raisf.evaluation.intervals import Score, bootstrap
+from raisf.evaluation.metrics import precision_at_k, recall_at_k
+from raisf.evaluation.report import Report, summarise
+from raisf.experiments import published_results as published
+from raisf.experiments.comparing import RecordsById
+from raisf.reports import plots
+from raisf.reports.report import (
+    COSTS,
+    ROUTES,
+    answer_sections,
+    judge_sections,
+    pair_sections,
+    route_section,
+)
+from raisf.reports.sections import Cell, Section
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+Answers = Mapping[str, RecordsById]
+# What is compared with all others, as far as it could be run.
+BEST = ("ra-isf, weights", "ra-isf, prompts", "ra-isf, zero-shot", "RA-ISF")
+
+
+def table(
+    *figures: published.Figures,
+    names: tuple[str, ...] = ("paper",),
+    f1: published.Figures | None = None,
+    besides: bool = False,
+) -> "Callable[[Workspace, Answers], list[Section]]":
+    """Scores and cost of each row, and the paper's own figures beside them.
+
+    Args:
+        *figures: Tables of the paper, by the rows' labels.
+        names: What each is called.
+        f1: The paper's F1.
+        besides: The paper's rows are no rows of ours: they stand below them.
+    """
+
+    def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
+        yes_no = workspace.measure == "accuracy"
+        reports = {label: summarise(records.values()) for label, records in answers.items()}
+        unread = any(report.unreadable for report in reports.values())
+        beside = [*figures, *([f1] if f1 and not yes_no else [])]
+        rows: list[list[Cell]] = []
+        for label, report in reports.items():
+            rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
+            rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
+            rows[-1] += [published.figure_of(one, label, workspace.name) for one in beside]
+        if besides:
+            empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
+            rows += [
+                [label, *empty, *(published.figure_of(one, label, workspace.name) for one in beside)]
+                for label in figures[0]
+            ]
+        columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
+        columns += [f"{name}*" for name in names[: len(figures)]]
+        columns += ["paper's F1*"] if f1 and not yes_no else []
+        text = f"n = {len(workspace.test)}."
+        if figures:
+            text += f" *the paper's own figure, {published.shown_for(figures[0], workspace.name)}."
+        if unread:
+            text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
+        if failed := [f"{label} {report.errors}" for label, report in reports.items() if report.errors]:
+            text += f" Questions that ended in an error, and count as wrong: {', '.join(failed)}."
+        return [Section("", columns, rows, text)]
+
+    return sections
+
+
+def main(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """Table 1: the systems; what RA-ISF gains over each; by kind of question; and what it costs."""
+    made = table(*published.TABLE_1.values(), names=tuple(published.TABLE_1))
+    (first,) = made(workspace, answers)
+    comparison = compare_records(answers)
+    first.draw(*plots.accuracy_against_cost(comparison.reports, workspace.measure))
+    _, cost, kinds = answer_sections(comparison)
+    return [first, _differences(comparison, _best(answers)), kinds, cost]
+
+
+def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """Table 2, and each ablation's difference from the whole."""
+    (first,) = table(published.TABLE_2)(workspace, answers)
+    return [first, _differences(compare_records(answers), _best(answers))]
+
+
+def _differences(comparison: Comparison, best: str) -> Section:
+    """What one program gains over each other, corrected for so many comparisons."""
+    pairs = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
+    corrected = holm([pair.p_em for pair in pairs])
+    return pair_sections([replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])[0]
+
+
+def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], list[Section]]":
+    """A curve over a number, a line a program (or a kind of question).
+
+    A label ends in the number; a program whose label has none is the same at all of them.
+    """
+
+    def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
+        lines: dict[str, dict[float, Score]] = {}
+        level: dict[str, Score] = {}
+        for label, records in answers.items():
+            name, number = _numbered(label)
+            report = summarise(records.values())
+            if number is None:
+                level[label] = report.em
+                continue
+            for line, score in (report.kinds if by_kind else {name: report.em}).items():
+                lines.setdefault(line, {})[number] = score
+        numbers = sorted({number for line in lines.values() for number in line})
+        lines |= {label: dict.fromkeys(numbers, score) for label, score in level.items()}
+        columns = ["exact match", *(f"{axis} {number:g}" for number in numbers)]
+        rows: list[list[Cell]] = [[name, *(line.get(number) for number in numbers)] for name, line in lines.items()]
+        section = Section("", columns, rows, f"n = {len(workspace.test)}.", main=None)
+        section.draw(plots.curves(lines, axis, f"{workspace.measure}, percent"))
+        return [section]
+
+    return sections
+
+
+def depths(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """Figure 2: the answers over the depth, and what each depth costs."""
+    (curve,) = sweep("max_depth")(workspace, answers)
+    return [curve, cost_section({label: summarise(records.values()) for label, records in answers.items()})]
+
+
+def cost_section(reports: Mapping[str, Report]) -> Section:
+    """What each row costs a question."""
+    rows: list[list[Cell]] = [
+        [name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in reports.items()
+    ]
+    return Section("Cost", ["program", *COSTS.values()], rows, "Mean per question.")
+
+
+def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """Table 4: retrievals and sub-questions a question, over all and by kind."""
+    rows: list[list[Cell]] = []
+    for label, records in answers.items():
+        kinds = sorted({record["kind"] for record in records.values() if record["kind"]})
+        for kind in ("all", *(kinds if len(kinds) > 1 else ())):
+            of = [record for record in records.values() if kind in ("all", record["kind"])]
+            searched, discarded = (
+                sum(record["cost"].get(name, 0) for record in of) / len(of)
+                for name in ("retrievals", "discarded_retrievals")
+            )
+            asked = sum(_questions((record["trace"] or {}).get("root")) for record in of) / len(of)
+            rows.append([label if kind == "all" else f"{label}: {kind}", searched, asked, discarded, len(of)])
+    theirs = [published.figure_of(published.TABLE_4, name, workspace.name) for name in ("retrievals", "questions")]
+    rows.append(["the paper's, GPT-3.5", *theirs, None, None])
+    text = (
+        "Mean per question. Questions: the question itself and all sub-questions below it, as the paper counts. "
+        "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
+        f"retrievals. The paper's figures: {published.shown_for(published.TABLE_4, workspace.name)}."
+    )
+    return [Section("", ["program", "retrievals", "questions", "discarded", "n"], rows, text)]
+
+
+def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """Table 7: what each module settles, and how much of that is right."""
+    comparison = compare_records(answers)
+    section = route_section(comparison)
+    theirs = published.figure_of(published.TABLE_7_DIRECT, "right", workspace.name)
+    if theirs is not None:
+        cells: list[Cell] = [None] * (len(section.columns) - 1)
+        cells[list(section.columns).index("direct") - 1] = f"- ({theirs}%)"
+        section.rows.append(["the paper's, GPT-3.5", *cells])
+        section.text += f" The paper's share that is right from memory: {_derived(workspace)}."
+    section.draw(plots.route_shares(comparison.reports, ROUTES))
+    return [section]
+
+
+def reliability(_: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
+    """Table 5: each judge alone against gold."""
+    sections = judge_sections(judged)
+    for section in sections:
+        judge = section.title.removeprefix("Judge: ")
+        theirs = ", ".join(f"{who} {value}" for who, value in published.TABLE_5[judge].items())
+        section.text += f" The paper's agreement: {theirs}."
+    sections[0].draw(*plots.reliability_curves(judged, plots.colours(judged)))
+    return sections
+
+
+def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
+    gold = {str(example.id): example.get("gold_pids") or example.get("gold_titles") or [] for example in workspace.test}
+    field = "pid" if any(example.get("gold_pids") for example in workspace.test) else "title"
+    rows: list[list[Cell]] = []
+    for label, records in answers.items():
+        measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
+        for name, record in records.items():
+            wanted = gold[name]
+            if not wanted or not record["trace"]:
+                continue
+            found = list(dict.fromkeys(_read(record["trace"]["root"], field)))
+            measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
+            measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
+            measured["S-precision"].append(float(set(found) == set(wanted)))
+        rows.append([label, *(bootstrap(values) for values in measured.values())])
+    text = "S-precision: the share of the questions whose passages are exactly the gold ones."
+    return [Section("", ["passages", "precision", "recall", "S-precision"], rows, text)]
+
+
+def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """BlendFilter's sampling figure: the mean of several samples, and the share that any of them has right.
+
+    Labels are `program, top_p P, sample N`; the greedy answer is sample 1 of top_p 0.
+    """
+    samples: dict[str, dict[str, list[RecordsById]]] = {}
+    for label, records in answers.items():
+        program, top_p, _ = label.split(", ")
+        samples.setdefault(program, {}).setdefault(top_p, []).append(records)
+    columns = list(dict.fromkeys(column for of in samples.values() for top_p in of for column in _columns(of, top_p)))
+    rows: list[list[Cell]] = []
+    for program, of in samples.items():
+        cells: dict[str, Score] = {}
+        for top_p, drawn in of.items():
+            ids = sorted(drawn[0])
+            values = [[one[name]["em"] for one in drawn] for name in ids]
+            made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
+            cells |= dict(zip(_columns(of, top_p), made, strict=False))
+        rows.append([program, *(cells.get(column) for column in columns)])
+    text = (
+        f"n = {len(workspace.test)}. best of three: any of three sampled answers is right; one: the mean of the three."
+    )
+    return [Section("", ["exact match", *columns], rows, text, main=None)]
+
+
+def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:
+    drawn = len(of[top_p])
+    return [top_p] if drawn == 1 else [f"{top_p}, one", f"{top_p}, best of {'three' if drawn == 3 else drawn}"]
+
+
+def _best(answers: Answers) -> str:
+    return next((name for name in BEST if name in answers), next(iter(answers)))
+
+
+def _numbered(label: str) -> tuple[str, float | None]:
+    """`program, axis NUMBER` as the program and the number; a label without one as it is."""
+    name, _, last = label.rpartition(" ")
+    try:
+        return name.rpartition(",")[0], float(last)
+    except ValueError:
+        return label, None
+
+
+def _derived(workspace: "Workspace") -> str:
+    return f"worked out from its Tables 6 and 7, {published.shown_for(published.TABLE_7_DIRECT, workspace.name)}"
+
+
+def _read(node: dict[str, Any] | None, field: str) -> list[str]:
+    """The passages that a tree's answers were read from: of RA-ISF the relevant ones, of others those they kept."""
+    if not node:
+        return []
+    verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
+    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
+    here = [
+        one[field]
+        for one, verdict in zip(node["passages"], verdicts, strict=True)
+        if not judged or verdict == "relevant"
+    ]
+    return here + [name for sub in node["sub_questions"] for name in _read(sub, field)]
+
+
+def _questions(node: dict[str, Any] | None) -> int:
+    """The questions of a tree, its root among them."""
+    return 1 + sum(_questions(sub) for sub in node["sub_questions"]) if node else 0

@@ -1,0 +1,45 @@
+"""A report as Markdown, for a page among the documents."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.reports.sections import Section, shown
+from raisf.utils.text import visible
+
+MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
+
+
+def markdown(facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
+    """Facts as a list, then each section as a heading, its text and its table."""
+    lines = [f"- {name}: {_cell(str(value))}" for name, value in facts.items()]
+    for section in sections:
+        lines += ["", f"## {_cell(section.title)}", ""]
+        lines += [_cell(section.text), ""] if section.text else []
+        lines.append(_line(section.columns))
+        lines.append(_line(["---", *["---:"] * (len(section.columns) - 1)]))
+        lines += [_line([shown(cell) for cell in row]) for row in section.rows]
+    return "\n".join([*lines, ""])
+
+
+def write_markdown(path: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> None:
+    """Writes the tables into a page; what a person wrote above them stays, if the page has the mark between both.
+
+    Args:
+        path: The `.md` file; made if it is not there.
+        title: The heading of a new page.
+        facts: What the results were made from.
+        sections: Its parts, in order.
+    """
+    before = path.read_text("utf-8") if path.is_file() else f"# {title}\n\n"
+    above = before.partition(MARK)[0] if MARK in before else f"{before.rstrip()}\n\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{above}{MARK}\n\n{markdown(facts, sections)}", encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(visible(text).split()).replace("|", "\\|")

@@ -1,0 +1,78 @@
+"""Judges learn where there is no gold: what a teacher says takes its place (Liu et al. 2024, appendices A.2, A.3)."""
+
+import dspy
+import pytest
+
+from raisf.evaluation.identity import gold_answers
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.optimize.judges.labels import know_labels
+from raisf.optimize.optimizers.few_shot import LabeledJudges
+from raisf.optimize.teaching import teach_for
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
+
+
+@pytest.fixture
+def bare(world):
+    """Questions as NQ and TriviaQA have them: with answers, without passages and parts."""
+    splits = ([*world.train], [*world.dev])
+    return [
+        [dspy.Example(id=e.id, question=e.question, answers=gold_answers(e)).with_inputs("question") for e in split]
+        for split in splits
+    ]
+
+
+def _teacher():
+    def say(fields):
+        if "passage" in fields:
+            return {"verdict": "relevant" if len(fields["passage"]) % 2 else "irrelevant"}
+        return {"sub_questions": ["Who is meant?", "Where was #1 born?"]}
+
+    return ScriptedLM(say)
+
+
+def test_without_gold_passages_a_judge_needs_a_teacher(program, bare, tmp_path):
+    train, dev = bare
+    optimizer = LabeledJudges(work=tmp_path / "work", progress=False)
+    with pytest.raises(InputError, match="found 0 'relevant'"):
+        optimizer.compile(program, trainset=train)
+    optimizer.judge_rows = teach_for(optimizer, program, _teacher(), train, dev)
+    compiled = optimizer.compile(program, trainset=train)
+    shown = compiled.relevant.demos
+    assert len(shown) == 4 and {demo.verdict for demo in shown} == {"relevant", "irrelevant"}
+    assert all(demo.verdict == ("relevant" if len(demo.passage) % 2 else "irrelevant") for demo in shown)
+    assert compiled.decompose.demos[0].sub_questions == ["Who is meant?", "Where was #1 born?"]
+    told = compiled.compile_report["judge_rows"]
+    assert told["splits"]["train"]["teacher"]["calls"] > 0 and told["splits"]["train"]["agreement"] == {}
+
+
+def test_collected_rows_are_taken_again_without_a_teacher(program, bare, tmp_path):
+    train, dev = bare
+    optimizer = LabeledJudges(work=tmp_path / "work", progress=False)
+    made = teach_for(optimizer, program, _teacher(), train, dev)
+    optimizer.judge_rows = JudgeRows.read(*made.report["folders"])
+    assert optimizer.compile(program, trainset=train).relevant.demos
+
+
+def test_rows_for_a_judge_of_passages_are_none_for_a_judge_of_lists(program, bare, tmp_path, oracle, world):
+    train, dev = bare
+    optimizer = LabeledJudges(work=tmp_path / "work", progress=False)
+    optimizer.judge_rows = teach_for(optimizer, program, _teacher(), train, dev)
+    lists = RAISF(BM25.load(world.index), relevance="listwise")
+    lists.set_lm(oracle())
+    with pytest.raises(InputError, match="not for a listwise judge"):
+        optimizer.compile(lists, trainset=train)
+
+
+def test_what_is_known_goes_by_the_data_sets_own_rule():
+    """TriviaQA's script reads "Jay-Z" and "Jay Z" as one; SQuAD's makes "jayz" of the first."""
+    rapper = dspy.Example(question="Who made 99 Problems?", answers=["Jay Z"], scoring="triviaqa")
+    closed = dspy.Example(question="Could a llama swim?", answers=["yes"])
+    direct = dspy.Predict("question -> answer")
+    direct.lm = ScriptedLM(lambda fields: {"answer": "Jay-Z" if "99" in fields["question"] else "Yes, it could."})
+    rows = know_labels([rapper, closed], answerer=direct, threads=1).rows
+    assert [row.verdict for row in rows] == ["know", "know"]
+    plain = dspy.Example(question=rapper.question, answers=rapper.answers)
+    assert [row.verdict for row in know_labels([plain], answerer=direct, threads=1).rows] == ["unknown"]

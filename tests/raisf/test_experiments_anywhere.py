@@ -1,0 +1,180 @@
+"""Experiments on data sets and models as they come: without passages or splits, at an endpoint, of yes/no questions."""
+
+import json
+
+import pytest
+
+from raisf.experiments import tables
+from raisf.experiments.catalog import EXPERIMENTS, Experiment
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.settings import Setting
+from raisf.experiments.workspace import Workspace
+from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.progress import progress_bar
+
+PASSAGES = [("Ada", "Ada was born in Ulm."), ("Bo", "Bo was born in Bonn."), ("Cy", "Where was Ada born? In Ulm.")]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Makes a data set's folder out of rows, as `raisf dataset` would."""
+
+    def make(name, corpus=True, **splits):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "dataset.json").write_text(json.dumps({"dataset": name}))
+        for split, rows in splits.items():
+            lines = [json.dumps({"id": f"{split}-{number}", **row}) for number, row in enumerate(rows)]
+            (folder / f"{split}.jsonl").write_text("\n".join(lines))
+        if corpus:
+            lines = [json.dumps({"id": title, "title": title, "text": text}) for title, text in PASSAGES]
+            (folder / "corpus.jsonl").write_text("\n".join(lines))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def endpoint(faulty, monkeypatch):
+    """An LM at an endpoint on loopback, which gives no token probabilities."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with faulty.serve() as served:
+        yield LMChoice("openai/x", api_base=served.url)
+
+
+BORN = [{"question": "Where was Ada born?", "answer": "Ulm"}, {"question": "Where was Bo born?", "answer": ["Bonn"]}]
+
+
+def _run(workspace, settings):
+    with progress_bar(False) as bars:
+        return Experiment("t", "s", settings, tables.table()).run(workspace, bars)
+
+
+def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, endpoint, tmp_path):
+    """REPLUG mixes token probabilities; table 1 was aborted at its row."""
+    workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, engine="bm25")
+    rows = {"direct": Setting("direct"), "replug": Setting("replug"), "rag": Setting("rag"), "w": Setting("weights")}
+    (section,) = _run(workspace, rows)
+    assert [row[0] for row in section.rows] == ["direct", "rag"]
+    assert set(workspace.left_out) == {"replug", "w"}
+    assert "Left out: replug (" in section.text and "token" in workspace.left_out["replug"]
+    with pytest.raises(RaisfError, match="replug"):
+        _run(workspace, {"replug": rows["replug"]})
+
+
+def test_an_endpoint_that_is_down_ends_the_command(data, tmp_path, monkeypatch):
+    """Else every row would wait for it in vain, and the page would show a table of holes."""
+    from raisf.experiments import workspace as module
+    from raisf.utils.errors import LMError
+
+    def down(*args, **options):
+        raise LMError("the endpoint is down")
+
+    monkeypatch.setattr(module, "answer_all", down)
+    workspace = Workspace(tmp_path / "out", data("nq", test=BORN), engine="bm25")
+    with pytest.raises(LMError, match="down"):
+        _run(workspace, {name: Setting(name) for name in ("direct", "rag", "cot")})
+
+
+def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(data, tmp_path):
+    """NQ and TriviaQA come as a test split without passages."""
+    workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN))
+    rows = {"direct": Setting("direct"), "rag": Setting("rag"), "direct, few-shot": Setting("direct", few_shot=True)}
+    (section,) = _run(workspace, rows)
+    assert [row[0] for row in section.rows] == ["direct"]
+    assert "give --index" in workspace.left_out["rag"]
+    assert "train.jsonl" in workspace.left_out["direct, few-shot"]
+
+
+def test_strategyqa_is_scored_by_accuracy_and_gets_the_papers_yes_no_form(data, tmp_path):
+    asked = [{"question": "Could Ada swim?", "answer": "yes"}, {"question": "Is Ulm in Bonn?", "answer": "no"}]
+    workspace = Workspace(tmp_path / "out", data("strategyqa", test=asked), engine="bm25")
+    (section,) = _run(workspace, {"direct": Setting("direct")})
+    assert section.columns[:3] == ["program", "accuracy", "LM calls"]
+    assert workspace.open(Setting("blendfilter")).yes_no is True
+    others = Workspace(tmp_path / "others", data("hotpotqa", test=BORN), engine="bm25")
+    assert others.open(Setting("blendfilter")).yes_no is False
+
+
+def test_evidence_is_quoted_first_by_the_pocket_models_alone(data, endpoint, tmp_path):
+    """No paper does so; the pocket models read nothing else."""
+    folder = data("nq", test=BORN)
+    for lm, evidence in ((LMChoice("pocket"), True), (endpoint, False)):
+        workspace = Workspace(tmp_path / f"out-{evidence}", folder, lm=lm, engine="bm25")
+        assert {workspace.open(Setting(name)).evidence for name in ("rag", "self-ask", "ra-isf")} == {evidence}
+
+
+def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
+    """A passage that holds a training question shows its demonstration's answer."""
+    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
+    from raisf.retrieval.index import open_index
+
+    found = open_index(workspace.index())("Where was Ada born?", 3)
+    assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
+
+
+def test_strategyqa_brings_its_facts_as_a_corpus():
+    from raisf.data.schemas import paragraphs
+
+    row = {
+        "question": "Could Ada swim?",
+        "answer": True,
+        "term": "Ada",
+        "facts": ["Ada lived on a river.", "She swam."],
+    }
+    assert paragraphs(row) == [("Ada", "Ada lived on a river."), ("Ada", "She swam.")]
+    assert paragraphs({**row, "facts": "One text."}) == [("Ada", "One text.")] and paragraphs({"answer": True}) == []
+
+
+def test_react_reads_five_passages_in_blendfilters_tables():
+    for name in ("blendfilter-main", "blendfilter-bm25"):
+        assert EXPERIMENTS[name].settings["react"].options == {"k": 5}
+
+
+def test_every_baseline_has_a_few_shot_row_which_can_be_left_out():
+    table1 = EXPERIMENTS["table1"]
+    shot = {label for label, setting in table1.settings.items() if setting.few_shot}
+    assert shot == {f"{name}, few-shot" for name in table1.settings if f"{name}, few-shot" in table1.settings}
+    assert len(shot) == 13 and not shot & set(table1.rows(None, few_shot=False))
+    assert "zero-shot" in table1.departs
+
+
+@pytest.mark.slow
+def test_a_few_shot_baseline_has_as_many_demonstrations_as_ra_isfs_prompts(make_home, tmp_path):
+    home = make_home(train=30, dev=6, test=4)
+    workspace = Workspace(tmp_path / "out", home / "world", index=str(home / "index"))
+    program = workspace.open(Setting("rag", few_shot=True))
+    assert all(len(predictor.demos) <= 4 for _, predictor in program.named_predictors())
+
+
+@pytest.mark.slow
+def test_judges_of_a_local_base_serve_an_lm_at_an_endpoint(make_home, endpoint, tmp_path):
+    """The paper's main setting: GPT-3.5 answers, the judges are Llama's weights."""
+    home = make_home(train=30, dev=10, test=4)
+    options = {"lm": endpoint, "index": str(home / "index"), "base": "pocket", "rows": 8}
+    workspace = Workspace(tmp_path / "out", home / "world", **options)
+    program = workspace.open(Setting("weights", training={"epochs": 1}))
+    of = {name: type(predictor.lm).__name__ for name, predictor in program.named_predictors()}
+    assert {name for name, kind in of.items() if kind == "LocalLM"} == {"know", "relevant", "decompose"}
+    assert of["answer_directly"] == "EndpointLM" and program(question=workspace.test[0].question).trace.root
+
+
+@pytest.mark.slow
+def test_a_teacher_makes_the_judges_of_a_set_without_gold_passages(make_home, tmp_path):
+    """RA-ISF with trained judges on NQ, TriviaQA and StrategyQA was out of reach: found 0 'relevant'."""
+    from raisf.utils.files import read_jsonl, write_jsonl
+
+    home = make_home(train=30, dev=10, test=4)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = read_jsonl(home / f"world/{split}.jsonl")
+        write_jsonl(bare / f"{split}.jsonl", ({key: row[key] for key in ("id", "question", "answers")} for row in rows))
+    without = Workspace(tmp_path / "without", bare, index=str(home / "index"), rows=8)
+    with pytest.raises(InputError, match="found 0 'relevant'"):
+        _run(without, {"ra-isf, weights": Setting("weights", training={"epochs": 1})})
+    teacher = LMChoice("pocket").open()
+    workspace = Workspace(tmp_path / "with", bare, index=str(home / "index"), rows=8, teacher=teacher)
+    table, taught = _run(workspace, {"ra-isf, weights": Setting("weights", training={"epochs": 1})})
+    assert table.rows[0][0] == "ra-isf, weights" and taught.title == "Labels by the teacher"
+    assert "calls" in taught.text and any("relevance" in row[0] for row in taught.rows)

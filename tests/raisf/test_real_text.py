@@ -1,0 +1,154 @@
+"""`raisf experiment real`: what it compares, what it goes on from, and the pages it leaves. The pocket Llama stands in
+for a real one."""
+
+import json
+import shutil
+
+import pytest
+
+import raisf
+from raisf import cli
+from raisf.experiments.demo_real import almanac
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.real import RealWorkspace, open_workspaces
+from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
+from raisf.reports.markdown import MARK, write_markdown
+from raisf.reports.sections import Section
+from raisf.utils.errors import InputError
+
+data_sets = ("2wiki", "musique")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of two data sets, of the almanac's articles and questions."""
+    folder = tmp_path_factory.mktemp("real") / "data"
+    for name in data_sets:
+        shutil.copytree(almanac(), folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    """A compiled program; its own LM, smaller than the answering one, stands for trained weights."""
+    folder = tmp_path_factory.mktemp("artifacts") / "all"
+    program = raisf.RAISF(relevance_threshold=0.25)
+    program.set_lm(raisf.connect("pocket-tiny"))
+    raisf.save(program, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("reports") / "real"
+
+
+def _run(data, out, *more):
+    argv = ["experiment", "real", "--data", str(data), "--out", str(out), "--lm", "pocket", "--engine", "bm25"]
+    return cli.main([*argv, "--n", "3", *more])
+
+
+def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifact, capsys, monkeypatch):
+    given = ("--program", f"weights-all={artifact}")
+    page = out.parent / "page.md"
+    page.write_text("# Ours\n\nWhat we found.\n", "utf-8")
+    assert _run(data, out, *given, "--only", "direct,rag", "--no-judges", "--page", str(page)) == 0
+    capsys.readouterr()
+    assert _run(data, out, *given, "--only", "weights-all", "--json", "--page", str(page)) == 0
+    tables = {one["title"]: one for one in json.loads(capsys.readouterr().out)["experiments"]["real"]}
+    assert [row["program"] for row in tables["Real text"]["rows"]] == ["direct", "rag", "weights-all"]
+    assert set(tables["Real text"]["columns"]) == {"program", *(f"{s} {m}" for s in data_sets for m in ("EM", "F1"))}
+    assert tables["musique: answers"]["rows"][0]["exact match"]["n"] == 3
+    tested = [row["pair"] for row in tables["2wiki: differences in exact match"]["rows"]]
+    assert tested == ["weights-all - direct", "weights-all - rag"]
+    assert tables["musique: judge: know"]["rows"][0]["program"] == "weights-all"
+    text = page.read_text("utf-8")
+    assert text.startswith("# Ours\n\nWhat we found.\n") and text.count(MARK) == 1
+    assert text.count("## Real text") == 1 and "| weights-all |" in text
+    assert "| weights-all |" in (out / "real/real.md").read_text("utf-8")
+    assert "real: Real text" in (out / "report.html").read_text("utf-8")
+    monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
+    assert _run(data / "musique", out, *given, "--only", "direct") == 0
+
+
+def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
+    choice = RealChoice(programs=(("weights-all", str(artifact)), ("seed 1", str(artifact))))
+    spaces = open_workspaces(out / "real", data, choice, lm=LMChoice("pocket"), n=3, engine="bm25")
+    assert list(spaces) == list(data_sets)
+    rows, space = choice.rows(), spaces["musique"]
+
+    def trained(label):
+        program = space.open(rows[label])
+        return {name for name, predictor in program.named_predictors() if "pocket-tiny" in predictor.lm.model}
+
+    judges = {"know", "relevant", "decompose"}
+    assert trained("weights-judges") == judges
+    assert (
+        trained("weights-all")
+        == trained("seed 1")
+        == trained("no-know")
+        == judges
+        | {
+            "answer_directly",
+            "answer_from",
+            "compose",
+        }
+    )
+    assert trained("rag-reader") == {"answer_from"} and trained("rag") == trained("zero-shot") == set()
+    opened = space.open(rows["no-know"])
+    assert not opened.use_know and opened.relevance_threshold == 0.25 and opened.max_calls == 60
+
+
+def test_both_ways_are_compiled_where_no_artifact_is_given(data, tmp_path, monkeypatch):
+    """What each row asks of the teleprompters; the training itself is tested with them."""
+    asked = []
+
+    class Learnt:
+        def save(self, path):
+            program = raisf.RAISF()
+            program.set_lm(raisf.connect("pocket"))
+            raisf.save(program, path)
+
+    def named(how, strategy=None, **options):
+        asked.append((how, strategy, options.get("predictors")))
+        return type("Named", (), {"compile": lambda *_, **__: Learnt()})()
+
+    monkeypatch.setattr("raisf.optimize.compile.optimizer_named", named)
+    space = RealWorkspace(tmp_path, data / "musique", given={}, lm=LMChoice("pocket"), n=3, engine="bm25")
+    assert space.answered(ROWS["weights-all"]) is None and not asked, "looking is not compiling"
+    for label in GIVEN:
+        space.open(ROWS[label])
+    assert [one[:2] for one in asked] == [
+        ("prompts", None),
+        ("prompts", "random"),
+        ("weights", None),
+        ("weights", None),
+    ]
+    assert asked[2][2] is None and asked[3][2] == "all"
+
+
+def test_mistakes_are_told_before_anything_is_made(data, tmp_path, artifact, capsys):
+    for more, said in (
+        (["--only", "rga"], "no row 'rga'"),
+        (["--program", f"rag={artifact}"], "rag is no artifact"),
+        (["--program", "weights-all=nowhere"], "no folder"),
+    ):
+        assert _run(data, tmp_path / "r", *more) == 2
+        assert said in capsys.readouterr().err
+    assert _run(tmp_path, tmp_path / "r") == 2
+    assert "raisf dataset" in capsys.readouterr().err
+    assert cli.main(["experiment", "table2", "--only", "rag", "--out", str(tmp_path / "r")]) == 2
+    assert "for the experiment real" in capsys.readouterr().err
+    with pytest.raises(InputError, match="choose"):
+        RealChoice(only=("",)).rows()
+
+
+def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):
+    section = Section("A | B", ["program", "score"], [["a|b\nc", None], ["d", 0.5]], "n = 2.")
+    page = tmp_path / "docs/page.md"
+    for _ in range(2):
+        write_markdown(page, "Title", {"data": "x"}, [section])
+    text = page.read_text("utf-8")
+    assert text.startswith(f"# Title\n\n{MARK}\n\n- data: x\n")
+    assert "## A \\| B\n\nn = 2.\n\n| program | score |\n| --- | ---: |\n" in text
+    assert text.rstrip().endswith("| d | 0.50 |") and text.count("| a\\|b") == 1

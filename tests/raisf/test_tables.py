@@ -1,0 +1,152 @@
+"""The papers' tables, made of records: what is counted, and what stands beside it."""
+
+import csv
+from types import SimpleNamespace
+
+import pytest
+
+from raisf.experiments import by_hand, tables
+from raisf.experiments.cases import cases
+from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
+from raisf.reports.page import write_page
+from raisf.reports.sections import Section
+from raisf.utils.errors import InputError
+
+
+def _record(name, em=1.0, sub_questions=(), cost=None, **more):
+    root = Node(question=f"Q{name}?", depth=0, sub_questions=list(sub_questions)).conclude("direct", "known", "x")
+    trace = Trace(system="ra-isf", root=root, cost=Cost(**(cost or {})), read=1)
+    record = {"id": name, "question": f"Q{name}?", "answers": ["x"], "kind": None, "em": em, "f1": em, "accuracy": em}
+    record |= {"prediction": "x", "route": "direct", "recall": None, "precision": None, "error": None}
+    record |= {"cost": trace.cost.model_dump(), "read": 1, "unreadable": 0, "trace": trace.model_dump(mode="json")}
+    return record | more
+
+
+def _records(*ems, **more):
+    return {str(number): _record(str(number), em, **more) for number, em in enumerate(ems)}
+
+
+def _workspace(name=None, n=4, out=None):
+    measure = "accuracy" if name == "strategyqa" else "exact match"
+    return SimpleNamespace(name=name, test=[None] * n, measure=measure, out=out, seed=0)
+
+
+def _sub(text, *below):
+    return Node(question=text, depth=1, sub_questions=list(below)).conclude("direct", "known", "y")
+
+
+def test_table4_counts_the_question_itself_and_shows_what_was_discarded():
+    """The paper's "Sub" is 4.5 for NQ, whose questions are hardly ever broken down: the question is among them."""
+    whole = {"1": _record("1", sub_questions=[_sub("a", _sub("b")), _sub("c")], cost={"retrievals": 2})}
+    alone = {"1": _record("1", cost={"retrievals": 0, "discarded_retrievals": 1})}
+    (section,) = tables.effort(_workspace("nq"), {"whole": whole, "alone": alone})
+    assert [row[:4] for row in section.rows] == [
+        ["whole", 2.0, 4.0, 0.0],
+        ["alone", 0.0, 1.0, 1.0],
+        ["the paper's, GPT-3.5", 2.8, 4.5, None],
+    ]
+    assert "on NQ" in section.text and "mean over" not in section.text
+
+
+def test_the_best_of_three_samples_is_what_any_of_them_has_right():
+    drawn = [_records(1.0, 0.0), _records(0.0, 0.0), _records(1.0, 0.0)]
+    answers = {f"cot, top_p 1, sample {number}": records for number, records in enumerate(drawn, 1)}
+    answers = {"cot, top_p 0, sample 1": _records(1.0, 1.0), **answers}
+    (section,) = tables.best_of(_workspace(n=2), answers)
+    assert section.columns == ["exact match", "top_p 0", "top_p 1, one", "top_p 1, best of three"]
+    (row,) = section.rows
+    assert [cell.value for cell in row[1:]] == pytest.approx([1.0, 1 / 3, 0.5])
+
+
+def test_figure2_has_level_lines_for_programs_without_depth_and_the_cost_of_each_depth():
+    answers = {"ra-isf, weights, max_depth 0": _records(0.0, cost={"lm_calls": 2})}
+    answers |= {"ra-isf, weights, max_depth 1": _records(1.0, cost={"lm_calls": 7}), "rag": _records(1.0)}
+    curve, cost = tables.depths(_workspace(), answers)
+    assert curve.columns == ["exact match", "max_depth 0", "max_depth 1"]
+    assert {row[0]: [cell.value for cell in row[1:]] for row in curve.rows} == {
+        "ra-isf, weights": [0, 1],
+        "rag": [1, 1],
+    }
+    assert [row[1] for row in cost.rows] == [2, 7, 0]
+
+
+def test_strategyqa_has_no_f1_and_a_public_set_of_another_paper_no_figure():
+    from raisf.experiments import published_results as published
+
+    made = tables.table(published.BLENDFILTER_MAIN, f1=published.BLENDFILTER_MAIN_F1)
+    (section,) = made(_workspace("strategyqa"), {"cot": _records(1.0)})
+    assert "F1" not in " ".join(section.columns) and section.rows[0][-1] == 70.0
+    (section,) = made(_workspace("hotpotqa"), {"cot": _records(1.0)})
+    assert section.rows[0][-2:] == [30.2, 43.2]
+    (section,) = made(_workspace("musique"), {"cot": _records(1.0)})
+    assert section.rows[0][-2:] == [None, None] and "none for musique" in section.text
+
+
+def test_errors_and_unreadable_outputs_are_named_beside_the_table():
+    (section,) = tables.table()(_workspace(), {"rag": _records(0.0, error="LMError: down"), "cot": _records(1.0)})
+    assert "rag 1" in section.text
+    (section,) = tables.table()(_workspace(), {"rag": _records(0.0, unreadable=2)})
+    assert section.columns[-1] == "unreadable" and section.rows[0][-1] == "2 of 3"
+
+
+def test_the_papers_rows_stand_below_ours_where_they_are_of_other_models():
+    from raisf.experiments import published_results as published
+
+    (section,) = tables.table(published.TABLE_3, besides=True)(_workspace("nq"), {"pocket, LoRA": _records(1.0)})
+    assert section.rows[0][-1] is None
+    assert [row[-1] for row in section.rows[1:]] == [40.2, 39.6, 42.3] and section.rows[1][1] is None
+
+
+def test_cases_are_those_the_filter_decides_and_their_trees_are_shown(tmp_path):
+    passage = JudgedPassage(pid="1", title="<b>Tree</b>", text="", judgement=Judgement(verdict="relevant"))
+    node = Node(question="Q1?", depth=0, passages=[passage]).conclude("passages", "from 1 of 2", "x")
+    tree = Trace(system="blendfilter", root=node, cost=Cost()).model_dump(mode="json")
+    before, after = _records(1.0, 0.0), _records(1.0, 1.0)
+    after["1"]["trace"] = tree
+    (section,) = cases(_workspace(), {"cot-rag": before, "blendfilter": after})
+    assert [row[0] for row in section.rows] == ["Q1?", "Q1?"] and [row[-1] for row in section.rows] == ["no", "yes"]
+    assert "<b>Tree</b>" in section.blocks[1] and "\n" in section.blocks[1]
+    section.title = "Cases"
+    assert Section.of(section.as_dict()).blocks == section.blocks
+    write_page(tmp_path / "page.html", "t", {}, [section])
+    assert "&lt;b&gt;Tree&lt;/b&gt;" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def _judged():
+    passages = [("Who?", f"passage {number}", number % 2 == 0) for number in range(6)]
+    relevance = [
+        {"question": q, "passage": text, "gold": gold, "said": True, "readable": True} for q, text, gold in passages
+    ]
+    decomposition = [{"question": "Who?", "gold": ["=a"], "listed": ["=a", "b"], "readable": True}]
+    return {"zero-shot": {"relevance": relevance, "decomposition": decomposition}}
+
+
+def test_people_label_a_sample_blindly_and_their_agreement_is_computed(tmp_path):
+    judged, path = _judged(), tmp_path / "table5" / by_hand.FILE
+    by_hand.write_sample(path, judged)
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 7 and not {"gold", "said"} & rows[0].keys() and all(row["label"] == "" for row in rows)
+    assert by_hand.labels(path) == {}
+    assert next(row["to judge"] for row in rows if row["judge"] == "decomposition").startswith("'="), "no formula"
+    for row in rows:  # this person thinks as gold does, but for one passage
+        even = row["to judge"][-1] in "024" and row["to judge"] != "passage 4"
+        row["label"] = "good" if row["judge"] == "decomposition" else " Relevant" if even else "irrelevant"
+    _write(path, rows)
+    said = by_hand.labels(path)
+    found = {row[0]: row[1:] for row in by_hand._agreement(judged, said).rows}
+    gold, zero, listed = found["relevance: gold"], found["relevance: zero-shot"], found["decomposition: zero-shot"]
+    assert (gold[0].value, gold[2]) == (pytest.approx(5 / 6), 6) and gold[1] == pytest.approx(2 / 3)
+    assert zero[0].value == pytest.approx(2 / 6) and zero[1] == 0.0, "who says relevant to all agrees by chance"
+    assert (listed[0].value, listed[1]) == (1.0, None)
+    rows[0]["label"] = "perhaps"
+    _write(path, rows)
+    with pytest.raises(InputError, match=r"line 2: the label is 'perhaps': write"):
+        by_hand.labels(path)
+
+
+def _write(path, rows):
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)

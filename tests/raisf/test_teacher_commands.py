@@ -1,0 +1,51 @@
+"""`--teacher` and `--rows-from` on the command line, with the pocket Llama as its own teacher."""
+
+import json
+
+import pytest
+
+from raisf import cli
+
+
+@pytest.fixture
+def home(make_home, tmp_path, monkeypatch):
+    """A small world with its index; compiling keeps its work below an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return make_home(train=12, dev=6, test=4)
+
+
+def _files(home, *splits):
+    given = [part for split in splits for part in (f"--{split}", str(home / f"world/{split}.jsonl"))]
+    return [*given, "--index", str(home / "index")]
+
+
+def test_collected_rows_show_agreement_and_cost_and_compile_learns_from_them(home, tmp_path, capsys):
+    rows = str(tmp_path / "rows")
+    assert cli.main(["collect", *_files(home, "train"), "--teacher", "pocket", "--out", rows]) == 0
+    shown = capsys.readouterr().out
+    assert "agrees with gold" in shown and "kappa" in shown and "teacher: " in shown and "calls" in shown
+    argv = [
+        "compile",
+        *_files(home, "train", "dev"),
+        "--rows-from",
+        rows,
+        "--out",
+        str(tmp_path / "artifact"),
+        "--json",
+    ]
+    assert cli.main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["judge_rows"]["folders"] == [rows]
+    assert cli.main([*argv, "--teacher", "pocket"]) == 2
+    assert "leave one out" in capsys.readouterr().err
+    assert cli.main(["compile", *_files(home, "train", "dev"), "--rows-from", str(home), "--out", "a"]) == 2
+    assert "raisf collect" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_compile_asks_a_teacher_and_tells_what_it_cost(home, tmp_path, capsys):
+    argv = ["compile", *_files(home, "train", "dev"), "--teacher", "pocket", "--out", str(tmp_path / "artifact")]
+    assert cli.main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "rows of the train split, by teacher: " in shown and "agrees with gold" in shown
+    assert cli.main([*argv[:-4], "--teacher-api-base", "http://127.0.0.1:9/v1", "--out", "b"]) == 2
+    assert "--teacher-api-base without --teacher" in capsys.readouterr().err
