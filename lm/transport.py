@@ -171,10 +171,13 @@ async def _bounded(
 
 
 def _says_something(response: Response | None) -> bool:
-    """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit)."""
+    """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit).
+
+    Log-probabilities say something too: the likeliest token may be the end, and the next ones labels.
+    """
     return (
         response is None
-        or bool(response.text)
+        or bool(response.text or response.logprobs)
         or response.finish_reason != "stop"
         or any(part.type != "text" for part in response.message.parts)
     )

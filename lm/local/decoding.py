@@ -44,6 +44,10 @@ class Draft:
         """Whether the last token was the end."""
         return False
 
+    def fail(self, error: Exception) -> None:
+        """What `pick` or `ended` raised; who takes it here leaves the batch, and the others go on."""
+        raise error
+
 
 D = TypeVar("D", bound=Draft)
 
@@ -114,8 +118,13 @@ class Decoding(Generic[D]):
         ended = []
         for row in range(len(self.drafts) - 1, first - 1, -1):
             draft = self.drafts[row]
-            draft.tokens.append(likeliest[row - first] if draft.likeliest else draft.pick(logits[row - first]))
-            if draft.ended() or len(draft.tokens) >= draft.limit:
+            try:
+                draft.tokens.append(likeliest[row - first] if draft.likeliest else draft.pick(logits[row - first]))
+                over = draft.ended() or len(draft.tokens) >= draft.limit
+            except Exception as error:
+                draft.fail(error)
+                over = True
+            if over:
                 ended.append(row)
         if not ended:
             return []

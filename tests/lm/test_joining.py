@@ -1,5 +1,7 @@
 """Texts join a running batch and leave it: what each says is what it would say alone."""
 
+import asyncio
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from raisf.lm.local import decoding, shelf
+from raisf.lm.local import decoding, inference, jobs, shelf
+from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.decoding import MAX_ROWS, Decoding, Draft, decode
 from raisf.lm.local.engine import STEPS, InferenceEngine
 from raisf.lm.local.inference import Rows, load_model
@@ -176,3 +179,95 @@ def test_what_fails_in_a_step_reaches_all_and_the_engine_goes_on(llama: Path, mo
             with pytest.raises(RuntimeError, match="out of memory"):
                 future.result()
     assert engine.complete(ask("q")).text == expected
+
+
+def other_answers_stand(engine: InferenceEngine, spoil: Any) -> Exception:
+    """What a bad request ends with, while another is written beside it and a third comes later."""
+    expected = engine.complete(ask("question:", max_tokens=20)).text
+    good = engine.submit(ask("question:", max_tokens=20))
+    bad = spoil(engine)
+    late = engine.submit(ask("question:", max_tokens=20))
+    assert (good.result().text, late.result().text) == (expected, expected)
+    with pytest.raises(Exception) as raised:
+        bad.result()
+    assert engine.complete(ask("question:", max_tokens=20)).text == expected
+    return raised.value
+
+
+def test_who_listens_badly_fails_alone(llama: Path) -> None:
+    def listen(text: str) -> None:
+        raise ValueError("the loop is closed")
+
+    error = other_answers_stand(InferenceEngine(llama), lambda e: e.submit(ask("q", max_tokens=20), listen=listen))
+    assert str(error) == "the loop is closed"
+
+
+def test_a_prompt_that_cannot_be_read_leaves_the_others_theirs(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    join = Rows.join
+
+    def reads(rows: Rows, drafts: Any) -> Any:
+        if any(len(draft.prompt) > 100 for draft in drafts):
+            raise RuntimeError("out of memory")
+        return join(rows, drafts)
+
+    monkeypatch.setattr(Rows, "join", reads)
+    monkeypatch.setitem(jobs.MAX_TOKENS, "cpu", (320, 1))  # each is read by itself
+    other_answers_stand(InferenceEngine(llama), lambda e: e.submit(ask("x" * 200)))
+
+
+def test_a_judgement_that_fails_fails_alone(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = InferenceEngine(llama)
+    expected, score = engine.complete(judge("q")), inference.score
+
+    def scores(model: Any, sequences: Any, *rest: Any) -> list[float]:
+        bad = [len(tokens) > 100 for tokens in sequences]
+        return [float("nan") if spoilt else found for spoilt, found in zip(bad, score(model, sequences, *rest))]
+
+    monkeypatch.setattr(inference, "score", scores)
+    good, *bad = [engine.submit(judge(text)) for text in ("q", "a" * 200, "x" * 200)]  # one of them is the first
+    for future in bad:
+        with pytest.raises(ValueError, match="must be in"):
+            future.result()
+    assert good.result().message == expected.message
+
+
+@pytest.mark.parametrize("options", [{"seed": 2**70}, {"seed": -(2**70)}, {"temperature": 1e-300}], ids=str)
+def test_odd_ways_to_sample_are_answered(llama: Path, options: Any) -> None:
+    engine = InferenceEngine(llama)
+    futures = [engine.submit(ask("question:", **{"temperature": 1.0, **each})) for each in ({}, options, {})]
+    assert all(future.result().text is not None for future in futures)
+
+
+def test_who_leaves_is_written_no_further(llama: Path) -> None:
+    engine, heard = InferenceEngine(llama), []
+    stream = EngineClient(engine).stream(ask("question:", max_tokens=400))
+    next(stream), next(stream)
+    stream.close()
+    gone = engine.submit(ask("question:", max_tokens=400), listen=heard.append)
+    gone.add_done_callback(lambda _: None)
+    while not heard:
+        time.sleep(0.001)
+    assert gone.cancel()
+    engine.complete(ask("q"))  # by now it has left
+    said = len(heard)
+    engine.complete(ask("q", max_tokens=20))
+    assert said == len(heard) < 400
+
+
+def test_a_coroutine_that_is_cancelled_is_written_no_further(llama: Path) -> None:
+    engine, left = InferenceEngine(llama), []
+
+    async def leave() -> None:
+        task = asyncio.create_task(AsyncEngineClient(EngineClient(engine)).complete(ask("question:", max_tokens=400)))
+        while not (engine._worker and submitted):
+            await asyncio.sleep(0.001)
+        submitted[0].add_done_callback(lambda future: left.append(future.cancelled()))
+        task.cancel()
+        await asyncio.wait([task])
+
+    submitted: list[Any] = []
+    submit = engine.submit
+    engine.submit = lambda *given: submitted.append(submit(*given)) or submitted[-1]  # type: ignore[method-assign]
+    asyncio.run(leave())
+    assert left == [True]
+    assert engine.complete(ask("q")).text is not None
