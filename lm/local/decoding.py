@@ -90,10 +90,15 @@ class Decoding(Generic[D]):
         self._rows = rows
         self.drafts: list[D] = []
 
+    @property
+    def open(self) -> bool:
+        """Whether anybody may join now."""
+        return not self.drafts or self._rows.joins
+
     def admitted(self, waiting: deque[D], device: str) -> list[D]:
         """Takes from the queue, in its order, those for whom there is room."""
         taken: list[D] = []
-        if self.drafts and not self._rows.joins:
+        if not self.open:
             return taken
         width = max((_columns(draft) for draft in self.drafts), default=0)
         while waiting and (count := len(self.drafts) + len(taken)) < MAX_ROWS:

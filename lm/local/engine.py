@@ -26,6 +26,7 @@ from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
+from raisf.lm.transport import add_to_stoppable
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class InferenceEngine:
                 self._worker.start()
                 atexit.register(self._finish, self._worker)
         self._queue.put(job)
+        add_to_stoppable(job.future)
         return job.future
 
     def _finish(self, worker: threading.Thread) -> None:
@@ -268,6 +270,9 @@ class InferenceEngine:
             for draft in admitted:
                 draft.prefix = self._tails.longest(draft.lora, draft.prompt, draft.prefix)
         for batch in readings(admitted, device):
+            if not decoding.open:  # they wait until the first of them have been written
+                waiting.extendleft(reversed(batch))
+                continue
             try:
                 self._hand_over(decoding.join(batch))
             except BaseException as error:  # those who are being written have lost nothing

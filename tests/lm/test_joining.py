@@ -1,6 +1,7 @@
 """Texts join a running batch and leave it: what each says is what it would say alone."""
 
 import asyncio
+import shutil
 import time
 from collections import deque
 from pathlib import Path
@@ -20,6 +21,7 @@ from raisf.lm.local.multi_lora import BASE, Loras, lora_hash
 from raisf.lm.local.prefixes import BLOCK, SEEN, Prefix, Prefixes
 from raisf.lm.local.shelf import Shelf
 from raisf.lm.local.tails import Tails
+from raisf.lm.transport import Stoppable, until
 from tests.lm.conftest import Given, written
 from tests.lm.test_engine import ask, judge
 from tests.lm.test_prefixes import random_tokens
@@ -181,6 +183,29 @@ def test_what_fails_in_a_step_reaches_all_and_the_engine_goes_on(llama: Path, mo
     assert engine.complete(ask("q")).text == expected
 
 
+def make_mistral(folder: Path, llama: Path) -> Path:
+    """It forgets, by a sliding window."""
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    config = MistralConfig(vocab_size=400, sliding_window=16, num_attention_heads=4, num_key_value_heads=4, **shape)
+    MistralForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(llama / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["t5", "mistral"])
+def test_prompts_too_many_to_be_read_at_once_wait_where_nobody_may_join(
+    llama: Path, t5: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = t5 if kind == "t5" else make_mistral(tmp_path, llama)
+    requests = [ask(f"question: {chr(97 + at) * 40}", max_tokens=4 + at) for at in range(6)]
+    engine = InferenceEngine(folder)
+    alone = [engine.complete(request).text for request in requests]
+    monkeypatch.setitem(jobs.MAX_TOKENS, "cpu", (320, 90))  # two at a time
+    futures = [engine.submit(request) for request in requests]
+    assert [future.result().text for future in futures] == alone
+
+
 def other_answers_stand(engine: InferenceEngine, spoil: Any) -> Exception:
     """What a bad request ends with, while another is written beside it and a third comes later."""
     expected = engine.complete(ask("question:", max_tokens=20)).text
@@ -221,7 +246,9 @@ def test_a_judgement_that_fails_fails_alone(llama: Path, monkeypatch: pytest.Mon
 
     def scores(model: Any, sequences: Any, *rest: Any) -> list[float]:
         bad = [len(tokens) > 100 for tokens in sequences]
-        return [float("nan") if spoilt else found for spoilt, found in zip(bad, score(model, sequences, *rest))]
+        return [
+            float("nan") if spoilt else found for spoilt, found in zip(bad, score(model, sequences, *rest), strict=True)
+        ]
 
     monkeypatch.setattr(inference, "score", scores)
     good, *bad = [engine.submit(judge(text)) for text in ("q", "a" * 200, "x" * 200)]  # one of them is the first
@@ -252,6 +279,16 @@ def test_who_leaves_is_written_no_further(llama: Path) -> None:
     said = len(heard)
     engine.complete(ask("q", max_tokens=20))
     assert said == len(heard) < 400
+
+
+def test_a_question_that_is_stopped_is_written_no_further(llama: Path) -> None:
+    engine, question = InferenceEngine(llama), Stoppable()
+    with until(None, question):
+        futures = [engine.submit(ask("question:", max_tokens=400)) for _ in range(40)]  # more than there are rows
+    other = engine.submit(ask("question:"))
+    question.stop()
+    assert other.result().text == engine.complete(ask("question:")).text
+    assert all(future.cancelled() for future in futures)
 
 
 def test_a_coroutine_that_is_cancelled_is_written_no_further(llama: Path) -> None:
