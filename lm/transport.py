@@ -31,7 +31,7 @@ _loops_lock = threading.Lock()
 
 
 class Stoppable:
-    """Calls to endpoints that can be ended together: a question's, when nobody waits for it any more."""
+    """Calls that can be ended together: a question's, when nobody waits for it any more."""
 
     def __init__(self) -> None:
         self._calls: set[Future[Any]] = set()
@@ -48,7 +48,7 @@ class Stoppable:
             call.cancel()
 
     def stop(self) -> None:
-        """Cancel the calls, which closes their connections."""
+        """Cancel the calls: to endpoints, which closes their connections, and to LMs in the process."""
         with self._lock:
             self._stopped, calls = True, list(self._calls)
         for call in calls:
@@ -83,9 +83,14 @@ def deadline() -> float | None:
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Hand a request to the loop; who may stop this context's calls can cancel it."""
     future = asyncio.run_coroutine_threadsafe(work, loop())
-    if (stoppable := _stoppable.get()) is not None:
-        stoppable.add(future)
+    add_to_stoppable(future)
     return future
+
+
+def add_to_stoppable(call: "Future[Any]") -> None:
+    """Let a call be cancelled by who may stop those of this context."""
+    if (stoppable := _stoppable.get()) is not None:
+        stoppable.add(call)
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -171,10 +176,13 @@ async def _bounded(
 
 
 def _says_something(response: Response | None) -> bool:
-    """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit)."""
+    """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit).
+
+    Log-probabilities say something too: the likeliest token may be the end, and the next ones labels.
+    """
     return (
         response is None
-        or bool(response.text)
+        or bool(response.text or response.logprobs)
         or response.finish_reason != "stop"
         or any(part.type != "text" for part in response.message.parts)
     )

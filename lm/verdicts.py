@@ -16,6 +16,7 @@ from dspy.lm15 import (
     ContextLengthError,
     DataPart,
     InvalidRequestError,
+    LM15Error,
     Message,
     Request,
     Response,
@@ -91,7 +92,7 @@ class Scoring:
         if found is None:
             self._missed()
             raise _unsupported(f"no label is among the likeliest tokens: {token.token!r}")
-        self.sure = True
+        self.possible = self.sure = True
         best = max(found, key=found.__getitem__)
         data = DataPart(value={name: best}, probabilities={name: found}, method="candidate_sequence_likelihood")
         return replace(response, message=Message.assistant(data), finish_reason="stop", logprobs=None)
@@ -109,10 +110,11 @@ class Scoring:
                 if self.sure:
                     break  # then it is the prompt that it refuses, and says so when asked as usual
                 continue
-            except Exception as error:
-                if self.sure or not transient(error):
+            except LM15Error as error:
+                if self.sure:
                     raise
-                await attempt(_one_token(request, None), max(0, retries - 1))
+                # A failure, or a refusal in other words: whether it is for the wish shows without it.
+                await attempt(_one_token(request, None), max(0, retries - 1) if transient(error) else 0)
                 refused = error
                 break
             assert response is not None
@@ -124,7 +126,7 @@ class Scoring:
     def _missed(self, for_good: bool = False) -> None:
         if not self.sure:
             self._misses += 1
-            self.possible = not for_good and self._misses < MISSES
+            self.possible = self.possible and not for_good and self._misses < MISSES
 
 
 def asked_labels(request: Request) -> tuple[str, list[str]]:

@@ -107,7 +107,7 @@ class Run:
             self.progress.end(node)
 
     def stop(self, error: BaseException) -> None:
-        """Let no further call start, and end those to an endpoint. The first error is the one that is raised."""
+        """Let no further call start, and end those under way. The first error is the one that is raised."""
         with self._lock:
             if self.error is None and not isinstance(error, Stopped):
                 self.error = error

@@ -42,7 +42,7 @@ class EngineClient:
 
     def complete(self, request: Request) -> Response:
         """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
-        return self.submit(request).result()
+        return self.base.complete(request, self.lora)
 
     def stream(self, request: Request) -> Iterator[StreamEvent]:
         """Answer a request token by token; it is batched with others all the same."""
@@ -50,10 +50,13 @@ class EngineClient:
         future = self.submit(request, written.put)
         future.add_done_callback(lambda _: written.put(None))
         deltas = _Deltas(request)
-        yield StreamStartEvent(model=request.model)
-        while (text := written.get()) is not None:
-            yield from deltas.of(text)
-        yield from deltas.last(future.result())
+        try:
+            yield StreamStartEvent(model=request.model)
+            while (text := written.get()) is not None:
+                yield from deltas.of(text)
+            yield from deltas.last(future.result())
+        finally:
+            future.cancel()  # who reads no further is written no further
 
     def submit(self, request: Request, listen: Callable[[str], None] | None = None) -> Future[Response]:
         """Put a request in the base's queue; see `InferenceEngine.submit`."""
@@ -86,12 +89,15 @@ class AsyncEngineClient:
         future = await asyncio.to_thread(self.client.submit, request, listen)
         future.add_done_callback(lambda _: listen(None))
         deltas = _Deltas(request)
-        yield StreamStartEvent(model=request.model)
-        while (text := await written.get()) is not None:
-            for event in deltas.of(text):
+        try:
+            yield StreamStartEvent(model=request.model)
+            while (text := await written.get()) is not None:
+                for event in deltas.of(text):
+                    yield event
+            for event in deltas.last(future.result()):
                 yield event
-        for event in deltas.last(future.result()):
-            yield event
+        finally:
+            future.cancel()
 
 
 class _Deltas:

@@ -44,6 +44,10 @@ class Draft:
         """Whether the last token was the end."""
         return False
 
+    def fail(self, error: Exception) -> None:
+        """What `pick` or `ended` raised; who takes it here leaves the batch, and the others go on."""
+        raise error
+
 
 D = TypeVar("D", bound=Draft)
 
@@ -86,10 +90,15 @@ class Decoding(Generic[D]):
         self._rows = rows
         self.drafts: list[D] = []
 
+    @property
+    def open(self) -> bool:
+        """Whether anybody may join now."""
+        return not self.drafts or self._rows.joins
+
     def admitted(self, waiting: deque[D], device: str) -> list[D]:
         """Takes from the queue, in its order, those for whom there is room."""
         taken: list[D] = []
-        if self.drafts and not self._rows.joins:
+        if not self.open:
             return taken
         width = max((_columns(draft) for draft in self.drafts), default=0)
         while waiting and (count := len(self.drafts) + len(taken)) < MAX_ROWS:
@@ -114,8 +123,13 @@ class Decoding(Generic[D]):
         ended = []
         for row in range(len(self.drafts) - 1, first - 1, -1):
             draft = self.drafts[row]
-            draft.tokens.append(likeliest[row - first] if draft.likeliest else draft.pick(logits[row - first]))
-            if draft.ended() or len(draft.tokens) >= draft.limit:
+            try:
+                draft.tokens.append(likeliest[row - first] if draft.likeliest else draft.pick(logits[row - first]))
+                over = draft.ended() or len(draft.tokens) >= draft.limit
+            except Exception as error:
+                draft.fail(error)
+                over = True
+            if over:
                 ended.append(row)
         if not ended:
             return []

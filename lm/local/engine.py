@@ -9,7 +9,7 @@ import math
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
+from raisf.lm.transport import add_to_stoppable
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,9 +104,13 @@ class InferenceEngine:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.name, weights_hash(self.folder), self.precision)
 
-    def complete(self, request: Request) -> Response:
-        """Answer a request, together with those that other threads make at the same time."""
-        return self.submit(request).result()
+    def complete(self, request: Request, lora: tuple[Path, str] | None = None) -> Response:
+        """Answer a request, together with those that other threads make at the same time; see `submit`."""
+        future = self.submit(request, lora)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # Ctrl-C comes while this waits
 
     def submit(
         self,
@@ -120,6 +125,9 @@ class InferenceEngine:
             lora: Folder and hash of the LoRA adapter that answers on this base; None for the base itself.
             listen: Is told, in the engine's thread, all that has been written after each token. It must be quick.
 
+        Returns:
+            Its answer. Whoever cancels it waits for it no more: it is not begun, or leaves the batch.
+
         Raises:
             InputError: the adapter cannot be read, is of another base, or has changed.
             ContextLengthError: the prompt is longer than the model's context.
@@ -133,6 +141,7 @@ class InferenceEngine:
                 self._worker.start()
                 atexit.register(self._finish, self._worker)
         self._queue.put(job)
+        add_to_stoppable(job.future)
         return job.future
 
     def _finish(self, worker: threading.Thread) -> None:
@@ -188,10 +197,11 @@ class InferenceEngine:
             jobs = self._arrived(wait=not waiting and not (decoding and decoding.drafts))
             jobs = self._attempt(jobs, self._find_prefixes)
             for batch in scorings((job for job in jobs if job.labels), self.model.device.type):
-                if self._ending:
-                    return
-                self._attempt(batch, self._score)
-            self._attempt([job for job in jobs if not job.labels], lambda jobs: waiting.extend(map(self._begun, jobs)))
+                if not self._ending:
+                    self._attempt(batch, self._score)
+            for job in jobs:
+                if not job.labels:
+                    self._attempt([job], lambda jobs: waiting.extend(map(self._begun, jobs)))
             if waiting or decoding:
                 if decoding is None:
                     decoding = Decoding(self.compute.Rows(self.model, self.loras, self._tails))
@@ -210,15 +220,22 @@ class InferenceEngine:
                 found.append(self._queue.get(timeout=QUIET_SECONDS))
         except queue.Empty:
             pass
-        return [job for job in found if job and job.future.set_running_or_notify_cancel()]
+        return [job for job in found if job and not job.over]
 
     def _attempt(self, jobs: list[Job], answer: Callable[[list[Job]], None]) -> list[Job]:
-        """Do something for jobs, or tell their callers what went wrong; gives those that are still to be answered."""
+        """Do something for jobs, or tell their callers what went wrong; gives those that are still to be answered.
+
+        What fails for several is tried for each alone, so that only the bad one fails.
+        """
         try:
             answer(jobs)
         except BaseException as error:  # the callers wait for it in their threads
-            _fail(jobs, error)
-        return [job for job in jobs if not job.future.done()]
+            if len(jobs) == 1:
+                jobs[0].fail(error)
+            for job in jobs:
+                if not job.over:
+                    self._attempt([job], answer)
+        return [job for job in jobs if not job.over]
 
     def _find_prefixes(self, jobs: list[Job]) -> None:
         if self._prefixes is not None:
@@ -248,19 +265,25 @@ class InferenceEngine:
     def _write(self, decoding: Decoding[Answer], waiting: deque[Answer]) -> Decoding[Answer] | None:
         """Let in what there is room for, and write some tokens of each text; gives what goes on, if anything does."""
         device = self.model.device.type
-        admitted = decoding.admitted(waiting, device)
+        admitted = [draft for draft in decoding.admitted(waiting, device) if not draft.job.over]
         if self._tails is not None:
             for draft in admitted:
                 draft.prefix = self._tails.longest(draft.lora, draft.prompt, draft.prefix)
-        going = [*decoding.drafts, *admitted]
-        try:
-            for batch in readings(admitted, device):
+        for batch in readings(admitted, device):
+            if not decoding.open:  # they wait until the first of them have been written
+                waiting.extendleft(reversed(batch))
+                continue
+            try:
                 self._hand_over(decoding.join(batch))
+            except BaseException as error:  # those who are being written have lost nothing
+                _fail(batch, error)
+        going = list(decoding.drafts)
+        try:
             for _ in range(STEPS):
                 if decoding.drafts and not self._ending:
                     self._hand_over(decoding.step())
-        except BaseException as error:  # nobody knows what is left of the others' rows
-            _fail([draft.job for draft in going], error)
+        except BaseException as error:  # nobody knows what is left of the rows
+            _fail(going, error)
             return None
         return decoding if decoding.drafts else None
 
@@ -269,7 +292,7 @@ class InferenceEngine:
             self._respond(draft.job, draft.written, len(draft.tokens), draft.finished)
 
     def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
-        job.future.set_result(
+        job.answer(
             Response(
                 id=None,
                 model=job.request.model,
@@ -280,10 +303,9 @@ class InferenceEngine:
         )
 
 
-def _fail(jobs: list[Job], error: BaseException) -> None:
-    for job in jobs:
-        if not job.future.done():
-            job.future.set_exception(error)
+def _fail(drafts: Iterable[Answer], error: BaseException) -> None:
+    for draft in drafts:
+        draft.job.fail(error)
 
 
 def _normalise(logprobs: dict[str, float]) -> dict[str, float]:

@@ -39,6 +39,21 @@ class Job:
     start: int = 0  # the first token that is not the same for prompt and labels
     limit: int = 0  # tokens to generate at most
 
+    @property
+    def over(self) -> bool:
+        """Whether its caller has been told, or waits no more: whoever cancels the future has left."""
+        return self.future.done()
+
+    def answer(self, response: Response) -> None:
+        """Tell the caller the answer, if he still waits."""
+        if not self.over and self.future.set_running_or_notify_cancel():
+            self.future.set_result(response)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller what went wrong, if he still waits."""
+        if not self.over and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
 
 def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
     """What a request asks of a model.

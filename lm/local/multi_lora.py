@@ -105,6 +105,8 @@ class Loras:
             if shapes != ((getattr(layer, "in_features", 0),), (getattr(layer, "out_features", 0),)):
                 raise InputError(f"the LoRA adapter {folder} is of another base: its {name} does not fit")
             assert up is not None
+            if not (down.isfinite().all() and up.isfinite().all()):  # it would spoil what is computed beside it
+                raise InputError(f"the LoRA adapter {folder} holds what is no number (its {name}): train it again")
             rank = len(down)
             scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
             pairs[name] = (down, up.T * scale)

@@ -37,7 +37,10 @@ class Tails:
 
         names = list(blocks(lora, tokens))
         whole = len(names) * BLOCK
-        if whole < SHORTEST or names[-1] in self._kept:
+        if whole < SHORTEST:
+            return
+        if names[-1] in self._kept:
+            self._kept.move_to_end(names[-1])
             return
         held = [(keys[:, :, :whole].clone(), values[:, :, :whole].clone()) for keys, values in layers]
         tail = Prefix(tokens[:whole], lora, DynamicCache(held))

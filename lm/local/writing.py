@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     import torch
 
 
+# Where logits are divided by less, they leave what float32 holds; the likeliest is all that is left long before.
+COLDEST = 1e-6
+
+
 class Answer(Draft):
     """The draft of a request's answer.
 
@@ -32,14 +36,16 @@ class Answer(Draft):
         import torch
         from transformers import TopPLogitsWarper
 
-        scores = logits.float() / (self._config.temperature or 1.0)
+        scores = logits.float() / max(self._config.temperature or 1.0, COLDEST)
         if (top_p := self._config.top_p) is not None and top_p < 1:
             scores = TopPLogitsWarper(top_p)(torch.empty(0, dtype=torch.long), scores[None])[0]  # pyright: ignore[reportArgumentType]
         weights = scores.softmax(-1).cpu()
         return int(torch.multinomial(weights, 1, generator=self._generator))
 
     def ended(self) -> bool:
-        """See `Draft`."""
+        """See `Draft`; also where nobody waits for it any more."""
+        if self.job.over:
+            return True
         if self.job.listen is not None:
             self.job.listen(self.written)
         self.finished = self.tokens[-1] in self._ends or any(
@@ -48,6 +54,10 @@ class Answer(Draft):
             for stop in self._config.stop
         )
         return self.finished
+
+    def fail(self, error: Exception) -> None:
+        """See `Draft`."""
+        self.job.fail(error)
 
     @property
     def written(self) -> str:
@@ -65,4 +75,4 @@ def _generator(seed: int | None) -> "torch.Generator":
     if seed is None:
         generator.seed()
         return generator
-    return generator.manual_seed(seed)
+    return generator.manual_seed(seed % 2**64)

@@ -33,7 +33,12 @@ class Together(Generic[Item, Result]):
         while not mine.done():
             with self._working:
                 if not mine.done():
-                    self._do(self._taken())
+                    jobs = self._taken()
+                    try:
+                        self._do(jobs)
+                    finally:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
+                        with self._arriving:
+                            self._waiting[:0] = [job for job in jobs if not job[1].done()]
         return mine.result()
 
     def _taken(self) -> list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]:
@@ -59,10 +64,6 @@ class Together(Generic[Item, Result]):
             for job in jobs:
                 self._do([job])
             return
-        except BaseException:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
-            with self._arriving:
-                self._waiting[:0] = jobs
-            raise
         start = 0
         for items, future in jobs:
             future.set_result(found[start : start + len(items)])

@@ -35,6 +35,14 @@ def spoil_shape(folder: Path) -> None:
     save_file(tensors, folder / WEIGHTS)
 
 
+def spoil_number(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / WEIGHTS)
+    next(iter(tensors.values()))[0, 0] = float("nan")
+    save_file(tensors, folder / WEIGHTS)
+
+
 def add_tensor(folder: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -44,6 +52,7 @@ def add_tensor(folder: Path) -> None:
 BROKEN = {
     "cut off": (lambda a: (a / WEIGHTS).write_bytes((a / WEIGHTS).read_bytes()[:1000]), "is damaged"),
     "of another shape": (spoil_shape, "of another base"),
+    "not a number": (spoil_number, "is no number"),
     "more than LoRA": (add_tensor, "holds more than LoRA matrices"),
     "another method": (lambda a: (a / CONFIG).write_text('{"peft_type": "IA3"}'), "no plain LoRA"),
 }

@@ -61,13 +61,10 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_model_larger_than_memory_or_disk_is_refused_before_the_work(file, cache, monkeypatch) -> None:
-    monkeypatch.setattr(gguf, "BYTES_OF_MEMORY", 10**6)
-    with pytest.raises(InputError, match="of memory, this machine has"):
-        gguf.converted(file)
-    monkeypatch.undo()
-    monkeypatch.setattr(gguf, "BYTES_OF_DISK", 10**6)
-    with pytest.raises(InputError, match="GB on disk"):
-        gguf.converted(file)
+    for limit, says in (("BYTES_OF_MEMORY", "of memory, this machine has"), ("BYTES_OF_DISK", "GB on disk")):
+        with monkeypatch.context() as patched, pytest.raises(InputError, match=says):
+            patched.setattr(gguf, limit, 10**6)
+            gguf.converted(file)
 
 
 def test_missing_weights_are_told_with_the_command_that_brings_them(monkeypatch) -> None:

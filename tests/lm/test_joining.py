@@ -1,5 +1,8 @@
 """Texts join a running batch and leave it: what each says is what it would say alone."""
 
+import asyncio
+import shutil
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,8 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from raisf.lm.local import decoding, shelf
+from raisf.lm.local import decoding, inference, jobs, shelf
+from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.decoding import MAX_ROWS, Decoding, Draft, decode
 from raisf.lm.local.engine import STEPS, InferenceEngine
 from raisf.lm.local.inference import Rows, load_model
@@ -17,6 +21,7 @@ from raisf.lm.local.multi_lora import BASE, Loras, lora_hash
 from raisf.lm.local.prefixes import BLOCK, SEEN, Prefix, Prefixes
 from raisf.lm.local.shelf import Shelf
 from raisf.lm.local.tails import Tails
+from raisf.lm.transport import Stoppable, until
 from tests.lm.conftest import Given, written
 from tests.lm.test_engine import ask, judge
 from tests.lm.test_prefixes import random_tokens
@@ -176,3 +181,130 @@ def test_what_fails_in_a_step_reaches_all_and_the_engine_goes_on(llama: Path, mo
             with pytest.raises(RuntimeError, match="out of memory"):
                 future.result()
     assert engine.complete(ask("q")).text == expected
+
+
+def make_mistral(folder: Path, llama: Path) -> Path:
+    """It forgets, by a sliding window."""
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    config = MistralConfig(vocab_size=400, sliding_window=16, num_attention_heads=4, num_key_value_heads=4, **shape)
+    MistralForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(llama / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["t5", "mistral"])
+def test_prompts_too_many_to_be_read_at_once_wait_where_nobody_may_join(
+    llama: Path, t5: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = t5 if kind == "t5" else make_mistral(tmp_path, llama)
+    requests = [ask(f"question: {chr(97 + at) * 40}", max_tokens=4 + at) for at in range(6)]
+    engine = InferenceEngine(folder)
+    alone = [engine.complete(request).text for request in requests]
+    monkeypatch.setitem(jobs.MAX_TOKENS, "cpu", (320, 90))  # two at a time
+    futures = [engine.submit(request) for request in requests]
+    assert [future.result().text for future in futures] == alone
+
+
+def other_answers_stand(engine: InferenceEngine, spoil: Any) -> Exception:
+    """What a bad request ends with, while another is written beside it and a third comes later."""
+    expected = engine.complete(ask("question:", max_tokens=20)).text
+    good = engine.submit(ask("question:", max_tokens=20))
+    bad = spoil(engine)
+    late = engine.submit(ask("question:", max_tokens=20))
+    assert (good.result().text, late.result().text) == (expected, expected)
+    with pytest.raises(Exception) as raised:
+        bad.result()
+    assert engine.complete(ask("question:", max_tokens=20)).text == expected
+    return raised.value
+
+
+def test_who_listens_badly_fails_alone(llama: Path) -> None:
+    def listen(text: str) -> None:
+        raise ValueError("the loop is closed")
+
+    error = other_answers_stand(InferenceEngine(llama), lambda e: e.submit(ask("q", max_tokens=20), listen=listen))
+    assert str(error) == "the loop is closed"
+
+
+def test_a_prompt_that_cannot_be_read_leaves_the_others_theirs(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    join = Rows.join
+
+    def reads(rows: Rows, drafts: Any) -> Any:
+        if any(len(draft.prompt) > 100 for draft in drafts):
+            raise RuntimeError("out of memory")
+        return join(rows, drafts)
+
+    monkeypatch.setattr(Rows, "join", reads)
+    monkeypatch.setitem(jobs.MAX_TOKENS, "cpu", (320, 1))  # each is read by itself
+    other_answers_stand(InferenceEngine(llama), lambda e: e.submit(ask("x" * 200)))
+
+
+def test_a_judgement_that_fails_fails_alone(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = InferenceEngine(llama)
+    expected, score = engine.complete(judge("q")), inference.score
+
+    def scores(model: Any, sequences: Any, *rest: Any) -> list[float]:
+        bad = [len(tokens) > 100 for tokens in sequences]
+        return [
+            float("nan") if spoilt else found for spoilt, found in zip(bad, score(model, sequences, *rest), strict=True)
+        ]
+
+    monkeypatch.setattr(inference, "score", scores)
+    good, *bad = [engine.submit(judge(text)) for text in ("q", "a" * 200, "x" * 200)]  # one of them is the first
+    for future in bad:
+        with pytest.raises(ValueError, match="must be in"):
+            future.result()
+    assert good.result().message == expected.message
+
+
+@pytest.mark.parametrize("options", [{"seed": 2**70}, {"seed": -(2**70)}, {"temperature": 1e-300}], ids=str)
+def test_odd_ways_to_sample_are_answered(llama: Path, options: Any) -> None:
+    engine = InferenceEngine(llama)
+    futures = [engine.submit(ask("question:", **{"temperature": 1.0, **each})) for each in ({}, options, {})]
+    assert all(future.result().text is not None for future in futures)
+
+
+def test_who_leaves_is_written_no_further(llama: Path) -> None:
+    engine, heard = InferenceEngine(llama), []
+    stream = EngineClient(engine).stream(ask("question:", max_tokens=400))
+    next(stream), next(stream)
+    stream.close()
+    gone = engine.submit(ask("question:", max_tokens=400), listen=heard.append)
+    gone.add_done_callback(lambda _: None)
+    while not heard:
+        time.sleep(0.001)
+    assert gone.cancel()
+    engine.complete(ask("q"))  # by now it has left
+    said = len(heard)
+    engine.complete(ask("q", max_tokens=20))
+    assert said == len(heard) < 400
+
+
+def test_a_question_that_is_stopped_is_written_no_further(llama: Path) -> None:
+    engine, question = InferenceEngine(llama), Stoppable()
+    with until(None, question):
+        futures = [engine.submit(ask("question:", max_tokens=400)) for _ in range(40)]  # more than there are rows
+    other = engine.submit(ask("question:"))
+    question.stop()
+    assert other.result().text == engine.complete(ask("question:")).text
+    assert all(future.cancelled() for future in futures)
+
+
+def test_a_coroutine_that_is_cancelled_is_written_no_further(llama: Path) -> None:
+    engine, left = InferenceEngine(llama), []
+
+    async def leave() -> None:
+        task = asyncio.create_task(AsyncEngineClient(EngineClient(engine)).complete(ask("question:", max_tokens=400)))
+        while not (engine._worker and submitted):
+            await asyncio.sleep(0.001)
+        submitted[0].add_done_callback(lambda future: left.append(future.cancelled()))
+        task.cancel()
+        await asyncio.wait([task])
+
+    submitted: list[Any] = []
+    submit = engine.submit
+    engine.submit = lambda *given: submitted.append(submit(*given)) or submitted[-1]  # type: ignore[method-assign]
+    asyncio.run(leave())
+    assert left == [True]
+    assert engine.complete(ask("q")).text is not None

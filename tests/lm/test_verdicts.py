@@ -12,7 +12,7 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
-from raisf.lm.verdicts import label_probabilities
+from raisf.lm.verdicts import Scoring, label_probabilities
 from raisf.signatures.judges import PassageRelevance, SelfKnowledge
 
 QUESTIONS = ["Who is the mayor of Belrin?", "Where was Ada Hill born?", "Which river runs through Velmora?"]
@@ -119,6 +119,24 @@ def test_a_server_that_fails_where_it_should_refuse_loses_no_question(llamas):
         assert [ask(lm, f"{question} {number}").verdict for number, question in enumerate(QUESTIONS * 2)]
         failing = [body for _, body in endpoint.seen if body.get("logprobs")]
         assert len(failing) == 3  # then it is not asked any more
+
+
+def forbid_any(body):
+    return (403, "log-probabilities are not for your account") if body.get("logprobs") else None
+
+
+def test_a_server_that_forbids_the_wish_alone_loses_no_question(llamas):
+    with llamas.serve({"pocket": pocket.path()}, refuses=forbid_any) as endpoint:
+        lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8)
+        assert [ask(lm, f"{question} {number}").verdict for number, question in enumerate(QUESTIONS * 2)]
+        assert len([body for _, body in endpoint.seen if body.get("logprobs")]) == 3
+
+
+def test_what_is_found_out_at_the_same_time_is_not_forgotten():
+    scoring = Scoring()
+    scoring._missed(for_good=True)
+    scoring._missed()  # another that was under way
+    assert not scoring.possible
 
 
 def test_a_model_that_does_not_answer_with_a_label_is_asked_as_before(llamas):

@@ -1,7 +1,7 @@
 """Searches of several threads are encoded together, each gets its own, and one that fails takes no other along."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -81,3 +81,24 @@ def test_a_caller_that_is_interrupted_leaves_the_others_their_work():
         together([1])
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(together, [2]).result(20) == [2]
+
+
+def test_ctrl_c_in_the_middle_loses_nobodys_work():
+    """It strikes the thread that works for all, when it has found that one of them fails and does each alone."""
+    together, struck = Together(lambda items: work(items)), []
+
+    def work(items):
+        if len(items) > 1:
+            raise ValueError("one is bad")
+        if items == [2] and not struck:
+            struck.append(items)
+            raise KeyboardInterrupt
+        return items
+
+    futures = [Future() for _ in range(3)]
+    together._waiting = [([at], future) for at, future in enumerate(futures, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        together([4])
+    assert [future.done() for future in futures] == [True, False, False]
+    assert together([5]) == [5]
+    assert [future.result(0) for future in futures] == [[1], [2], [3]]
