@@ -119,6 +119,51 @@ def test_a_shipped_program_needs_an_index_and_is_listed(capsys: pytest.CaptureFi
         open_program("no-such-program")
 
 
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch, some_weights: None) -> list[Any]:
+    """What artifacts are loaded with; as if each had weights on the pocket-tiny for every predictor."""
+    asked: list[Any] = []
+
+    def load(folder: str, lm: Any = None, **others: Any) -> Any:
+        asked.append(lm)
+        program = raisf.RAISF()
+        program.set_lm(raisf.connect("pocket-tiny"))
+        return program
+
+    monkeypatch.setattr("raisf.optimize.artifact.load", load)
+    monkeypatch.setitem(shipped.PROGRAMS, "pocket", ("as smollm2, for the pocket", ""))
+    return asked
+
+
+def test_the_options_of_the_default_lm_need_no_name(real: Path, loaded: list[Any]) -> None:
+    """`raisf ask Q --index DOCS --max-tokens 64` was told to name an LM that it had not named."""
+    open_program("pocket", index=real / "index", lm=LMChoice(max_tokens=64))
+    assert loaded[0].model.startswith("local/pocket#") and loaded[0].kwargs["max_tokens"] == 64
+    open_program("pocket", index=real / "index")
+    assert loaded[1] is None
+    with pytest.raises(InputError, match="pocket runs in this process and has no endpoint"):
+        open_program("pocket", index=real / "index", lm=LMChoice(api_base="http://127.0.0.1:9/v1", max_tokens=64))
+
+
+def test_an_lm_that_weights_leave_nothing_to_is_told_so(
+    real: Path, loaded: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    open_program("smollm2", index=real / "index", lm=LMChoice("pocket-tiny"))
+    assert not caplog.records
+    open_program("smollm2", index=real / "index", lm=LMChoice("pocket"))
+    assert "smollm2 answers with weights of its own: pocket is not their base and is never asked" in caplog.text
+
+
+def test_an_lm_of_no_weights_answers_an_artifacts_prompts(
+    real: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = raisf.RAISF()
+    program.set_lm(raisf.connect("pocket-tiny"))
+    raisf.save(program, tmp_path / "artifact")
+    open_program(str(tmp_path / "artifact"), index=real / "index", lm=LMChoice("pocket"))
+    assert not caplog.records
+
+
 def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shipped, "__file__", str(tmp_path / "__init__.py"))
     with pytest.raises(InputError, match="smollm2 is not in this installation: install raisf again, or give --program"):

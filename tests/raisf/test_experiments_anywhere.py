@@ -96,6 +96,18 @@ def test_strategyqa_is_scored_by_accuracy_and_gets_the_papers_yes_no_form(data, 
     assert others.open(Setting("blendfilter")).yes_no is False
 
 
+def test_the_lm_that_answers_is_named_where_no_option_names_it(data, tmp_path, monkeypatch):
+    """What one LM has learnt was taken for another's, and Table 3 called every default LM pocket."""
+    folder, rows = data("nq", test=BORN), EXPERIMENTS["table3"].settings
+    learnt = set()
+    for spec in ("pocket-tiny", "pocket"):
+        monkeypatch.setenv("RAISF_LM", spec)
+        workspace = Workspace(tmp_path / "out", folder, engine="bm25")
+        assert f"{spec}, LoRA" in rows(workspace) and workspace.lm.spec == spec
+        learnt.add(workspace._learnt_path(Setting("weights")))
+    assert len(learnt) == 2
+
+
 def test_evidence_is_quoted_first_by_the_pocket_models_alone(data, endpoint, tmp_path):
     """No paper does so; the pocket models read nothing else."""
     folder = data("nq", test=BORN)

@@ -25,6 +25,11 @@ def test_many_questions_at_a_time_in_the_process_and_fewer_at_an_endpoint(spec, 
     assert settled(threads=3, spec=spec, api_base=api_base) == 3
 
 
+def test_an_endpoint_that_the_environment_names_is_one(monkeypatch):
+    monkeypatch.setenv("RAISF_LM", "openai/gpt-4o-mini")
+    assert LMChoice().remote and not LMChoice("pocket").remote
+
+
 def test_the_limit_of_calls_is_the_users():
     before = set_concurrency(32)
     try:

@@ -127,6 +127,21 @@ def test_both_ways_are_compiled_where_no_artifact_is_given(data, tmp_path, monke
     assert asked[2][2] is None and asked[3][2] == "all"
 
 
+def test_no_option_is_dropped(data, tmp_path, capsys, monkeypatch):
+    """`real` took the LM of the environment, a base, a teacher and a checkpoint without a word, and used none."""
+    made = []
+    monkeypatch.setenv("RAISF_LM", "pocket-tiny")
+    monkeypatch.setattr(
+        "raisf.experiments.real.open_workspaces", lambda *_, **options: made.append(options) or pytest.fail("enough")
+    )
+    told = ["--base", "pocket-t5", "--teacher", "pocket", "--checkpoint", "mine"]
+    with pytest.raises(pytest.fail.Exception):
+        cli.main(["experiment", "real", "--data", str(data), "--out", str(tmp_path / "r"), *told])
+    (options,) = made
+    assert options["lm"].spec == "pocket-tiny" and options["base"] == "pocket-t5" and options["checkpoint"] == "mine"
+    assert "pocket" in options["teacher"].model
+
+
 def test_mistakes_are_told_before_anything_is_made(data, tmp_path, artifact, capsys):
     for more, said in (
         (["--only", "rga"], "no row 'rga'"),

@@ -21,8 +21,8 @@ from raisf.commands.options import (
 )
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled, names, specs
-from raisf.experiments.opening import LMChoice
-from raisf.experiments.real_rows import MOST_TOKENS, SMOLLM2, RealChoice
+from raisf.experiments.opening import LMChoice, given
+from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,21 +161,26 @@ def experiment_command(
     from raisf.reports.report import check_folder
 
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
+    if bases is not None and name not in ("table3", "all"):
+        raise InputError("--bases is for the experiment table3: leave it out, or give --base")
+    if name != REAL and real != RealChoice():
+        raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
+    if name == REAL and zero_shot:
+        raise InputError("--zero-shot is for the papers' experiments: leave it out; --only names the rows of real")
+    labeller = teacher.open()
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
+    options |= {"checkpoint": checkpoint, "base": base, "teacher": labeller}
     if name == REAL:
-        lm = replace(lm, spec=lm.spec or SMOLLM2, max_tokens=lm.max_tokens or MOST_TOKENS)
+        lm = replace(lm.decided(), max_tokens=lm.max_tokens or MOST_TOKENS)
         with asked_on(ray, lm):
             return _real_text(out, data, real, lm, n, options)
-    if real != RealChoice():
-        raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
     data = data or _closed_world(out / "made" / "world")
-    labeller = teacher.open()
-    options |= {"checkpoint": checkpoint, "base": base, "bases": bases, "teacher": labeller}
-    workspace = Workspace(out, data, lm=lm, n=n, **options)
+    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, **options)
+    lm = workspace.lm
     facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.decided(index, workspace.test).spec,
-        "base of the judges": base or lm.decided(index, workspace.test).spec,
+        "language model": lm.spec,
+        "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
         "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
         "seed": seed,
@@ -209,6 +214,7 @@ def _real_text(
         "data": ", ".join(f"{name} ({len(one.test)} test questions)" for name, one in workspaces.items()),
         "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
         **{label: f"the artifact {folder}" for label, folder in choice.programs},
+        **given({"base of the judges": options["base"], "teacher": getattr(options["teacher"], "model", None)}),
         "seed": options["seed"],
         **_made_by(),
     }

@@ -92,7 +92,7 @@ def _few_shot(*systems: str) -> dict[str, Setting]:
 
 def _bases(workspace: Workspace) -> Rows:
     """Table 3: whose weights the judges are."""
-    own = workspace.base or workspace.lm.spec or "pocket"
+    own = workspace.base or workspace.lm.spec
     return {
         "the answering LM itself": Setting("ra-isf"),
         "the answering LM, prompts": Setting("prompts"),

@@ -3,6 +3,7 @@
 A program's name is one of the registry, the folder of an artifact, or a class of the user's (`raisf.experiments.own`).
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +12,8 @@ from typing import Any
 
 from raisf.experiments import own
 from raisf.utils.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 POCKET = "pocket"
 """The default LM of a closed world, and of nothing else: it has never heard of the real one."""
@@ -46,8 +49,11 @@ class LMChoice:
 
     @property
     def remote(self) -> bool:
-        """Whether an endpoint is named."""
-        base = (self.spec or "").partition("@")[0]  # what follows is a LoRA adapter's folder
+        """Whether an endpoint is named, here or in the environment."""
+        from raisf.lm.connect import VARIABLE
+
+        named = self.spec or os.environ.get(VARIABLE, "").strip()
+        base = named.partition("@")[0]  # what follows is a LoRA adapter's folder
         return self.api_base is not None or ("/" in base and not base.startswith("local/"))
 
     def limit(self) -> None:
@@ -232,11 +238,23 @@ def records_path(folder: Path, name: str, program: Any, examples: Sequence[Any])
 
 def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str, Any]) -> Any:
     from raisf.optimize.artifact import load
+    from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import build
     from raisf.programs.registry import options as options_of
 
+    if folder in SHIPPED and lm.spec is None and given({**lm.options, "api_base": None}):
+        lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
     api_base = lm.api_base if lm.spec is None else None
-    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
+    opened = lm.instead_of(folder)
+    compiled: Any = load(folder, lm=opened, retriever=retriever, api_base=api_base)
+    if opened is not None and not any(_asks(predictor.lm, opened) for _, predictor in compiled.named_predictors()):
+        logger.warning(
+            "%s answers with weights of its own: %s is not their base and is never asked; for that LM give "
+            "--program %s, or compile for it",
+            folder,
+            lm.spec,
+            ZERO_SHOT,
+        )
     for _, predictor in compiled.named_predictors():
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:
@@ -251,6 +269,11 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
             )
         setattr(program, name, predictor)
     return program
+
+
+def _asks(lm: Any, opened: Any) -> bool:
+    """Whether an LM is the one that was opened, or a LoRA adapter on it."""
+    return lm is opened or getattr(lm, "base", None) == getattr(opened, "base", opened)
 
 
 def _forgetful(lm: Any) -> Any:

@@ -23,7 +23,7 @@ class Workspace:
         out: The folder. What it holds from earlier runs is not made again.
         data: A folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` makes it. A program
             that needs a file which is missing is left out.
-        lm: The LM that answers.
+        lm: The LM that answers; without a spec it is decided by the index, or by the test questions.
         engine: Of the index that is made of the corpus.
         index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
         checkpoint: The encoder of the indexes that are made; None: the default one.
@@ -67,11 +67,12 @@ class Workspace:
         from raisf.data.questions import load_questions
         from raisf.utils.files import read_json
 
-        self.out, self.data, self.lm = out, data, lm or LMChoice()
+        self.out, self.data = out, data
         self.base, self.teacher = base, teacher
         self.rows, self.seed, self.threads = rows, seed, threads
         self.test = load_questions(data / "test.jsonl")[:n]
-        default = SMALLER if self.lm.decided(index, self.test).spec == POCKET else ()
+        self.lm = (lm or LMChoice()).decided(index, self.test)
+        default = SMALLER if self.lm.spec == POCKET else ()
         self.bases = tuple(default if bases is None else bases)
         about = data / "dataset.json"
         self.name: str | None = read_json(about).get("dataset") if about.is_file() else None
