@@ -195,7 +195,9 @@ class Run:
         """What the run has cost, now that it is over."""
         self.usage = usage
         searches = sum(not search.drop() for search in self._searches.values())
-        return self.cost_so_far().model_copy(update={"discarded_retrievals": searches - len(self._used)})
+        metered = sum(len(entries) for entries in usage.usage_data.values())
+        ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
+        return self.cost_so_far().model_copy(update=ended)
 
     def cost_so_far(self) -> Cost:
         """What the run has cost, searches that may still be used or dropped left out."""
@@ -308,11 +310,13 @@ class Run:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
 
-def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int) -> None:
-    """Adds a call that did not go through DSPy to its usage."""
-    if dspy.settings.usage_tracker:
-        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-        dspy.settings.usage_tracker.add_usage(lm.model, usage)
+def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
+    """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
+    for number in range(calls if dspy.settings.usage_tracker else 0):
+        told = (0, 0) if number else (prompt_tokens, completion_tokens)
+        dspy.settings.usage_tracker.add_usage(
+            lm.model, dict(zip(("prompt_tokens", "completion_tokens"), told, strict=True))
+        )
 
 
 def require_lm(program: dspy.Module) -> None:

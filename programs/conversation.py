@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from raisf.programs.calls import Run
+from raisf.programs.calls import BudgetSpent, Run
 from raisf.programs.questions import clean
 from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
@@ -51,17 +51,26 @@ class Conversation(dspy.Module):
         prediction.standalone = standalone
         return prediction
 
-    def standalone(self, question: str, turns: Sequence[Turn], max_seconds: float | None = None) -> str:
+    def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.
 
-        The question itself where the LM's output cannot be read, and where the LM reads no instructions (pocket).
+        The question itself where the LM's output cannot be read, where no call is left for it, and where the LM reads
+        no instructions (pocket).
+
+        Args:
+            question: The last.
+            turns: What was said before.
+            run: Whose budget and cost the call belongs to; None: it stands alone, without a limit.
         """
         lm = self.rewrite.lm or self._programs_lm()
         if not turns or lm is None or not reads_instructions(lm):
             return question
         said = [f"{turn.speaker}: {clean(turn.text)[:LONGEST_TURN]}" for turn in turns[-MOST_TURNS:]]
-        with dspy.context(lm=lm):
-            prediction = Run(None, None, max_seconds).ask(self.rewrite, turns=said, question=question)
+        try:
+            with dspy.context(lm=lm):
+                prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
+        except BudgetSpent:
+            return question
         return clean(prediction.standalone) if prediction and clean(prediction.standalone) else question
 
     def take_rewriting(self, path: Path) -> None:

@@ -90,11 +90,13 @@ class DoneEvent(BaseModel):
     Attributes:
         answer: "unknown" where there is none.
         trace: None where a module of the user's own keeps none.
+        confidence: The root's (`raisf.programs.trace.Node.confidence`).
     """
 
     type: Literal["done"] = "done"
     answer: str
     trace: Trace | None
+    confidence: float | None = None
 
 
 Event = Annotated[

@@ -79,7 +79,8 @@ class Live:
             raise self._error
         trace = None if self._prediction is None else self._prediction.get("trace")
         answer = "" if self._prediction is None else str(self._prediction.get("answer") or "")
-        yield DoneEvent(answer=answer, trace=trace if isinstance(trace, Trace) else None)
+        trace = trace if isinstance(trace, Trace) else None
+        yield DoneEvent(answer=answer, trace=trace, confidence=trace.root.confidence if trace else None)
 
     def _work(self) -> None:
         try:
@@ -95,15 +96,29 @@ class Live:
         self.run.progress.tell()
 
 
-def live_module(module: dspy.Module, question: str) -> Live:
-    """A module that keeps no trace, such as a user's own: a tree of one node, and its answer in the end."""
-    run = Run(None, None, None)
+def live_module(
+    module: dspy.Module,
+    question: str,
+    max_seconds: float | None = None,
+    reword: Callable[[str, Run], str] | None = None,
+) -> Live:
+    """A module that keeps no trace, such as a user's own: a tree of one node, and its answer in the end.
+
+    Args:
+        module: The module.
+        question: The question.
+        max_seconds: Seconds that rewording may take; what the module does is its own affair.
+        reword: As `Program.live` takes it.
+    """
+    run = Run(None, None, max_seconds)
 
     def answer() -> dspy.Prediction:
-        with dspy.track_usage() as usage, run.node(question) as node:
+        with dspy.track_usage() as usage:
             run.usage = usage
-            prediction: Any = module(question=question)
-            node.conclude("direct", "by a module of your own", prediction.get("answer"))
+            asked = reword(question, run) if reword else question
+            with run.node(asked) as node:
+                prediction: Any = module(question=asked)
+                node.conclude("direct", "by a module of your own", prediction.get("answer"))
         return prediction
 
     return Live(run, answer)

@@ -83,16 +83,23 @@ class Program(dspy.Module):
         """The same for coroutines: `async for event in program.astream(question)`."""
         return astream(self.live(question))
 
-    def live(self, question: str, max_calls: int | None = None, max_seconds: float | None = None) -> Live:
+    def live(
+        self,
+        question: str,
+        max_calls: int | None = None,
+        max_seconds: float | None = None,
+        reword: Callable[[str, Run], str] | None = None,
+    ) -> Live:
         """A question that is ready to be streamed.
 
         Args:
             question: The question.
             max_calls: LM calls at most; more than the program's own limit is not given. None: that limit.
             max_seconds: Seconds at most, likewise.
+            reword: Makes the question another one first, by calls of its run: they count as the question's own.
         """
         run = self._begin(question, max_calls, max_seconds)
-        return Live(run, partial(self._run, run, question))
+        return Live(run, partial(self._run, run, question, reword))
 
     async def aforward(self, question: str) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start."""
@@ -162,11 +169,11 @@ class Program(dspy.Module):
         calls, seconds = _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds)
         return Run(searched(self), calls, seconds)
 
-    def _run(self, run: Run, question: str) -> dspy.Prediction:
+    def _run(self, run: Run, question: str, reword: Callable[[str, Run], str] | None = None) -> dspy.Prediction:
         with dspy.track_usage() as usage:
             run.usage = usage
             try:
-                root = self._answer(run, clean(question))
+                root = self._answer(run, clean(reword(question, run) if reword else question))
             except BaseException as error:
                 run.stop(error)
                 # Calls that were cancelled because another failed end with errors of their own.

@@ -105,6 +105,8 @@ class Cost(BaseModel):
         lm_calls: LM calls made. One that DSPy's cache answers counts; a transport's own retries do not.
         prompt_tokens: As the LM reports them; a cached call reports none.
         completion_tokens: Likewise.
+        unmetered_calls: Calls, once all are over, that told no tokens: DSPy's cache answered them, they failed, or
+            their endpoint counts none.
         retrievals: Searches whose passages were used.
         discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know.
         seconds: Wall-clock.
@@ -113,6 +115,7 @@ class Cost(BaseModel):
     lm_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    unmetered_calls: int = 0
     retrievals: int = 0
     discarded_retrievals: int = 0
     seconds: float = 0.0

@@ -92,7 +92,7 @@ def ask_together(
     """
     lm, signature = predictor.lm or dspy.settings.lm, cast(type[dspy.Signature], predictor.signature)
     mixed = run.in_time(lambda: answer_together(lm, signature, predictor.demos, prompts, weights), len(prompts))
-    count_tokens(lm, mixed.prompt_tokens, mixed.completion_tokens)
+    count_tokens(lm, mixed.prompt_tokens, mixed.completion_tokens, len(prompts))
     try:
         prediction = dspy.Prediction(**adapter_for(lm).parse(signature, mixed.text)) if mixed.finished else None
     except AdapterParseError:

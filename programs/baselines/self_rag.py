@@ -225,7 +225,8 @@ def _write(run: Run, lm: LocalLM, prompts: Sequence[str], limit: int | None = No
     if not prompts:
         return []
     found = run.in_time(lambda: reflect(lm, prompts, limit), len(prompts))
-    count_tokens(lm, sum(one.prompt_tokens for one in found), sum(len(one.logprobs) for one in found))
+    completion_tokens = sum(len(one.logprobs) for one in found)
+    count_tokens(lm, sum(one.prompt_tokens for one in found), completion_tokens, len(prompts))
     for one in found:
         # One that was to write a single token has said what it was asked.
         run.count_read(one.finished or limit == 1)

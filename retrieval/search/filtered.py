@@ -14,21 +14,23 @@ class Filtered:
     Attributes:
         path: None, so that nobody opens the whole index in its place.
         corpus_hash: Of all that the index finds by and the filter: whoever compares hashes sees only a Filtered.
+        index: The whole of it.
+        condition: The filter.
     """
 
     def __init__(self, index: Any, condition: str):
         self.path: Path | None = None
         self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
-        self._index = index
-        self._condition = condition
+        self.index = index
+        self.condition = condition
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score."""
-        return self._index(query, k, self._condition)
+        return self.index(query, k, self.condition)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The same for several queries, in their order."""
-        return self._index.search_many(queries, k, self._condition)
+        return self.index.search_many(queries, k, self.condition)
 
     @property
     def passages(self) -> list[Passage]:
@@ -37,7 +39,7 @@ class Filtered:
         Raises:
             AttributeError: It is a server's.
         """
-        return self._index.passages_where(self._condition)
+        return self.index.passages_where(self.condition)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Filtered":
         """Itself: copies of a program search the same index."""

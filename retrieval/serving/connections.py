@@ -12,7 +12,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SLOWEST = 30
-"""Seconds in which a request must have come in, and in which its client must have taken the answer."""
+"""Seconds in which a request must have come in, and in which its client must have taken the answer, or the next piece
+of one that is longer than what the system keeps for it."""
 
 SETTLE = 3.0
 """Seconds in which who has connected before the server stops must have sent a request: a starved client is slow."""
@@ -29,6 +30,7 @@ class ClientConnection(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.conn = _Http(h11.SERVER, self.config.h11_max_incomplete_event_size or 1 << 16)
+        self._unread: asyncio.TimerHandle | None = None
 
     @property
     def arriving(self) -> bool:
@@ -46,9 +48,22 @@ class ClientConnection(H11Protocol):
         self._patience.cancel()
         self._patience = self.loop.call_later(SLOWEST, self.transport.abort)
 
+    def pause_writing(self) -> None:
+        """Begins to wait until the client has read some of what lies there for it."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(SLOWEST, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Waits no more."""
-        self._patience.cancel()
+        for waiting in (self._patience, self._unread):
+            if waiting is not None:
+                waiting.cancel()
         super().connection_lost(exc)
 
 

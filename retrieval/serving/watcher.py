@@ -4,9 +4,9 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from raisf.retrieval.engines.base import Index
-from raisf.retrieval.serving.batcher import Batcher
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 
 logger = logging.getLogger(__name__)
@@ -15,16 +15,22 @@ REFRESH = 1.0
 """Seconds between two looks at whether the index has changed on the disk."""
 
 
+class Holder(Protocol):
+    """What searches an index; another may be put in its place at any time."""
+
+    index: Index
+
+
 class Watcher:
-    """Gives a batcher the index anew whenever its folder has changed.
+    """Gives a holder the index anew whenever its folder has changed.
 
     Args:
-        batcher: What searches.
+        holder: What searches.
         reopen: Opens the index again; None: nothing is watched.
     """
 
-    def __init__(self, batcher: Batcher, reopen: Callable[[], Index] | None):
-        self._batcher, self._reopen = batcher, reopen
+    def __init__(self, holder: Holder, reopen: Callable[[], Index] | None):
+        self._holder, self._reopen = holder, reopen
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._thread.start()
@@ -35,7 +41,7 @@ class Watcher:
         self._thread.join(1)
 
     def _watch(self) -> None:
-        path = self._batcher.index.path
+        path = self._holder.index.path
         if self._reopen is None or path is None:
             return
         served = failed = None
@@ -45,8 +51,8 @@ class Watcher:
                 continue
             try:
                 # The first look finds out what has changed while the index was being opened.
-                if read_manifest(path) != self._batcher.index.manifest:
-                    self._batcher.index = self._reopen()
+                if read_manifest(path) != self._holder.index.manifest:
+                    self._holder.index = self._reopen()
                     logger.warning("the index %s has changed: serving its new state", path)
                 served = stamp
             except Exception as error:  # tried again until it can be opened: it may be on its way, file by file

@@ -23,9 +23,12 @@ def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramCh
     import anyio
 
     try:
+        from raisf.serving.indexes import IndexesWatched
         from raisf.serving.mcp_tools import make_mcp, serve_stdio
     except ModuleNotFoundError as error:
         raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
 
-    anyio.run(serve_stdio, make_mcp(open_service(targets, choice, lm, limits)))
+    service = open_service(targets, choice, lm, limits)
+    with IndexesWatched(service):
+        anyio.run(serve_stdio, make_mcp(service))
     return facts_result({})

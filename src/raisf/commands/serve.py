@@ -61,6 +61,7 @@ def serve_command(
     try:
         from raisf.serving.app import make_app
         from raisf.serving.guard import Access
+        from raisf.serving.indexes import IndexesWatched
         from raisf.serving.mcp_tools import make_mcp
         from raisf.serving.server import AppServer
     except ModuleNotFoundError as error:
@@ -69,7 +70,8 @@ def serve_command(
     start = time.perf_counter()
     access = Access.of(host, api_key_file, hosts)
     service = open_service(targets, choice, lm, limits)
-    with AppServer(make_app(service, access, documents, make_mcp(service)), host, port) as server:
+    app = make_app(service, access, documents, make_mcp(service))
+    with AppServer(app, host, port) as server, IndexesWatched(service):
 
         def stop(*signalled: object) -> None:
             print("answering what has come in ...", file=sys.stderr)

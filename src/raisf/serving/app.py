@@ -9,13 +9,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
-from raisf.serving.guard import Access, BodyTooLarge, Guard, error
+from raisf.serving.guard import Access, BodyTooLarge, Guard, error, too_large
 from raisf.serving.limits import TooManyQuestions
 from raisf.serving.service import NoSuchProgram, Service
 from raisf.serving.sources import document_of, source_of
@@ -47,7 +47,7 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
     app = Starlette(
         routes=[*routes.all(), *(mcp.streamable_http_app().routes if mcp else [])],
         lifespan=lifespan,
-        exception_handlers={RaisfError: _refuse, BodyTooLarge: _too_large, Gone: _gone},
+        exception_handlers={RaisfError: _refuse, BodyTooLarge: _too_large, Gone: _gone, ClientDisconnect: _gone},
     )
     return Guard(app, access, service.limits.body, service.metrics.refused)
 
@@ -180,7 +180,8 @@ async def _refuse(request: Request, problem: Exception) -> Response:
 
 
 async def _too_large(request: Request, problem: Exception) -> Response:
-    return error(413, "the body is too large", "too_large")
+    assert isinstance(problem, BodyTooLarge)
+    return too_large(problem.most)
 
 
 async def _gone(request: Request, problem: Exception) -> Response:

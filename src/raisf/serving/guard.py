@@ -18,6 +18,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN = ("/", "/healthz", "/page/")
 """What needs no key: the page itself, which asks for one, and what a supervisor looks at."""
 SHORTEST_KEY = 16
+MOST_UNREAD = 64 << 20
+"""Bytes of a refused body that are read all the same, and dropped, so that its sender sees the refusal."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -116,13 +118,16 @@ class Guard:
         if refusal is not None:
             reason, response = refusal
             self._refused(reason)
+            if "expect" not in headers:
+                await _rest(receive)
             await response(scope, receive, guarded)
             return
         await self._app(scope, _limited(receive, self._body), guarded)
 
     def _refusal(self, path: str, headers: Headers) -> tuple[str, JSONResponse] | None:
         host = headers.get("host", "")
-        name = _hostname(f"//{host}")
+        # A name and a port, and nothing else that an address may have: a Host names no user.
+        name = "" if set(host) & set("@/?#\\") else _hostname(f"//{host}")
         if self._access.hosts and name not in self._access.hosts:
             return "host", error(421, f"this service is not {host!r:.80}", "invalid_host")
         origin = headers.get("origin")
@@ -135,12 +140,25 @@ class Guard:
             return "key", refused
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._body:
-            return "body", error(413, f"a body has {self._body:,} bytes at most", "too_large")
+            return "body", too_large(self._body)
         return None
 
 
 class BodyTooLarge(Exception):
-    """A body without a length that turned out too large."""
+    """A body without a length that turned out too large.
+
+    Attributes:
+        most: Bytes that it may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
+
+
+def too_large(most: int) -> JSONResponse:
+    """The refusal of a body."""
+    return error(413, f"a body has {most:,} bytes at most", "too_large")
 
 
 def _limited(receive: Receive, most: int) -> Receive:
@@ -151,10 +169,21 @@ def _limited(receive: Receive, most: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > most:
-            raise BodyTooLarge
+            if message.get("more_body"):
+                await _rest(receive)
+            raise BodyTooLarge(most)
         return message
 
     return limited
+
+
+async def _rest(receive: Receive) -> None:
+    """Reads what is left of a body: who is still sending would see a broken connection, not the answer."""
+    size, more = 0, True
+    while more and size < MOST_UNREAD:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def error(status: int, message: str, code: str, headers: dict[str, str] | None = None) -> JSONResponse:

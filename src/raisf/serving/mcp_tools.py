@@ -1,6 +1,8 @@
 """The service as tools of the Model Context Protocol: `ask` and `search`."""
 
+import contextlib
 import functools
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -70,15 +72,24 @@ def make_mcp(service: Service) -> FastMCP:
 
 
 async def serve_stdio(server: FastMCP) -> None:
-    """Speak over standard input and the process's own standard output, until the client closes it.
+    """Speak over standard input and the process's own standard output, until the client closes it or is gone.
 
     `sys.stdout` itself may stand for standard error: what libraries print would end up between the messages.
     """
-    assert sys.__stdout__ is not None
-    out = anyio.wrap_file(TextIOWrapper(sys.__stdout__.buffer, encoding="utf-8"))
-    async with stdio_server(stdout=out) as (read, write):
-        inner = server._mcp_server
-        await inner.run(read, write, inner.create_initialization_options())
+    assert sys.__stdout__ is not None and sys.__stdin__ is not None
+    inner = server._mcp_server
+    # Copies: a wrapper closes what it wraps when it goes, and the process's own are needed after it.
+    heard = TextIOWrapper(os.fdopen(os.dup(sys.__stdin__.fileno()), "rb"), encoding="utf-8", errors="replace")
+    said = TextIOWrapper(os.fdopen(os.dup(sys.__stdout__.fileno()), "wb"), encoding="utf-8")
+    try:
+        async with stdio_server(anyio.wrap_file(heard), anyio.wrap_file(said)) as (read, write):
+            await inner.run(read, write, inner.create_initialization_options())
+    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass  # nobody listens any more
+    finally:
+        for pipe in (heard, said):
+            with contextlib.suppress(OSError, ValueError):
+                pipe.close()
 
 
 def _answer(done: DoneEvent) -> dict[str, Any]:
@@ -88,6 +99,8 @@ def _answer(done: DoneEvent) -> dict[str, Any]:
         "answer": done.answer,
         "evidence": root.evidence if root else None,
         "reason": root.reason if root else "",
+        "confidence": done.confidence,
+        "grounded": root.grounded if root else None,
         "citations": cited,
         "lm_calls": done.trace.cost.lm_calls if done.trace else None,
     }

@@ -1,8 +1,8 @@
 """OpenAI's chat completions over a program: the last user's message is the question, earlier turns its context.
 
-Beyond OpenAI's fields a completion has `trace`, the whole tree. Sampling options are taken and have no effect: how a
-program asks its LM is the server's to say. A call that `dspy.Predict` wrote is read back into its fields and answered
-in its format, so `dspy.LM("openai/NAME", api_base=...)` makes a program an LM.
+Beyond OpenAI's fields a completion has `trace`, the whole tree, and `confidence`. Sampling options are taken without
+effect: how a program asks its LM is the server's to say. A call that `dspy.Predict` wrote is read back into its fields
+and answered in its format, so `dspy.LM("openai/NAME", api_base=...)` makes a program an LM.
 """
 
 import time
@@ -98,8 +98,9 @@ def completion(request: ChatRequest, asked: Question, done: DoneEvent, base: str
     return {
         **_head("chat.completion", asked),
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-        "usage": _usage(done),
+        "usage": _usage(asked.cost),
         "trace": done.trace and done.trace.model_dump(mode="json"),
+        "confidence": done.confidence,
     }
 
 
@@ -117,9 +118,11 @@ async def chunks(request: ChatRequest, asked: Question, base: str) -> AsyncItera
                 for word in _content(request, event).splitlines(keepends=True):
                     yield chunk({"content": word})
                 trace = event.trace and event.trace.model_dump(mode="json")
-                yield chunk({"annotations": annotations(asked, event, base)}, "stop", trace=trace)
+                yield chunk(
+                    {"annotations": annotations(asked, event, base)}, "stop", trace=trace, confidence=event.confidence
+                )
                 if request.usage:
-                    yield sse({**head, "choices": [], "usage": _usage(event)})
+                    yield sse({**head, "choices": [], "usage": _usage(asked.cost)})
             elif request.events:
                 yield chunk({}, trace_event=event.model_dump(mode="json"))
             elif isinstance(event, QuestionEvent):
@@ -187,10 +190,12 @@ def _head(kind: str, asked: Question) -> dict[str, Any]:
     }
 
 
-def _usage(done: DoneEvent) -> dict[str, int]:
-    cost = done.trace.cost if done.trace else Cost()
+def _usage(cost: Cost) -> dict[str, int]:
+    """OpenAI's fields; beyond them how many calls the program made, and how many of these told no tokens."""
     return {
         "prompt_tokens": cost.prompt_tokens,
         "completion_tokens": cost.completion_tokens,
         "total_tokens": cost.prompt_tokens + cost.completion_tokens,
+        "lm_calls": cost.lm_calls,
+        "unmetered_calls": cost.unmetered_calls,
     }

@@ -4,16 +4,13 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from raisf.programs.conversation import Conversation, Turn
-from raisf.programs.events import AnswerEvent, DoneEvent, Event
+from raisf.programs.events import AnswerEvent, CostEvent, DoneEvent, Event
 from raisf.programs.live import Cancelled, Live, astream, live_module
 from raisf.programs.program import Program, check_question
 from raisf.programs.trace import Cost, JudgedPassage
@@ -116,14 +113,13 @@ class Service:
                 self.metrics.refused("rate")
                 raise
 
-            def live(question: str) -> Live:
-                if isinstance(served.program, Program):
-                    return served.program.live(question, calls, seconds)
-                return live_module(served.program, question)
-
             conversation = served.conversation or Conversation(served.program)
-            standalone = partial(conversation.standalone, question, turns, seconds) if turns else None
-            asked = Question(self, served, question, live, standalone)
+            reword = (lambda text, run: conversation.standalone(text, turns, run)) if turns else None
+            if isinstance(served.program, Program):
+                live = served.program.live(question, calls, seconds, reword)
+            else:
+                live = live_module(served.program, question, seconds, reword)
+            asked = Question(self, served, question, live)
             asked.held = held.pop_all()
             return asked
 
@@ -131,22 +127,16 @@ class Service:
 class Question:
     """A question that was let in: its events once, then its place is free."""
 
-    def __init__(
-        self,
-        service: Service,
-        served: Served,
-        text: str,
-        live: Callable[[str], Live],
-        standalone: Callable[[], str] | None,
-    ) -> None:
+    def __init__(self, service: Service, served: Served, text: str, live: Live) -> None:
         self.id = uuid.uuid4().hex
         self.served, self.text = served, text
-        self._service, self._make, self._standalone = service, live, standalone
+        self.cost = Cost()
+        """So far; a question that was rewritten, that call included."""
+        self._service, self._live = service, live
         self.held: ExitStack | None = None
-        self._live = None if standalone else live(text)
         self._started = time.perf_counter()
         self._first: float | None = None
-        self._outcome, self._answer, self._cost = "stopped", "", Cost()
+        self._outcome, self._answer = "stopped", ""
 
     def __enter__(self) -> "Question":
         return self
@@ -161,15 +151,14 @@ class Question:
             RaisfError: It could not be answered. What is no error of ours is logged, and told without its words.
         """
         try:
-            if self._live is None:
-                assert self._standalone is not None
-                self._live = self._make(await run_in_threadpool(self._standalone))
             async with aclosing(astream(self._live)) as events:  # type: ignore[type-var]
                 async for event in events:
                     self._first = self._first or time.perf_counter() - self._started
                     if isinstance(event, DoneEvent):
                         self._outcome, self._answer = "answered", event.answer
-                        self._cost = event.trace.cost if event.trace else self._cost
+                        self.cost = event.trace.cost if event.trace else self.cost
+                    elif isinstance(event, CostEvent):
+                        self.cost = event.cost
                     yield event
         except Cancelled:
             raise
@@ -193,22 +182,19 @@ class Question:
         """Stop what is left of it, free its place, and write it into the figures and the log; once."""
         if self.held is None:
             return
-        if self._live is None:
-            self.held.close()
-        else:
-            self._live.stop()
-            self._live.when_ended(self.held.close)  # what still works holds its place, whoever has gone away
+        self._live.stop()
+        self._live.when_ended(self.held.close)  # what still works holds its place, whoever has gone away
         self.held = None
         seconds = time.perf_counter() - self._started
-        self._service.metrics.question(self.served.name, self._outcome, seconds, self._first, self._cost)
+        self._service.metrics.question(self.served.name, self._outcome, seconds, self._first, self.cost)
         row: dict[str, Any] = {
             "event": "question",
             "id": self.id,
             "program": self.served.name,
             "outcome": self._outcome,
             "seconds": round(seconds, 3),
-            "lm_calls": self._cost.lm_calls,
-            "tokens": self._cost.prompt_tokens + self._cost.completion_tokens,
+            "lm_calls": self.cost.lm_calls,
+            "tokens": self.cost.prompt_tokens + self.cost.completion_tokens,
         }
         if self._service.log_questions:
             row |= {"question": self.text, "answer": self._answer}

@@ -54,10 +54,20 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
         raise InputError("documents are not handed out here: start the server with --documents DIR")
     if not any(passage.source == source for passage in getattr(retriever, "passages", ())):
         raise InputError(f"no passage comes from {source!r:.80}")
-    path = (folder / source).resolve()
-    if not path.is_relative_to(folder.resolve()) or not path.is_file() or path.stat().st_size > LARGEST_FILE:
+    path = _within(folder, source)
+    if path is None:
         raise InputError(f"{source!r:.80} is not in the folder of documents")
     return Document(path, "application/pdf" if path.suffix.lower() == ".pdf" else "text/plain; charset=utf-8")
+
+
+def _within(folder: Path, source: str) -> Path | None:
+    """The file, links followed, if it lies in the folder; what the index calls a source may be no name of a file."""
+    try:
+        path = (folder / source).resolve()
+        good = path.is_relative_to(folder.resolve()) and path.is_file() and path.stat().st_size <= LARGEST_FILE
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return path if good else None
 
 
 def _together(one: Passage, other: Passage) -> bool:

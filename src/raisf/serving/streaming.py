@@ -14,9 +14,6 @@ T = TypeVar("T")
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that proxies do not close the stream."""
 
-SLOWEST_READER = 30.0
-"""Seconds that a client may leave a full connection unread."""
-
 
 class Gone(Exception):
     """The client has closed its connection."""
@@ -76,11 +73,7 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         async def put(body: bytes, more: bool = True) -> None:
-            try:
-                async with asyncio.timeout(SLOWEST_READER):
-                    await send({"type": "http.response.body", "body": body, "more_body": more})
-            except TimeoutError:
-                raise Gone from None
+            await send({"type": "http.response.body", "body": body, "more_body": more})
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with contextlib.aclosing(_alive(self._chunks())) as chunks:  # type: ignore[type-var]

@@ -46,7 +46,7 @@ class Script:
 
     def __call__(self, fields: dict[str, Any]) -> dict[str, Any]:
         time.sleep(self.pause)
-        if "turns" in fields:
+        if "turns" in fields and "slow" not in fields["question"]:
             river = "Funzol River" if "Funzol" in str(fields["turns"]) else "?"
             leans = "fail" not in fields["question"]
             return {"standalone": f"Where does the {river} end?" if leans else fields["question"]}

@@ -1,15 +1,25 @@
 """OpenAI's chat completions: the official client and DSPy's use a program as a model."""
 
+import http.client
 import json
+import time
 import urllib.error
 from typing import Any
 
 import dspy
 import pytest
 
-from raisf.serving.service import Service
+from raisf.lm.connect import connect
+from raisf.serving.service import Served, Service
 
 openai = pytest.importorskip("openai")
+
+
+def until(condition: Any) -> None:
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -62,6 +72,49 @@ def test_earlier_turns_make_the_question_stand_alone(client: Any, service: Servi
     ]
     given = client.chat.completions.create(model="ra-isf", messages=turns)
     assert given.trace["root"]["question"] == "Where does the Funzol River end?"
+    # The call that rewrote it is one of the question's own: it counts, and the question's limit holds for it.
+    alone = client.chat.completions.create(model="ra-isf", messages=say("Where does the Funzol River end?"))
+    assert given.usage.lm_calls == alone.usage.lm_calls + 1 == given.trace["cost"]["lm_calls"]
+    assert given.usage.prompt_tokens > alone.usage.prompt_tokens and given.usage.unmetered_calls == 0
+    short = client.chat.completions.create(model="ra-isf", messages=turns, extra_body={"max_calls": 1})
+    assert short.trace["root"]["route"] == "budget" and short.usage.lm_calls == 1
+
+
+def test_a_question_that_is_left_while_it_is_rewritten_stops(server: Any, service: Service, script: Any) -> None:
+    turns = [*say("Which river?"), {"role": "assistant", "content": "It"}, *say("slow rewriting?")]
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/v1/chat/completions", json.dumps({"messages": turns, "stream": True}))
+    assert script.begun.wait(60)
+    connection.close()
+    until(lambda: b'outcome="stopped"' in service.metrics.text())
+    assert service.admission.under_way == 1
+    script.let_go.set()
+    until(lambda: service.admission.under_way == 0)
+    assert len(service.served["ra-isf"].program.know.lm.calls) == 1
+
+
+def test_what_dspys_cache_answers_is_told_apart(faulty: Any, service: Service, client: Any) -> None:
+    with faulty.serve() as endpoint:
+        service.served["rag"].program.set_lm(connect("openai/x", api_base=endpoint.url))
+        first, again = (client.chat.completions.create(model="rag", messages=say("Who?")).usage for _ in range(2))
+    assert (first.lm_calls, first.unmetered_calls) == (1, 0) and first.total_tokens == 15
+    assert (again.lm_calls, again.unmetered_calls) == (1, 1) and again.total_tokens == 0
+
+
+def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -> None:
+    class Own(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.write = dspy.Predict("question -> answer")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return self.write(question=question)
+
+    own = Own()
+    own.set_lm(service.served["rag"].program.get_lm())
+    service.served["own"] = Served("own", own)
+    usage = client.chat.completions.create(model="own", messages=say("number 4")).usage
+    assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
 
 
 def test_errors_are_those_that_the_client_knows(client: Any) -> None:

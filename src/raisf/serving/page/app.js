@@ -2,6 +2,8 @@
 // What comes from the server, a passage or a model is text: it only ever reaches the page as textContent.
 
 const $ = (id) => document.getElementById(id);
+const CONFIDENCE = "The probability that the judges gave to the way the answer came; 0 where it stands in none of the passages read";
+const UNGROUNDED = "The answer stands in none of the passages read.";
 const PAST = "raisf.past", MOST_PAST = 50, LARGEST = 300_000, LONG = 400;
 // They reorder or hide the text around them; shown as escapes, as the command line does.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
@@ -71,11 +73,12 @@ class NodeView {
     this.know = make("p", { hidden: "" });
     this.found = make("div");
     this.steps = make("div");
-    this.quote = make("p", { class: "quote", dir: "auto", hidden: "" });
+    this.quote = make("p", { class: "evidence", hidden: "" });
+    this.ungrounded = make("p", { class: "unread", text: UNGROUNDED, hidden: "" });
     this.children = make("ol", { class: "children", hidden: "" });
     this.line = make("div", { class: "line" }, number && make("span", { class: "number", text: `${number}.` }),
       make("p", {}, this.text, " ", this.result, " ", this.why));
-    this.facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote);
+    this.facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote, this.ungrounded);
     this.element = make("li", { class: "node", "data-state": "waits" }, this.line, this.facts, this.children);
   }
   question(event) {
@@ -113,16 +116,16 @@ class NodeView {
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
   }
-  end({ answer, reason, evidence, readable, grounded }) {
+  end({ answer, reason, evidence, readable, grounded, cited, found_afterwards }) {
     this.element.dataset.state = "done";
     this.result.replaceChildren(data(readable ? answer : "unreadable"));
     this.result.classList.toggle("unknown", answer === "unknown");
     this.result.hidden = false;
     this.why.textContent = shown(reason);
+    this.ungrounded.hidden = grounded !== false;
     if (evidence) {
-      this.quote.textContent = shown(evidence);
-      this.facts.querySelector(".unread.grounds")?.remove();
-      if (grounded === false) this.facts.append(make("p", { class: "unread grounds", text: "The answer stands in none of the passages read." }));
+      this.quote.replaceChildren(data(evidence, "quote"), " ", make("span", { class: "why" }, cited ? data(cited) : "",
+        found_afterwards ? `${cited ? ", " : ""}found afterwards: the reader quoted nothing` : ""));
       this.quote.hidden = false;
       const own = [...this.facts.querySelectorAll(".passage")];
       const relevant = own.filter((one) => one.dataset.verdict === "relevant");
@@ -207,11 +210,11 @@ class RunView {
     else if (event.type === "step") node.step(event.number, event.step);
     else if (event.type === "answer") node.end(event);
     else if (event.type === "cost") { this.cost = event.cost; this.drawCost(); }
-    else if (event.type === "done") this.done(event.answer, event.trace);
+    else if (event.type === "done") this.done(event.answer, event.trace, event.confidence);
     else if (event.type === "error") throw new Error(event.message);
   }
-  done(answer, trace) {
-    Object.assign(this, { ended: true, said: answer, trace, cost: trace?.cost ?? this.cost });
+  done(answer, trace, confidence = null) {
+    Object.assign(this, { ended: true, said: answer, trace, confidence, cost: trace?.cost ?? this.cost });
     this.answer.classList.remove("working");
     this.answer.replaceChildren(data(answer || "unknown"));
     this.answer.classList.toggle("unknown", answer === "unknown");
@@ -242,9 +245,11 @@ class RunView {
   drawCost() {
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
     const seconds = this.ended && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
-    const parts = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token"),
+    const parts = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
       plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
-    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "", ...parts.map((text) => make("span", { text })));
+    const sure = this.confidence == null ? null : `confidence ${this.confidence.toFixed(2)}`;
+    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "",
+      sure ? make("span", { class: this.confidence < 0.5 ? "unread" : null, text: sure, title: CONFIDENCE }) : "", ...parts.map((text) => make("span", { text })));
   }
   fail(message, kind = "alert") {
     this.ended = true;
@@ -286,7 +291,7 @@ async function askAll(question, programs) {
   show(views, entry.id);
   busy(true, "Working");
   await Promise.all(views.map((view) => answer(view, mine.signal)));
-  entry.runs = views.map((view) => ({ program: view.program, answer: view.said, trace: view.trace ?? null }));
+  entry.runs = views.map((view) => ({ program: view.program, answer: view.said, confidence: view.confidence, trace: view.trace ?? null }));
   remember(entry);
   if (asking === mine) {
     asking = null;
@@ -335,7 +340,7 @@ function reopen(entry) {
   asking?.abort();
   const views = entry.runs.map((run) => {
     const view = new RunView(entry.question, run.program);
-    if (run.trace) view.done(run.answer, run.trace);
+    if (run.trace) view.done(run.answer, run.trace, run.confidence);
     else view.fail(run.answer ?? "The page was left before the answer came.", "status");
     return view;
   });

@@ -65,7 +65,9 @@ function nodeItem(node, place, context) {
       knowLine(node, wrongs("know")),
       steps.map((step) => stepLine(step, context, node)),
       !steps.some((step) => step.passages?.length) && passageList(node.passages, context, node, wrongs("relevance")),
-      node.evidence && el("blockquote", {}, said(node.evidence))),
+      node.evidence && el("blockquote", {}, said(node.evidence), (node.cited || node.found_afterwards) && el("span", { class: "muted small" }, " ",
+        node.cited && said(node.cited), node.found_afterwards && `${node.cited ? ", " : ""}found afterwards: the reader quoted nothing`)),
+      node.grounded === false && el("p", { class: "warn" }, "The answer stands in none of the passages read.")),
     subs.length > 0 && el("ol", { class: "subs" }, subs.map((sub, number) => nodeItem(sub, `${place}.${number + 1}`, context)))));
 }
 

@@ -1,0 +1,104 @@
+"""An index that changes while it is served: the next question is asked of what it has become."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.rag import RAG
+from raisf.retrieval.index import add_to_index, build_index, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.serving import watcher
+from raisf.serving.indexes import IndexesWatched
+from raisf.serving.limits import Limits
+from raisf.serving.service import Served, Service
+
+
+class Own(dspy.Module):
+    """A program of the user's own, which may wait before it searches."""
+
+    def __init__(self, retriever: Any, wait: Callable[[dict[str, Any]], Any]) -> None:
+        super().__init__()
+        self.retriever, self.wait = retriever, wait
+
+    def forward(self, question: str) -> dspy.Prediction:
+        self.wait({"question": question})
+        return dspy.Prediction(answer=", ".join(one.title for one in self.retriever("town hall", 5)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    passages = [Passage("a", "The old town hall stands in Velm.", "Old", metadata={"year": 1900})]
+    build_index(passages, tmp_path / "index", "bm25", progress=False)
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def service(folder: Path, script: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    served = {}
+    for name, retriever in (("rag", open_folder(folder)), ("late", open_folder(folder).where("year > 1950"))):
+        program = RAG(retriever, k=3)
+        program.set_lm(ScriptedLM(script))
+        served[name] = Served(name, program)
+    served["own"] = Served("own", Own(open_folder(folder), script))
+    service = Service(served, Limits(rate=0))
+    with IndexesWatched(service):
+        yield service
+
+
+def add(folder: Path, text: str, year: int) -> None:
+    add_to_index(folder, [Passage(str(year), text, "New", metadata={"year": year})], progress=False)
+
+
+def titles(done: dict[str, Any]) -> set[str]:
+    return {passage["title"] for passage in done["trace"]["root"]["passages"]}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_the_next_question_finds_what_was_added(service: Service, folder: Path, start: Any, ask: Any) -> None:
+    with start(service) as server:
+        assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
+        add(folder, "The new town hall stands in Oltrey, on the square.", 2000)
+        until(lambda: titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old", "New"})
+        # A filter holds for what was added too, and programs over one folder share what was opened.
+        assert titles(ask(server.url, "Where is the town hall?", program="late")[-1]) == {"New"}
+        assert "New" in ask(server.url, "Where?", program="own")[-1]["answer"]
+        assert service.served["own"].program.retriever is service.served["rag"].program.retriever
+        with urllib.request.urlopen(f"{server.url}/source?program=late&pid=2000") as told:
+            assert "square" in json.load(told)["passage"]["text"]
+
+
+def test_a_question_under_way_ends_on_what_it_began_with(
+    service: Service, folder: Path, start: Any, script: Any, ask: Any
+) -> None:
+    with start(service) as server:
+        before = service.served["own"].program
+        events = ask.events(ask.post(f"{server.url}/ask", {"question": "slow?", "program": "own"}))
+        assert script.begun.wait(60)
+        add(folder, "The new town hall stands in Oltrey.", 2000)
+        until(lambda: service.served["own"].program is not before)
+        script.let_go.set()
+        assert [*events][-1]["answer"] == "Old"
+        assert set(ask(server.url, "Where?", program="own")[-1]["answer"].split(", ")) == {"Old", "New"}
+
+
+def test_what_cannot_be_opened_changes_nothing(
+    service: Service, folder: Path, start: Any, ask: Any, caplog: Any
+) -> None:
+    (folder / "manifest.json").write_text("{")
+    until(lambda: "serving the old" in caplog.text)
+    with start(service) as server:
+        assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
