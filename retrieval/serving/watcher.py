@@ -19,7 +19,9 @@ class Holder(Protocol):
     """What searches an index; another may be put in its place at any time."""
 
     @property
-    def index(self) -> Index: ...
+    def index(self) -> Index:
+        """What is searched now."""
+        ...
 
     @index.setter
     def index(self, fresh: Index) -> None: ...
