@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PACKAGES := src optimize programs signatures evaluation retrieval lm data utils
-BENCHES := $(filter-out __init__ recall,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHES := $(filter-out __init__ formats precision recall soak,$(basename $(notdir $(wildcard bench/*.py))))
 # Test workers beside each other must not each start a thread a core.
 TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
@@ -45,7 +45,8 @@ lint: $(STAMP) ## ruff, pyright, and the layers between the packages
 
 bench: $(STAMP) ## the measurements of bench/ (recall on real questions too, with HOTPOT=dev.jsonl)
 	@for bench in $(BENCHES); do echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench || exit 1; done
-	@if [ -n "$(HOTPOT)" ]; then echo "== bench.recall"; $(BIN)/python -m bench.recall --questions "$(HOTPOT)"; fi
+	@if [ -n "$(HOTPOT)" ]; then for bench in recall formats; do \
+		echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench --questions "$(HOTPOT)" || exit 1; done; fi
 
 clean: ## remove what tests, tools and the demo have left (not .venv)
 	rm -rf demo-output .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -1,9 +1,11 @@
 """Engines for late interaction over the same vectors: exact MaxSim, PLAID, fast-plaid, PyLate, Qdrant in the process.
 
     python -m bench.engines [--index DIR ... --questions dev.jsonl] [--passages 2000] [--threads 1 2]
-        [--engines exact prefetch plaid fast-plaid pylate qdrant] [--limit 1200] [--foreign-python PATH]
+        [--engines exact prefetch prefetch-float16 plaid fast-plaid pylate qdrant] [--limit 1200]
+        [--foreign-python PATH]
         [--out results.json] [--json]
 
+`prefetch` is what `raisf index` makes of a large corpus, `prefetch-float16` the same over vectors that are not packed.
 The indexes are ColBERT ones of one checkpoint, not compressed (`python -m bench.recall --keep` leaves such); their
 vectors are taken together. Without, the passages and queries are those that bench.retrieval makes up. Overlap is with
 the first 10 of exact MaxSim, and left out where that failed. A query is its vectors: encoding it takes the same time
@@ -38,7 +40,7 @@ from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors, write_shard
 from raisf.utils.files import write_json
 
-ENGINES = ("exact", "prefetch", "plaid", "fast-plaid", "pylate", "qdrant")
+ENGINES = ("exact", "prefetch", "prefetch-float16", "plaid", "fast-plaid", "pylate", "qdrant")
 FOREIGN = ("fast-plaid", "pylate")
 COLUMNS = {
     "p50_ms": ("p50, ms", "{:.1f}"),

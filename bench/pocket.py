@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from raisf.lm import pocket
-from raisf.lm.local.inference import generate, load_model
+from raisf.lm.local.decoding import Draft, decode
+from raisf.lm.local.inference import Rows, load_model
 from raisf.lm.pocket.batches import collate, cut, encode
 from raisf.lm.pocket.build import build_model
 from raisf.lm.pocket.lessons import lessons
@@ -70,7 +71,7 @@ def generation(model: Any, tokenizer: Any, tokens: int, repeats: int) -> dict[st
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
 
         def own(rows: list[list[int]] = rows, size: int = size) -> None:
-            list(generate(model, rows, [tokens] * size, None, lambda row, new: False))
+            list(decode(Rows(model), [Draft(row, tokens) for row in rows]))
 
         def stock(ids: Any = ids, mask: Any = mask) -> None:
             model.generate(ids, attention_mask=mask, **options)

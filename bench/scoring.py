@@ -23,8 +23,9 @@ from dspy.lm15 import Config, Message, Request, choice, judgments
 
 from raisf.data.world.generator import region
 from raisf.lm.adapter import COMPLETION, POCKET_END, adapter_named
+from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.inference import generate
+from raisf.lm.local.inference import Rows
 from raisf.lm.local.weights import weights_folder
 from raisf.signatures.judges import PassageRelevance
 
@@ -91,7 +92,7 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
 
     def own_loop(texts: list[str]) -> None:
         encoded = [tokenizer(text)["input_ids"] for text in texts]
-        list(generate(llama, encoded, [tokens] * k, None, lambda row, new: False))
+        list(decode(Rows(llama), [Draft(prompt, tokens) for prompt in encoded]))
 
     ways: dict[str, Callable[[list[str]], None]] = {
         "scored": scored,

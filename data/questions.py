@@ -16,7 +16,8 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
 
     Fields: id, question, answer, answers (aliases, the answer among them), kind, hops (int or None), gold_titles,
     gold_pids, sub_questions (may refer to an earlier answer as "#1"), sub_answers, sub_titles (of the passage behind
-    each sub-question), known (whether the shipped pocket Llama was taught every fact; None where nobody can say).
+    each sub-question), gold_sentences (that support the answer; only where the data set names them), known (whether the
+    shipped pocket Llama was taught every fact; None where nobody can say).
 
     Args:
         path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and
@@ -68,6 +69,8 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         "sub_titles": found.get("sub_titles") or [],
         "known": found.get("known"),
     }
+    if found.get("gold_sentences"):
+        full["gold_sentences"] = found["gold_sentences"]
     if found.get("scoring"):  # where answers are not compared as SQuAD's are
         full["scoring"] = found["scoring"]
     try:

@@ -62,8 +62,8 @@ def schema_of(row: dict[str, Any]) -> str:
 def question_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of any known schema with the names of this project: `question`, `answers`, and what else the row knows.
 
-    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `sub_titles`, `known`, and
-    `scoring`: whose rule answers are compared by, "squad" (the default) or "triviaqa".
+    That is `id`, `kind`, `hops`, `gold_titles`, `gold_pids`, `sub_questions`, `sub_answers`, `sub_titles`,
+    `gold_sentences`, `known`, and `scoring`: whose rule answers are compared by, "squad" (the default) or "triviaqa".
 
     Raises:
         ValueError: The row has no question, or no answer that can be scored.
@@ -135,8 +135,8 @@ def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
 
 def _hotpot_qa(row: dict[str, Any]) -> dict[str, Any]:
     """Source: Yang et al. 2018; Ho et al. 2020 (2WikiMultihopQA), whose evidences are one triple per hop."""
-    titles = [title for title, _ in _pairs(row["supporting_facts"], "title", "sent_id")]
-    titles = list(dict.fromkeys(titles))
+    supporting = _pairs(row["supporting_facts"], "title", "sent_id")
+    titles = list(dict.fromkeys(title for title, _ in supporting))
     evidences = len(_pairs(row.get("evidences"), "relation", "entity"))
     steps = _two_wiki_steps(row, titles) if row.get("qa_pairs") else {}
     return {
@@ -146,8 +146,20 @@ def _hotpot_qa(row: dict[str, Any]) -> dict[str, Any]:
         "kind": row.get("type"),
         "hops": evidences or len(titles) or None,
         "gold_titles": titles,
+        "gold_sentences": _named_sentences(row, supporting),
         **steps,
     }
+
+
+def _named_sentences(row: dict[str, Any], supporting: list[tuple[Any, Any]]) -> list[str]:
+    """The supporting sentences; none where the paragraphs are missing, or one of the sentences is not in them."""
+    of = dict(_pairs(row.get("context"), "title", "sentences", "content"))
+    found = [
+        of[title][number].strip()
+        for title, number in supporting
+        if isinstance(of.get(title), list) and isinstance(number, int) and 0 <= number < len(of[title])
+    ]
+    return found if len(found) == len(supporting) else []
 
 
 def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:

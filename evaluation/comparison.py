@@ -43,6 +43,18 @@ class Pair:
     p_f1: float
     p_em_holm: float
 
+    def turned(self) -> "Pair":
+        """The same pair, the second before the first."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            em=self.em.negated(),
+            f1=self.f1.negated(),
+            won=self.lost,
+            lost=self.won,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
         return {**asdict(self), "em": self.em.as_dict(), "f1": self.f1.as_dict()}

@@ -7,7 +7,9 @@ from typing import Any
 
 import dspy
 
+from raisf.lm.chat import scored_labels
 from raisf.lm.connect import adapter_for
+from raisf.lm.endpoint import EndpointLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 
@@ -37,7 +39,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         signature: Any = predictor.signature
         demos = [dict(demo) for demo in predictor.demos]
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos})
-        described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm)
+        described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
     return described
 
 
@@ -75,11 +77,15 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _describe_lm(lm: Any) -> str | None:
+def _describe_lm(lm: Any, signature: Any) -> str | None:
     if lm is None:
         return None
     adapter = adapter_for(lm)
     settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
-    return " ".join([lm.model, type(adapter).__name__, *given])
+    words = [lm.model, type(adapter).__name__, *given]
+    if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
+        words += ["completions"] * lm.endpoint.completions
+        words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)
+    return " ".join(words)

@@ -40,6 +40,10 @@ class Score:
             return "- n=0"
         return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n}"
 
+    def negated(self) -> "Score":
+        """Of a difference: the one the other way round."""
+        return Score(-self.value, -self.high, -self.low, self.n)
+
     def as_dict(self) -> dict[str, float | int | None]:
         """For JSON, which knows no NaN: None stands for it."""
         value, low, high = (None if math.isnan(number) else number for number in (self.value, self.low, self.high))

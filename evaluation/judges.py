@@ -4,6 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,17 @@ from raisf.evaluation.intervals import Score, bootstrap_groups, proportion
 Array = NDArray[np.float64]
 
 BINS = 10
+LEAST = 10
+"""Judgements that a bin of a reliability curve holds at least: the share of fewer says little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The judgements whose probability lies in one tenth of [0, 1].
+    """Judgements of neighbouring probabilities.
 
     Attributes:
-        low: Where it begins.
-        high: Where it ends; the last bin holds 1 too.
+        low: The lowest probability among them.
+        high: The highest.
         n: How many judgements.
         probability: Their mean probability; None if there are none.
         share: The share of them that is positive by gold; the same as `probability` for a calibrated judge.
@@ -121,21 +124,26 @@ def auroc_score(gold: Sequence[bool], scores: Sequence[float], groups: Sequence[
 def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int = BINS) -> list[Bin]:
     """How often the rows of each probability are positive: the points of a reliability diagram.
 
+    Each bin holds as many rows as any other, `LEAST` or more where there are so many, so that each point is as sure;
+    rows of equal probability share one, which may make bins larger and fewer. A judge that is mostly sure would leave
+    most of equally wide bins to a handful of rows.
+
     Args:
         gold: Whether each row is positive, (n,).
         probabilities: Of the positive label, in [0, 1], (n,).
-        bins: Equally wide parts of [0, 1].
+        bins: How many at most.
 
-    Source: DeGroot and Fienberg 1983; Guo et al. 2017, section 2.
+    Source: DeGroot and Fienberg 1983; Nguyen and O'Connor 2015, section 3 (bins of equal count).
     """
-    of, positive = np.asarray(probabilities, np.float64), np.asarray(gold, bool)
-    place, made = _places(of, bins), []
-    for number in range(bins):
-        here = place == number
-        n = int(here.sum())
-        probability, share = (float(of[here].mean()), float(positive[here].mean())) if n else (None, None)
-        made.append(Bin(number / bins, (number + 1) / bins, n, probability, share))
-    return made
+    order = np.argsort(np.asarray(probabilities, np.float64), kind="stable")
+    of, positive = np.asarray(probabilities, np.float64)[order], np.asarray(gold, bool)[order]
+    wanted = max(1, min(bins, len(of) // LEAST))
+    begins = [round(number * len(of) / wanted) for number in range(wanted)] if len(of) else []
+    begins = sorted({int(np.searchsorted(of, of[begin], side="left")) for begin in begins})
+    return [
+        Bin(float(of[a]), float(of[b - 1]), b - a, float(of[a:b].mean()), float(positive[a:b].mean()))
+        for a, b in pairwise([*begins, len(of)])
+    ]
 
 
 def ece_score(

@@ -1,10 +1,11 @@
 """Asks a program the questions of a test set, several at a time, and keeps each answer the moment it is there."""
 
+import contextlib
 import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.identity import describe, describe_test, gold_answers, question_id
+from raisf.evaluation.identity import GOLD, describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import Report, summarise
+from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
 MAX_FAILURES = 10
+# Questions at a time. An engine in the process batches what arrives together; calls to an endpoint have a limit too.
+QUESTIONS, QUESTIONS_REMOTE = 32, 8
 # On Ctrl-C, how long the questions under way may take to finish and be kept; longer would not feel like stopping.
 GRACE_SECONDS = 2.0
 
@@ -36,7 +40,34 @@ class Outcome:
     seconds: float
 
 
+_asker: Callable[..., None] | None = None
+
+
+@contextlib.contextmanager
+def asked_by(asker: Callable[..., None]) -> Iterator[None]:
+    """As a context: `ask_all` hands its questions to this, which takes what `ask_here` takes, and does as that."""
+    global _asker
+    before, _asker = _asker, asker
+    try:
+        yield
+    finally:
+        _asker = before
+
+
 def ask_all(
+    program: Callable[..., dspy.Prediction],
+    examples: Sequence[dspy.Example],
+    keep: Callable[[Outcome], None],
+    *,
+    threads: int = 8,
+    inputs: Sequence[str] = ("question",),
+) -> None:
+    """As `ask_here`; or on the nodes of a cluster, within `raisf.evaluation.cluster.on_cluster`."""
+    if examples:
+        (_asker or ask_here)(program, examples, keep, threads=threads, inputs=inputs)
+
+
+def ask_here(
     program: Callable[..., dspy.Prediction],
     examples: Sequence[dspy.Example],
     keep: Callable[[Outcome], None],
@@ -109,7 +140,7 @@ def evaluate(
     examples: Sequence[dspy.Example],
     out: Path | str | None = None,
     *,
-    threads: int = 8,
+    threads: int | None = None,
     progress: bool | Progress = True,
     fresh: bool = False,
     name: str = "evaluating",
@@ -123,7 +154,8 @@ def evaluate(
         program: Called as `program(question=...)`; the prediction carries `answer` and, for the routes, `trace`.
         examples: With `question`, `answer` or `answers`, and where known `gold_pids` or `gold_titles`, `kind`, `id`.
         out: The records' file (JSON Lines); None keeps them in memory.
-        threads: Questions asked at a time; 8 keeps an endpoint busy, a local engine batches what arrives together.
+        threads: Questions asked at a time; None: 32 of LMs in the process, whose engine batches what arrives together,
+            and 8 of an endpoint.
         progress: Show a bar with the running exact match on stderr; or the bars (`progress_bar`) to show it among.
         fresh: Begin anew although `out` holds records.
         name: What the bar says.
@@ -141,6 +173,7 @@ def evaluate(
             f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
             "returns dspy.Prediction(answer=...)"
         )
+    threads = _at_a_time(program) if threads is None else threads
     binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
     out = Path(out) if out is not None else None
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
@@ -194,6 +227,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "answers": answers,
         "kind": example.get("kind"),
         "hops": example.get("hops"),
+        "gold": {name: example[name] for name in (*GOLD, "sub_titles") if example.get(name) is not None},
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),
@@ -227,6 +261,11 @@ def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: "" if key == "text" else _without_texts(item) for key, item in value.items()}
     return value
+
+
+def _at_a_time(program: dspy.Module) -> int:
+    lms = [predictor.lm or dspy.settings.lm for _, predictor in program.named_predictors()]
+    return QUESTIONS if lms and all(isinstance(lm, LocalLM) for lm in lms) else QUESTIONS_REMOTE
 
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:

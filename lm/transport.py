@@ -11,33 +11,81 @@ import os
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from dspy.lm15 import LM15Error, ProviderError, RateLimitError, Response, ServerError, TransportError
 from dspy.lm15 import TimeoutError as LateError
+
+T = TypeVar("T")
 
 # Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
 
 _deadline: ContextVar[float | None] = ContextVar("raisf_deadline", default=None)
+_stoppable: ContextVar["Stoppable | None"] = ContextVar("raisf_stoppable", default=None)
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 _loops_lock = threading.Lock()
 
 
+class Stoppable:
+    """Calls to endpoints that can be ended together: a question's, when nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self._calls: set[Future[Any]] = set()
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def add(self, call: "Future[Any]") -> None:
+        """A call is under way; one that comes after the end is cancelled at once."""
+        with self._lock:
+            self._calls.add(call)
+            stopped = self._stopped
+        call.add_done_callback(self._forget)
+        if stopped:
+            call.cancel()
+
+    def stop(self) -> None:
+        """Cancel the calls, which closes their connections."""
+        with self._lock:
+            self._stopped, calls = True, list(self._calls)
+        for call in calls:
+            call.cancel()
+
+    def _forget(self, call: "Future[Any]") -> None:
+        with self._lock:
+            self._calls.discard(call)
+
+
 @contextlib.contextmanager
-def until(moment: float | None) -> Iterator[None]:
-    """Let no endpoint's call in this context outlast a moment of `time.monotonic()`; None: no limit."""
-    token = _deadline.set(moment)
+def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[None]:
+    """Let no endpoint's call in this context outlast a moment of `time.monotonic()`; None: no limit.
+
+    Args:
+        moment: That moment.
+        stoppable: Who can end them before.
+    """
+    tokens = _deadline.set(moment), _stoppable.set(stoppable)
     try:
         yield
     finally:
-        _deadline.reset(token)
+        _deadline.reset(tokens[0])
+        _stoppable.reset(tokens[1])
 
 
 def deadline() -> float | None:
     """The moment that holds in this context."""
     return _deadline.get()
+
+
+def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
+    """Hand a request to the loop; who may stop this context's calls can cancel it."""
+    future = asyncio.run_coroutine_threadsafe(work, loop())
+    if (stoppable := _stoppable.get()) is not None:
+        stoppable.add(future)
+    return future
 
 
 def loop() -> asyncio.AbstractEventLoop:

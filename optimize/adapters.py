@@ -7,9 +7,10 @@ from typing import Any
 import dspy
 
 from raisf.lm.connect import connect
+from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
-from raisf.lm.local.weights import PREFIX, weights_folder, weights_hash
+from raisf.lm.local.weights import PREFIX, same_weights, weights_folder, weights_hash
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
@@ -33,7 +34,7 @@ def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
     """
     name, _, sha = base.removeprefix(PREFIX).rpartition("#")
     folder = Path(name).expanduser()
-    if not base.startswith(PREFIX) or name in WEIGHTS or not folder.is_dir():
+    if not base.startswith(PREFIX) or name in WEIGHTS or name in SHIPPED or not folder.exists():
         return base, {}
     folder = folder.resolve()
     return f"{PREFIX}{folder}#{sha}", {"relative": relative_path(folder, artifact)}
@@ -41,7 +42,7 @@ def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
 
 def base_from(base: str, relative: str | None, artifact: Path) -> str:
     """The model string of what `base_kept` was given, where it is now."""
-    if relative and (artifact / relative).is_dir():
+    if relative and (artifact / relative).exists():
         return f"{PREFIX}{(artifact / relative).resolve()}#{base.rpartition('#')[2]}"
     return base
 
@@ -68,9 +69,11 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         for file in source.iterdir():
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
         base, where = base_kept(lm.base if lm.lora else read_json(source / TRAINING)["base"], artifact)
-        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": _hash(target), "base": base, **where}
+        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": adapter_hash(target), "base": base, **where}
     if kept:
-        (made / README).write_text(_readme(program, kept, made), encoding="utf-8")
+        formats = {name: getattr(predictor.lm, "adapter_name", "") for name, predictor in program.named_predictors()}
+        system = getattr(program, "system", type(program).__name__)
+        (made / README).write_text(readme(system, formats, kept, made), encoding="utf-8")
     return kept
 
 
@@ -93,7 +96,7 @@ def open_weights(
     if not folder.is_dir():
         raise damaged(artifact, f"{ADAPTERS}/{name} is missing")
     try:
-        found = _hash(folder)
+        found = adapter_hash(folder)
     except InputError as error:
         raise damaged(artifact, str(error)) from error
     if found != entry.sha256:
@@ -104,8 +107,8 @@ def open_weights(
         raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")
     if entry.kind == "full":
         return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
-    _, _, expected = entry.base.rpartition("#")
-    if given is not None and given.base.endswith(f"#{expected}"):
+    # An adapter fits its base in any precision.
+    if given is not None and same_weights(entry.base.rpartition("#")[2], given.base_engine.folder):
         return given.with_weights(folder)
     try:
         return _local({**options, "spec": base_from(entry.base, entry.relative, artifact)}).with_weights(folder)
@@ -124,18 +127,25 @@ def _local(options: dict[str, Any]) -> LocalLM:
     return lm
 
 
-def _hash(folder: Path) -> str:
+def adapter_hash(folder: Path) -> str:
+    """The hash of trained weights: an adapter's, or a whole model's."""
     return lora_hash(folder) if (folder / CONFIG).is_file() else weights_hash(weights_folder(str(folder)))
 
 
-def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
-    """How the adapters are served elsewhere, for a person who finds the folder."""
-    lms: dict[str, Any] = {name: predictor.lm for name, predictor in program.named_predictors()}
+def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Path) -> str:
+    """How the adapters are served elsewhere, for a person who finds the folder.
+
+    Args:
+        system: The program's name.
+        formats: By predictor, the adapter in `raisf.lm.adapter`'s sense that its LM is asked with.
+        kept: By predictor, what `save_weights` gives.
+        made: The artifact's folder.
+    """
     configs = {name: read_json(made / ADAPTERS / name / CONFIG) for name in kept if kept[name]["kind"] == "lora"}
     # Servers take LoRA modules of causal models alone; a T5's stay in the process.
     adapters = {name: config["r"] for name, config in configs.items() if config.get("task_type") != "SEQ_2_SEQ_LM"}
     text = [
-        f"# A compiled {getattr(program, 'system', type(program).__name__)} program",
+        f"# A compiled {system} program",
         "",
         "Made by `raisf compile --how weights`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
         "",
@@ -153,6 +163,8 @@ def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
         modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
         base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
         folder = f"the folder lm/pocket/{WEIGHTS[base]}" if base in WEIGHTS else base
+        if base in SHIPPED:
+            folder = f"the model of the package {SHIPPED[base].package} (raisf keeps it in models/ of its cache)"
         text += [
             "",
             "## Serving the adapters elsewhere",
@@ -165,14 +177,11 @@ def _readme(program: dspy.Module, kept: dict[str, Any], made: Path) -> str:
             "    python -m sglang.launch_server --model-path BASE --enable-lora \\",
             f"        --max-loras-per-batch {len(adapters) + 1} --lora-paths " + " ".join(modules),
             "",
-            "Then each predictor asks its module (SGLang calls it BASE:NAME) in the format it was trained on:",
+            "Then each predictor asks its module (SGLang calls it BASE:NAME), the others the base, in the formats they "
+            "were trained on:",
             "",
-            '    program = raisf.load("THIS_FOLDER", lm=raisf.connect("openai/BASE", api_base=URL, adapter=FORMAT))',
-            *(
-                f'    program.{name}.lm = raisf.connect("openai/{name}", api_base=URL, '
-                f'adapter="{lms[name].adapter_name}")'
-                for name in adapters
-            ),
+            "    raisf ask ... --program THIS_FOLDER --api-base http://127.0.0.1:8000/v1",
+            '    program = raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")',
         ]
     return "\n".join([*text, ""])
 

@@ -26,6 +26,9 @@ from raisf.optimize.foreign import (
 )
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
 from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, read
+from raisf.optimize.served import served_lms
+from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
+from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import programs_within
 from raisf.programs.program import Program
 from raisf.programs.registry import build, options
@@ -105,12 +108,14 @@ def load(
     server with the index are yours to name.
 
     Args:
-        folder: What `save` wrote.
+        folder: What `save` wrote; or the name of a compiled program that ships (`raisf.optimize.shipped.PROGRAMS`).
         lm: Instead of the LM it was compiled with: an LM, or a spec such as "openai/gpt-4o-mini". Predictors with
             weights of their own keep these, and take it as their base if it is the very same one.
         retriever: Instead of the index it was compiled with: a retriever, or an index folder. Any corpus will do, it is
             your choice; the artifact's own index must be the very same one.
-        api_base: URL of the endpoint that serves the LM it was compiled with.
+        api_base: URL of the endpoint that serves the LM it was compiled with. Of an artifact that was made with a model
+            in the process: each predictor with a LoRA adapter asks the module of its own name there, the others the
+            base (`raisf.optimize.served`).
         program: The class of a program of the user's own, or an instance, which stays as it is. Not needed where that
             class is imported and wants no arguments but a retriever. An artifact chooses no code to import.
 
@@ -118,7 +123,7 @@ def load(
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
             LM or the base of its weights is gone or another, or one that the caller has to name.
     """
-    folder = Path(folder)
+    folder = shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     manifest = read(folder)
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)
@@ -232,6 +237,7 @@ def _spec(lm: Any) -> dict[str, Any] | None:
         "api_base": _without_secrets(base_of(lm)),
     }
     given |= {option: lm.kwargs.get(option) for option in ("temperature", "max_tokens")}
+    given |= {"completions": True} if isinstance(lm, EndpointLM) and lm.endpoint.completions else {}
     return {option: value for option, value in given.items() if value is not None}
 
 
@@ -249,9 +255,15 @@ def _set_lms(
     predictors, weights = dict(program.named_predictors()), manifest.weights
     if given is not None:
         program.set_lm(given)
+    local = bool(manifest.lms) and all(entry.connect.spec.startswith(PREFIX) for entry in manifest.lms)
+    served = served_lms(folder, manifest, api_base) if api_base and local and given is None else {}
     for entry in manifest.lms:
         if strangers := [name for name in entry.predictors if name not in predictors]:
             raise damaged(folder, f"lms in {MANIFEST}: {manifest.program} has no predictor {strangers[0]!r}")
+        if served:
+            for name in entry.predictors:
+                predictors[name].lm = served[name]
+            continue
         options = entry.connect.model_dump(exclude_none=True, exclude={"api_base"})
         base = given if isinstance(given, LocalLM) else None
         for name in [name for name in entry.predictors if name in weights]:

@@ -41,6 +41,10 @@ _SWITCHES = {
 }
 
 
+JUDGES = tuple(_SWITCHES)
+"""The signatures of predictors that judge or decompose."""
+
+
 @dataclass(slots=True)
 class Rows:
     """What demonstrations are drawn from.

@@ -25,6 +25,7 @@ class Connection(BaseModel):
     api_base: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    completions: bool | None = None
 
 
 class KeptLM(BaseModel):

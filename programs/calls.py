@@ -14,9 +14,12 @@ from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.chat import JSONAdapter
 from raisf.lm.connect import adapter_for, explain
-from raisf.lm.transport import until
+from raisf.lm.transport import Stoppable, until
+from raisf.programs.callbacks import observed_node, observed_search
+from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
 from raisf.programs.outputs import sensible
+from raisf.programs.progress import Growth
 from raisf.programs.questions import clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
@@ -62,6 +65,11 @@ class Run:
         """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
         """Outputs that could not."""
+        self.progress = Growth()
+        """The tree as it grows, for `Program.stream`."""
+        self.usage: UsageTracker | None = None
+        """What counts the tokens."""
+        self._under_way = Stoppable()
         self._answered = False
         self._calls = 0
         self._searches: dict[tuple[str, int], Task[list[Passage]]] = {}
@@ -73,11 +81,22 @@ class Run:
 
     @contextmanager
     def node(self, question: str, depth: int = 0) -> Iterator[Node]:
-        """A question's record. A budget spent in the block ends the node, not the program; an error stops the run."""
-        node = Node(question=question, depth=depth)
-        started = time.perf_counter()
-        try:
+        """A question's record, and the work on it (`work`)."""
+        with self.work(Node(question=question, depth=depth)) as node:
             yield node
+
+    @contextmanager
+    def work(self, node: Node) -> Iterator[Node]:
+        """The work on a question. A budget spent in the block ends the node, not the program; an error stops the run.
+
+        Args:
+            node: Its record, which may stand among the sub-questions above it already.
+        """
+        started = time.perf_counter()
+        self.progress.begin(node)
+        try:
+            with observed_node(node):
+                yield node
         except BudgetSpent as spent:
             node.end("budget", str(spent))
         except BaseException as error:
@@ -85,12 +104,14 @@ class Run:
             raise
         finally:
             node.seconds = time.perf_counter() - started
+            self.progress.end(node)
 
     def stop(self, error: BaseException) -> None:
-        """Let no further call start. The first error is the one that the program raises."""
+        """Let no further call start, and end those to an endpoint. The first error is the one that is raised."""
         with self._lock:
             if self.error is None and not isinstance(error, Stopped):
                 self.error = error
+        self._under_way.stop()
 
     def ask(self, predictor: dspy.Predict, **inputs: Any) -> dspy.Prediction | None:
         """One LM call, within the budget.
@@ -114,6 +135,7 @@ class Run:
                 asked.set_exception(error)
         prediction, steps = asked.result()
         extend_trace(steps)
+        self.progress.tell()
         return prediction
 
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
@@ -140,10 +162,12 @@ class Run:
         prediction = self.ask(predictor, question=node.question, **inputs)
         if prediction is None:
             return node.unread(route, f"{reason}, but the LM's answer could not be read")
-        node.evidence = clean(prediction.get("evidence")) or None
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
-        return node.conclude(route, reason, prediction.answer)
+        node.conclude(route, reason, prediction.answer)
+        if "evidence" in prediction:
+            cite(node, prediction.evidence, inputs.get("passages") or [])
+        return node
 
     def search(self, query: str, k: int) -> Task[list[Passage]]:
         """Start a search. Take its passages with `found`, or `drop` it where they are not needed."""
@@ -153,7 +177,7 @@ class Run:
         self._check()
         with self._lock:
             if (query, k) not in self._searches:
-                self._searches[query, k] = Task(lambda: retriever(query, k))
+                self._searches[query, k] = Task(lambda: observed_search(retriever, query, k))
             return self._searches[query, k]
 
     def found(self, search: Task[list[Passage]]) -> list[Passage]:
@@ -169,14 +193,18 @@ class Run:
 
     def cost(self, usage: UsageTracker) -> Cost:
         """What the run has cost, now that it is over."""
-        totals = usage.get_total_tokens().values()
+        self.usage = usage
         searches = sum(not search.drop() for search in self._searches.values())
+        return self.cost_so_far().model_copy(update={"discarded_retrievals": searches - len(self._used)})
+
+    def cost_so_far(self) -> Cost:
+        """What the run has cost, searches that may still be used or dropped left out."""
+        totals = self.usage.get_total_tokens().values() if self.usage else ()
         return Cost(
             lm_calls=self._calls,
             prompt_tokens=sum(total.get("prompt_tokens") or 0 for total in totals),
             completion_tokens=sum(total.get("completion_tokens") or 0 for total in totals),
             retrievals=len(self._used),
-            discarded_retrievals=searches - len(self._used),
             seconds=time.monotonic() - self._started,
         )
 
@@ -239,7 +267,7 @@ class Run:
 
         def placed() -> T:
             # Also an abandoned call keeps its place until it ends: so there are never more of them than places.
-            with self._place(calls), until(self._deadline):
+            with self._place(calls), until(self._deadline, self._under_way):
                 return call()
 
         try:
@@ -262,6 +290,7 @@ class Run:
             with self._lock:
                 self._check(calls)
                 self._calls += calls
+            self.progress.tell()
             yield
         finally:
             places.release()

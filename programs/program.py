@@ -5,14 +5,17 @@ import copy
 import inspect
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio.to_thread
 import dspy
 
-from raisf.programs.calls import Run, Stopped, require_lm
+from raisf.programs.calls import Run, require_lm
+from raisf.programs.events import Event
+from raisf.programs.live import Live, astream, stream
 from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.state import OPTIONS, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
@@ -61,6 +64,35 @@ class Program(dspy.Module):
             LMError: The LM could not answer.
         """
         return self._run(self._begin(question), question)
+
+    def stream(self, question: str) -> Iterator[Event]:
+        """Answer a question, and tell each change of its tree as it comes: `raisf.programs.events`, a `DoneEvent` last.
+
+            for event in program.stream("Who is the mayor of Belrin?"):
+                print(event.type, event)
+
+        Leaving the loop stops the question: no further call starts, and an endpoint's calls are cancelled.
+
+        Raises:
+            InputError: As calling the program does, where the loop begins.
+            LMError: Likewise, where it would go on.
+        """
+        return stream(self.live(question))
+
+    def astream(self, question: str) -> AsyncIterator[Event]:
+        """The same for coroutines: `async for event in program.astream(question)`."""
+        return astream(self.live(question))
+
+    def live(self, question: str, max_calls: int | None = None, max_seconds: float | None = None) -> Live:
+        """A question that is ready to be streamed.
+
+        Args:
+            question: The question.
+            max_calls: LM calls at most; more than the program's own limit is not given. None: that limit.
+            max_seconds: Seconds at most, likewise.
+        """
+        run = self._begin(question, max_calls, max_seconds)
+        return Live(run, partial(self._run, run, question))
 
     async def aforward(self, question: str) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start."""
@@ -124,18 +156,21 @@ class Program(dspy.Module):
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError
 
-    def _begin(self, question: str) -> Run:
-        _check_question(question)
+    def _begin(self, question: str, max_calls: int | None = None, max_seconds: float | None = None) -> Run:
+        check_question(question)
         require_lm(self)
-        return Run(searched(self), self.max_calls, self.max_seconds)
+        calls, seconds = _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds)
+        return Run(searched(self), calls, seconds)
 
     def _run(self, run: Run, question: str) -> dspy.Prediction:
         with dspy.track_usage() as usage:
+            run.usage = usage
             try:
                 root = self._answer(run, clean(question))
             except BaseException as error:
                 run.stop(error)
-                if isinstance(error, Stopped) and run.error is not None:
+                # Calls that were cancelled because another failed end with errors of their own.
+                if isinstance(error, Exception) and run.error not in (None, error):
                     raise run.error from None
                 raise
             if run.error is not None:
@@ -166,13 +201,18 @@ def _plain(value: object) -> bool:
     return True
 
 
+def _lower(own: float | None, given: float | None) -> Any:
+    return min((limit for limit in (own, given) if limit is not None), default=None)
+
+
 def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
 
 
-def _check_question(question: object) -> None:
+def check_question(question: object) -> None:
+    """Raise InputError for what is no question: no text, empty, too long, no Unicode."""
     if not isinstance(question, str):
         raise InputError(f"a question is text, found {type(question).__name__}: {question!r:.80}")
     if not question.strip():

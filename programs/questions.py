@@ -60,6 +60,13 @@ def first_sentence(text: str) -> str:
     return text[: end.end()].rstrip() if end else text
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, in order."""
+    ends = [end.end() for end in _SENTENCE_END.finditer(text)]
+    parts = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+    return [part for part in parts if part]
+
+
 def listed(sub_questions: Iterable[object]) -> list[str]:
     """The sub-questions that an LM listed, in its order, 10 at most.
 

@@ -85,12 +85,13 @@ class RAISF(Program):
         self.compose = dspy.Predict(ComposedAnswer)
 
     def _answer(self, run: Run, question: str) -> Node:
-        return self._solve(run, question, depth=0, above=frozenset())
+        return self._solve(run, Node(question=question), above=frozenset())
 
-    def _solve(self, run: Run, question: str, depth: int, above: frozenset[str]) -> Node:
+    def _solve(self, run: Run, node: Node, above: frozenset[str]) -> Node:
         """Algorithm 1. `above` holds the questions on the way down from the root: none of them is asked again."""
-        with run.node(question, depth) as node:
-            if depth > self.max_depth:
+        question = node.question
+        with run.work(node):
+            if node.depth > self.max_depth:
                 return node.end("depth", f"deeper than max_depth={self.max_depth}")
             if normal(question) in above:
                 return node.end("cycle", "the same question stands above it")
@@ -111,7 +112,8 @@ class RAISF(Program):
                 return node.unread("no_sub_questions", "the decomposition could not be read")
             if not sub_questions:
                 return node.end("no_sub_questions", "the decomposition gave no sub-question")
-            node.sub_questions = self._solve_all(run, sub_questions, depth + 1, above | {normal(question)})
+            node.sub_questions = [Node(question=text, depth=node.depth + 1) for text in sub_questions]
+            self._solve_all(run, node.sub_questions, above | {normal(question)})
             # Also when every sub-answer is unknown, as in Algorithm 1: the LM has the last word.
             facts = [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
@@ -144,20 +146,19 @@ class RAISF(Program):
         prediction = run.ask(self.decompose, question=node.question)
         return listed(prediction.sub_questions or []) if prediction else None
 
-    def _solve_all(self, run: Run, sub_questions: list[str], depth: int, above: frozenset[str]) -> list[Node]:
+    def _solve_all(self, run: Run, subs: list[Node], above: frozenset[str]) -> None:
         """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others."""
         tasks: list[Task[Node]] = []
-        for number, text in enumerate(sub_questions, 1):
-            named = {earlier: tasks[earlier - 1] for earlier in references(text, before=number)}
-            tasks.append(Task(partial(self._solve_sub, run, text, named, depth, above)))
-        return gather(tasks)
+        for number, sub in enumerate(subs, 1):
+            named = {earlier: tasks[earlier - 1] for earlier in references(sub.question, before=number)}
+            sub.waits_for = list(named)
+            tasks.append(Task(partial(self._solve_sub, run, sub, named, above)))
+        gather(tasks)
 
-    def _solve_sub(self, run: Run, text: str, named: dict[int, Task[Node]], depth: int, above: frozenset[str]) -> Node:
+    def _solve_sub(self, run: Run, sub: Node, named: dict[int, Task[Node]], above: frozenset[str]) -> Node:
         answers = {number: task.get().answer for number, task in named.items()}
         missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
         if missing:
-            node = Node(question=text, depth=depth).end("reference", f"no answer for {' and '.join(missing)}")
-        else:
-            node = self._solve(run, fill(text, answers), depth, above)
-        node.waits_for = list(named)
-        return node
+            return sub.end("reference", f"no answer for {' and '.join(missing)}")
+        sub.question = fill(sub.question, answers)
+        return self._solve(run, sub, above)

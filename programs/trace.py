@@ -30,6 +30,10 @@ Route = Literal[
 ]
 
 
+UNFINISHED = "not finished"
+"""The reason of a node that has not ended."""
+
+
 class Judgement(BaseModel):
     """What a judge said, or that it said nothing that could be read.
 
@@ -130,6 +134,9 @@ class Node(BaseModel):
         sub_questions: In the order of the decomposition.
         waits_for: The numbers, from 1, of the earlier sub-questions beside it whose answers it names.
         evidence: The sentence that the answer was read from.
+        found_afterwards: Whether that sentence was looked up by the answer, because the reader quoted none.
+        cited: Where the passage that holds it is found: its citation, title or id.
+        grounded: Whether the answer's words stand in a passage that was read; None where none was, or for yes and no.
         readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
         seconds: Wall-clock, waiting included.
     """
@@ -138,19 +145,27 @@ class Node(BaseModel):
     depth: int = 0
     route: Route = "budget"
     answer: str = UNKNOWN
-    reason: str = "not finished"
+    reason: str = UNFINISHED
     know: Judgement | None = None
     passages: list[JudgedPassage] = []
     steps: list[Step] = []
     sub_questions: list["Node"] = []
     waits_for: list[int] = []
     evidence: str | None = None
+    found_afterwards: bool = False
+    cited: str | None = None
+    grounded: bool | None = None
     readable: bool = True
     seconds: float = 0.0
 
+    @property
+    def finished(self) -> bool:
+        """Whether the node has ended."""
+        return self.reason != UNFINISHED
+
     def end(self, route: Route, reason: str, answer: str = UNKNOWN) -> "Node":
         """Close the node and return it."""
-        self.route, self.reason, self.answer = route, reason, answer
+        self.route, self.answer, self.reason = route, answer, reason  # the reason last: it says that the node is closed
         return self
 
     def unread(self, route: Route, reason: str) -> "Node":
@@ -164,6 +179,27 @@ class Node(BaseModel):
         if is_unknown(answer):
             return self.end(route, f"{reason}, but the LM found no answer")
         return self.end(route, reason, answer)
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability that the judges gave to the way the answer came: known, relevant, or the weakest sub-answer.
+
+        0 where the answer's words stand in no passage that was read: nothing supports it. None where there is no
+        answer, or where the LM gives no probabilities. It says nothing else of the reader.
+        """
+        if self.answer == UNKNOWN:
+            return None
+        if self.grounded is False:
+            return 0.0
+        if self.route == "direct":
+            return self.know.probability if self.know else None
+        if self.route == "passages":
+            judged = [one.judgement.probability for one in self.passages if one.relevant and one.judgement]
+            return max((one for one in judged if one is not None), default=None)
+        below = [one.confidence for one in self.sub_questions if one.answer != UNKNOWN]
+        if self.route != "decomposed" or not below or any(one is None for one in below):
+            return None
+        return min(one for one in below if one is not None)
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, a parent before its children."""
@@ -242,7 +278,12 @@ def _grow(tree: Tree, node: Node) -> None:
         for passage in node.passages:
             tree.add(_passage_line(passage))
     if node.evidence:
-        tree.add(Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim")))
+        line = Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim"))
+        if node.cited:
+            line.append(f" [{one_line(node.cited)}]", style="cyan")
+        tree.add(line.append(" found afterwards" if node.found_afterwards else "", style="dim"))
+    if node.grounded is False:
+        tree.add(Text("the answer stands in none of the passages read", style="yellow"))
     for number, child in enumerate(node.sub_questions, 1):
         _grow(tree.add(_heading(child, f"{number}. ")), child)
 
@@ -293,6 +334,8 @@ def _cost_line(trace: Trace) -> Text:
         f"{cost.retrievals} retrieval{'s' * (cost.retrievals != 1)}{unused}",
         f"{cost.seconds:.2f} s",
     ]
+    if trace.root.confidence is not None:
+        parts.append(f"confidence {trace.root.confidence:.2f}")
     line = Text(" · ".join(parts), style="dim")
     if trace.failed:
         line.append(f" · {trace.failed} failed calls", style="red")

@@ -16,6 +16,7 @@ from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.opening import engine_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.where import check_names, parse_where
+from raisf.retrieval.spread import spread
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.rows import row_of
 from raisf.retrieval.store.segments import Checkpoint
@@ -102,6 +103,7 @@ def change_documents(
     only: bool,
     progress: bool,
     checkpoint: str | Path | None = None,
+    ray: str | None = None,
 ) -> Change:
     """Brings documents into an index.
 
@@ -115,11 +117,12 @@ def change_documents(
         only: Whether all others are taken out.
         progress: Whether to show a bar on standard error.
         checkpoint: Where its encoder's checkpoint is now; None: where it was.
+        ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
 
     Raises:
         InputError: The index cannot be used, or nothing would be left of it.
     """
-    with changed_index(path, _finder(path, checkpoint), progress) as writer:
+    with changed_index(path, _finder(path, checkpoint, ray), progress) as writer:
         place = place_of(writer.checkpoint, path) if checkpoint else {}
         known = writer.manifest.documents
         prints = fingerprints(documents, skip)
@@ -213,9 +216,16 @@ class _Changes:
                 yield passage
 
 
-def _finder(path: Path | str, checkpoint: str | Path | None = None) -> Callable[[IndexManifest], Checkpoint | None]:
+def _finder(
+    path: Path | str, checkpoint: str | Path | None = None, ray: str | None = None
+) -> Callable[[IndexManifest], Checkpoint | None]:
     """What finds the checkpoint of the index at `path`, once its manifest is safe from other processes."""
-    return lambda manifest: find_again(engine_of(path, manifest).find, Path(path), manifest, checkpoint)
+
+    def find(manifest: IndexManifest) -> Checkpoint | None:
+        kind = engine_of(path, manifest)
+        return spread(kind.find, find_again(kind.find, Path(path), manifest, checkpoint), ray)
+
+    return find
 
 
 def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Making index folders of every kind, of documents, passages or texts, and looking at them."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest, verify
 from raisf.retrieval.store.rows import row_of
 from raisf.utils.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "ENGINES",
@@ -38,11 +41,12 @@ def build_index(
     docs: Path | str | Iterable[Passage],
     out: Path | str,
     engine: EngineName = "colbert",
-    checkpoint: str | Path = "minilm",
+    checkpoint: str | Path | None = None,
     search: SearchMode = "auto",
     encoding: str | None = None,
     progress: bool = True,
     skip: Skip | None = None,
+    ray: str | None = None,
 ) -> Index:
     """Makes an index of documents in the folder `out`, and opens it.
 
@@ -57,20 +61,25 @@ def build_index(
         docs: A file or folder (see `reading.read_documents`), or passages.
         out: A new folder, or an index to replace.
         engine: "colbert", "bm25", "dense" or "hybrid" (ColBERT and BM25 fused).
-        checkpoint: For all but bm25: "minilm", a folder, or a hub id.
+        checkpoint: For all but bm25: "raisf-minilm" (ColBERT's default: trained, ships with the project), "minilm"
+            (dense's default), a folder, or a hub id. None: that of the index that stands at `out`, else the default.
         search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`).
         encoding: How the files are encoded; None: by byte order mark, else UTF-8.
         progress: Whether to show a bar on standard error.
         skip: Is told of each file of a folder that is skipped, and may raise (`documents.stop` does); None: they are
             logged as warnings.
+        ray: The address of a Ray cluster whose nodes encode the passages, as `ray.init` takes it; None: this machine
+            does. Each node needs the same package and checkpoint; the index is the same.
 
     Raises:
         InputError: The options or the folder cannot be used, `docs` is a file that cannot be read, or nothing in it can
             be; the message says which and why.
     """
     kind = _engine(engine)
+    if checkpoint is None:
+        checkpoint = _kept(out, kind) or kind.default_checkpoint()
     if not isinstance(docs, (str, Path)):
-        return kind.build(docs, out, checkpoint, search, progress)
+        return kind.build(docs, out, checkpoint, search, progress, ray=ray)
     reasons: list[Skipped] = []
 
     def note(file: Skipped) -> None:
@@ -82,18 +91,18 @@ def build_index(
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
     if documents and _is_like(out, kind, checkpoint, search):
-        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint)
+        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray)
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
     passages = _some(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
-    return kind.build(passages, out, checkpoint, search, progress, documents=prints)
+    return kind.build(passages, out, checkpoint, search, progress, documents=prints, ray=ray)
 
 
 def index(
     texts: Iterable[TextLike],
     engine: EngineName = "colbert",
-    checkpoint: str | Path = "minilm",
+    checkpoint: str | Path | None = None,
     out: Path | str | None = None,
     progress: bool = True,
 ) -> Index:
@@ -106,7 +115,7 @@ def index(
         texts: Strings; passages; or mappings with a `text`, maybe a `title` and an `id`, and whatever else is to be
             filtered by. Ids are numbers, from 0, where none are given.
         engine: "colbert", "bm25", "dense" or "hybrid".
-        checkpoint: For all but bm25: "minilm", a folder, or a hub id.
+        checkpoint: For all but bm25; see `build_index`.
         out: A folder to keep the index in instead.
         progress: Whether to show a bar on standard error.
 
@@ -114,6 +123,7 @@ def index(
         InputError: No text at all, something else among them, or an id that comes twice.
     """
     kind, passages = _engine(engine), list(passages_of_texts(texts))
+    checkpoint = kind.default_checkpoint() if checkpoint is None else checkpoint
     if out is None:
         found = kind.find(checkpoint).sha256 if kind.find else ""
         made_of = hashlib.sha256(f"{engine} {found}".encode())
@@ -136,6 +146,7 @@ def index_info(path: Path | str) -> dict[str, Any]:
         "path": str(path),
         "engine": manifest.kind,
         "search": manifest.shown_search,
+        "packing": manifest.packing,
         "checkpoint": manifest.checkpoint,
         "passages": manifest.passages,
         "documents": len(manifest.documents),
@@ -183,6 +194,22 @@ def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> It
         told = "; ".join(f"{file.name}: {file.reason}" for file in reasons[:3])
         more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
         raise InputError(f"the corpus is empty: no document in {docs} can be read ({told}{more})")
+
+
+def _kept(out: Path | str, kind: type[Index]) -> str | Path | None:
+    """The checkpoint of the index of this engine that stands at `out`, so that what has not changed stays encoded."""
+    if kind.find is None or not (Path(out) / MANIFEST).is_file():
+        return None
+    try:
+        manifest = read_manifest(out)
+        found = find_again(kind.find, Path(out), manifest) if manifest.kind == kind.kind else None
+    except InputError:
+        return None
+    if found is not None and found.name != kind.default_checkpoint():
+        logger.warning(
+            "%s keeps its checkpoint, %s; --checkpoint %s encodes it anew", out, found.name, kind.default_checkpoint()
+        )
+    return found.name if found else None
 
 
 def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search: str) -> bool:

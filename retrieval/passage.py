@@ -74,6 +74,6 @@ class Retriever(Protocol):
 def found_by(retriever: Retriever) -> str:
     """All that a retriever finds by: its class, its corpus and, of an index, how it is searched and its encoder."""
     manifest = getattr(retriever, "manifest", None)
-    search = None if manifest is None else manifest.shown_search
+    search = None if manifest is None else manifest.ranking
     encoder = getattr(retriever if manifest is None else manifest, "checkpoint_sha256", None)
     return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, search, encoder]))

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="raisf-tests-")  # no answers of earlier runs
+os.environ.pop("RAISF_LM", None)  # a developer's own default LM
 # A shell's background job ignores Ctrl-C, and so would the processes that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,3 +37,9 @@ def makers() -> Any:
 def faulty() -> Any:
     """tests/faulty_endpoint.py, whose `serve` is an endpoint on loopback that does wrong as often as it is told."""
     return _module("faulty_endpoint", Path(__file__).parent / "faulty_endpoint.py")
+
+
+@pytest.fixture(scope="session")
+def llamas() -> Any:
+    """tests/llama_endpoint.py, whose `serve` is a real OpenAI-compatible server on loopback."""
+    return _module("llama_endpoint", Path(__file__).parent / "llama_endpoint.py")

@@ -11,6 +11,7 @@ import contextlib
 import json
 import random
 import re
+import secrets
 import socket
 import struct
 import threading
@@ -86,11 +87,13 @@ class Endpoint(ThreadingHTTPServer):
         self.pause = 6.0  # seconds that "silent" is silent, and "trickle" takes for ten bytes
         self.seen: list[tuple[str, dict[str, str], Any]] = []
         self.faults: Counter[str] = Counter()
+        # A port comes again, and answers are cached by address; one that is given stays what it is, for campaigns.
+        self._own = "" if port else f"/{secrets.token_hex(4)}"
         self._rng, self._lock = random.Random(seed), threading.Lock()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"http://127.0.0.1:{self.server_port}{self._own}/v1"
 
     def draw(self, path: str, headers: dict[str, str], body: Any) -> str | None:
         with self._lock:

@@ -68,7 +68,7 @@ def dump_line(row: dict[str, Any]) -> str:
 def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
     """Writes rows as JSON Lines, atomically and streamed; returns how many."""
     count = 0
-    with _replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as out:
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as out:
         for row in rows:
             out.write(dump_line(row))
             count += 1
@@ -77,7 +77,7 @@ def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
 
 def write_json(path: Path | str, value: Any) -> None:
     """Writes a JSON file atomically: readers see the old file or the whole new one."""
-    with _replacing(Path(path)) as temporary:
+    with replacing(Path(path)) as temporary:
         text = ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2)
         temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -199,7 +199,8 @@ def _read_text(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file to write that takes `path`'s place when the block ends well, and goes away when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
     with naming_full_disk(path), make_partial_file(path) as temporary:

@@ -83,6 +83,16 @@ def own(path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Waits until no other process, and no other thread, has the file; it is made where there is none, and stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        with contextlib.suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def _made(path: Path, make: Callable[[], str]) -> Iterator[Path]:
     while True:
         made = Path(make())

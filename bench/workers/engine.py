@@ -33,11 +33,26 @@ def exact(vectors: Vectors) -> Search:
     return lambda query: [number for number, _ in engine.search([query], K)[0]]
 
 
-def prefetch(vectors: Vectors) -> Search:
+def prefetch_float16(vectors: Vectors) -> Search:
     from raisf.retrieval.search.prefetch import Prefetch
 
     engine = Prefetch(vectors)
     return lambda query: [number for number, _ in engine.search([query], K)[0]]
+
+
+def build_prefetch(vectors: Vectors, folder: Path) -> None:
+    from raisf.retrieval.search import cells
+    from raisf.retrieval.store.vectors import write_shard
+
+    folder.mkdir()
+    for number, part in enumerate(vectors):
+        write_shard(folder / "vectors", number, [part], packed=True)
+    if len(vectors.lengths) >= cells.CELLS_FROM:
+        cells.write_cells(Vectors(folder / "vectors"), folder / cells.CELLS)
+
+
+def prefetch(folder: Path) -> Search:
+    return prefetch_float16(Vectors(folder / "vectors"))
 
 
 def build_plaid(vectors: Vectors, folder: Path) -> None:
@@ -98,8 +113,13 @@ def qdrant(vectors: Vectors) -> Search:
     return lambda query: [int(p.id) for p in client.query_points("bench", query=query.tolist(), limit=K).points]
 
 
-IN_MEMORY: dict[str, Callable[[Vectors], Search]] = {"exact": exact, "prefetch": prefetch, "qdrant": qdrant}
+IN_MEMORY: dict[str, Callable[[Vectors], Search]] = {
+    "exact": exact,
+    "prefetch-float16": prefetch_float16,
+    "qdrant": qdrant,
+}
 ON_DISK: dict[str, tuple[Callable[[Vectors, Path], None], Callable[[Path], Search]]] = {
+    "prefetch": (build_prefetch, prefetch),
     "plaid": (build_plaid, plaid),
     "fast-plaid": (build_fast_plaid, fast_plaid),
     "pylate": (build_pylate, pylate),

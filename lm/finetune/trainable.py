@@ -13,8 +13,15 @@ from raisf.utils.files import read_json, write_json
 Method = Literal["lora", "full"]
 
 
-def trainable(lm: LocalLM, method: Method, rank: int) -> Any:
-    """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32."""
+def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None) -> Any:
+    """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32.
+
+    Args:
+        lm: With the base.
+        method: What is trained of it.
+        rank: LoRA's.
+        layers: How many of the upper layers get adapters; None for all.
+    """
     base: Any = lm.base_engine.model
     if method == "full":
         return copy.deepcopy(base).float().requires_grad_(True)
@@ -22,11 +29,26 @@ def trainable(lm: LocalLM, method: Method, rank: int) -> Any:
 
     shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
     task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
-    config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
     with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
         model = get_peft_model(copy.deepcopy(base, shared), config)
     model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
     return model
+
+
+def _places(base: Any, layers: int | None) -> dict[str, Any]:
+    """Where a model gets adapters, as peft's configuration says it."""
+    if layers is None:
+        return {"target_modules": "all-linear"}
+    import torch
+
+    count, head = base.config.num_hidden_layers, base.get_output_embeddings()
+    linear = {
+        name.rpartition(".")[2]
+        for name, one in base.named_modules()
+        if isinstance(one, torch.nn.Linear) and one is not head
+    }
+    return {"target_modules": sorted(linear), "layers_to_transform": list(range(count - layers, count))}
 
 
 def write(model: Any, lm: LocalLM, method: Method, folder: Path) -> None:

@@ -37,6 +37,7 @@ class Training:
         patience: Epochs without a better validation loss after which training stops. The best epoch's weights are kept.
         batch_size: Rows a step.
         rank: Of LoRA's matrices; their scale is alpha / rank with alpha twice the rank.
+        layers: How many of the upper layers get an adapter; None for all. The backward pass ends below the lowest.
         seed: Of the initial matrices and the order of the rows.
         processes: That share each step's rows, a GPU each where there are GPUs (`raisf.lm.finetune.parallel`).
     """
@@ -47,6 +48,7 @@ class Training:
     patience: int = 2
     batch_size: int = 16
     rank: int = 16
+    layers: int | None = None
     seed: int = 0
     processes: int = 1
 
@@ -54,16 +56,18 @@ class Training:
         if self.method not in get_args(Method):
             raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
         check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
+        if self.layers is not None:
+            check_least(self, layers=1)
         if not 0 < self.learning_rate < 1:
             raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
 
 
 def check_rank(lm: LocalLM, training: Training) -> None:
-    """Makes sure that the rank is one of a LoRA adapter of this LM's base, for who has other work to do before.
+    """Makes sure that a LoRA adapter of this LM's base can have this rank and these layers, before other work.
 
     Raises:
-        InputError: It is above the width of the widest layer: the product of such matrices has no higher rank, and
-            has more weights than the layer.
+        InputError: There are fewer layers, or they are no choice. Or the rank is above the width of the widest layer:
+            the product of such matrices has no higher rank, and has more weights than the layer.
     """
     import torch
 
@@ -71,6 +75,15 @@ def check_rank(lm: LocalLM, training: Training) -> None:
     width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
     if training.method == "lora" and training.rank > width:
         raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
+    config: Any = lm.base_engine.model.config
+    if training.layers is None:
+        return
+    if training.method != "lora" or config.is_encoder_decoder:
+        raise InputError("layers is for LoRA on a causal model: leave it out")
+    if training.layers > config.num_hidden_layers:
+        raise InputError(
+            f"{lm.base} has {config.num_hidden_layers} layers: give at most so many, not {training.layers}"
+        )
 
 
 class FinetuneRun:
@@ -109,7 +122,7 @@ class FinetuneRun:
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
-            self.model = trainable(lm, training.method, training.rank)
+            self.model = trainable(lm, training.method, training.rank, training.layers)
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.weights.values(), lr=training.learning_rate, weight_decay=0.0, foreach=True

@@ -1,59 +1,143 @@
-"""The loop that writes token by token, whatever kind of model says what comes next."""
+"""Texts that are written token by token, whatever kind of model says what comes next: continuous batching.
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+The batch grows and shrinks between any two steps: what is asked while others are being written joins them, and what has
+come to its end leaves. `transformers` has a continuous batching of its own; it has no adapters that mix within a batch,
+and on a CPU it computes one row of all tokens under a mask of all by all.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from raisf.lm.local.multi_lora import BASE, Slot
 
 if TYPE_CHECKING:
     import torch
 
+# Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
+MAX_ROWS = 32
+# Rows times columns that a batch may come to: what its keys and values take of memory.
+MAX_PLACES = {"cpu": 16384, "cuda": 131072}
 
-class Decoding(Protocol):
-    """Prompts that are being continued together, a row each."""
 
-    def step(self, picked: list[int] | None) -> "torch.Tensor":
-        """The logits (rows, V) of each row's next token, after the tokens picked last; None at the first step."""
+class Draft:
+    """A text on its way, from the likeliest tokens; whoever wants others overrides `pick`.
+
+    Args:
+        prompt: Token ids, at least one.
+        limit: The most tokens to add, at least 1.
+        lora: The adapter that writes.
+        prefix: What the prompt begins with, where that is kept.
+    """
+
+    likeliest = True
+
+    def __init__(self, prompt: list[int], limit: int, lora: Slot = BASE, prefix: Any = None):
+        self.prompt, self.limit, self.lora, self.prefix = prompt, limit, lora, prefix
+        self.tokens: list[int] = []
+
+    def pick(self, logits: "torch.Tensor") -> int:
+        """The next token, from its logits (V,); asked where it is not the likeliest."""
+        raise NotImplementedError
+
+    def ended(self) -> bool:
+        """Whether the last token was the end."""
+        return False
+
+
+D = TypeVar("D", bound=Draft)
+
+
+class Rows(Protocol):
+    """Prompts that a model continues together, a row each."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether others may join while there are rows."""
+        ...
+
+    def join(self, drafts: Sequence[Draft]) -> "torch.Tensor":
+        """Add rows behind the others; the logits (new rows, V) of their first tokens."""
+        ...
+
+    def step(self, picked: list[int]) -> "torch.Tensor":
+        """The logits (rows, V) of each row's next token, after the tokens picked last."""
+        ...
+
+    def part(self, row: int, draft: Draft) -> None:
+        """A row is about to leave, with all that was written but the last token."""
         ...
 
     def keep(self, rows: list[int]) -> None:
-        """Go on with these rows alone."""
+        """Go on with these rows alone, in this order; none comes before its own place."""
         ...
 
 
-def decode(
-    decoding: Decoding,
-    limits: list[int],
-    choose: Callable[[int, "torch.Tensor"], int] | None,
-    ended: Callable[[int, list[int]], bool],
-) -> Iterator[tuple[int, list[int]]]:
-    """Continue prompts together, and give each continuation as soon as it has ended.
+class Decoding(Generic[D]):
+    """The drafts that are being written.
 
     `transformers`' own loop costs more than a small model's forward pass; this one does only what is needed here.
 
     Args:
-        decoding: The prompts with their model.
-        limits: the most tokens to add to each prompt, at least 1.
-        choose: picks row i's next token from its logits (V,); None takes the likeliest for every row.
-        ended: whether row i is done, given its new tokens.
-
-    Yields:
-        The prompt's index and its new tokens.
+        rows: Computes.
     """
-    alive = list(range(len(limits)))
-    new: list[list[int]] = [[] for _ in limits]
-    picked: list[int] | None = None
-    while alive:
-        logits = decoding.step(picked)
-        if choose is None:
-            picked = logits.argmax(-1).tolist()
-        else:
-            picked = [choose(index, row) for index, row in zip(alive, logits, strict=True)]
-        keep = []
-        for row, index in enumerate(alive):
-            new[index].append(picked[row])
-            if len(new[index]) >= limits[index] or ended(index, new[index]):
-                yield index, new[index]
-            else:
-                keep.append(row)
-        if 0 < len(keep) < len(alive):
-            decoding.keep(keep)
-        alive, picked = [alive[row] for row in keep], [picked[row] for row in keep]
+
+    def __init__(self, rows: Rows):
+        self._rows = rows
+        self.drafts: list[D] = []
+
+    def admitted(self, waiting: deque[D], device: str) -> list[D]:
+        """Takes from the queue, in its order, those for whom there is room."""
+        taken: list[D] = []
+        if self.drafts and not self._rows.joins:
+            return taken
+        width = max((_columns(draft) for draft in self.drafts), default=0)
+        while waiting and (count := len(self.drafts) + len(taken)) < MAX_ROWS:
+            width = max(width, _columns(waiting[0]))
+            if count and (count + 1) * width > MAX_PLACES[device]:
+                break
+            taken.append(waiting.popleft())
+        return taken
+
+    def join(self, drafts: Sequence[D]) -> list[D]:
+        """Read some prompts and write their first tokens; gives the drafts that have ended."""
+        logits = self._rows.join(drafts)
+        self.drafts += drafts
+        return self._go_on(len(self.drafts) - len(drafts), logits)
+
+    def step(self) -> list[D]:
+        """Write a token of each draft; gives those that have ended."""
+        return self._go_on(0, self._rows.step([draft.tokens[-1] for draft in self.drafts]))
+
+    def _go_on(self, first: int, logits: "torch.Tensor") -> list[D]:
+        likeliest = logits.argmax(-1).tolist()
+        ended = []
+        for row in range(len(self.drafts) - 1, first - 1, -1):
+            draft = self.drafts[row]
+            draft.tokens.append(likeliest[row - first] if draft.likeliest else draft.pick(logits[row - first]))
+            if draft.ended() or len(draft.tokens) >= draft.limit:
+                ended.append(row)
+        if not ended:
+            return []
+        found = [self.drafts[row] for row in ended]
+        for row, draft in zip(ended, found, strict=True):
+            self._rows.part(row, draft)
+        rows = list(range(len(self.drafts)))
+        for row in ended:  # from the last on: the last that stays takes its place
+            rows[row] = rows[-1]
+            rows.pop()
+        self.drafts = [self.drafts[row] for row in rows]
+        self._rows.keep(rows)
+        return found
+
+
+def decode(rows: Rows, drafts: Sequence[D]) -> Iterator[D]:
+    """Write drafts to their ends together; gives each as soon as it has ended."""
+    decoding: Decoding[D] = Decoding(rows)
+    yield from decoding.join(drafts)
+    while decoding.drafts:
+        yield from decoding.step()
+
+
+def _columns(draft: Draft) -> int:
+    return len(draft.prompt) + draft.limit

@@ -1,5 +1,6 @@
 """A Llama or T5 in the process behind DSPy's engine protocol: all threads' requests wait in a queue and go in batches.
 
+Texts are written in one batch, whose rows come and go; every few tokens it lets others in, and judgements are made.
 One engine serves all LMs, threads and programs of a process that name the same weights.
 """
 
@@ -7,6 +8,7 @@ import atexit
 import math
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,20 +17,25 @@ from typing import TYPE_CHECKING, Any
 from dspy.lm15 import DataPart, Message, Request, Response, Usage
 
 from raisf.lm.local import inference, seq2seq
+from raisf.lm.local.decoding import MAX_ROWS, Decoding
 from raisf.lm.local.inference import end_tokens, load_model
-from raisf.lm.local.jobs import MAX_ROWS, Job, batches, job_of
+from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefixes
+from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
+from raisf.lm.local.writing import Answer
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
 QUIET_SECONDS = 0.001
+# Tokens that are written of each text before the queue is looked at again. Whoever comes waits for so many, and is read
+# or judged together with those who came meanwhile: each pass has its price, however few are in it.
+STEPS = 4
 # What a forward pass of a large model on a CPU may take.
 EXIT_SECONDS = 20
 
@@ -88,6 +95,7 @@ class InferenceEngine:
         self._text: Text | None = None
         self.loras: Loras
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
+        self._tails: Tails | None = None  # likewise
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InferenceEngine":
         return self  # a copied program shares the weights
@@ -142,7 +150,7 @@ class InferenceEngine:
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
                 if not self._text.seq2seq:
-                    self._prefixes = Prefixes(self._model, self.loras)
+                    self._prefixes, self._tails = Prefixes(self._model, self.loras), Tails()
 
     def _place(self, folder: Path, sha: str) -> Slot:
         with self._lock:
@@ -174,28 +182,43 @@ class InferenceEngine:
     # In the worker's thread
 
     def _work(self) -> None:
+        waiting: deque[Answer] = deque()
+        decoding: Decoding[Answer] | None = None
         while not self._ending:
-            waiting = [self._queue.get()]
-            try:
-                while len(waiting) < 2 * MAX_ROWS:
-                    waiting.append(self._queue.get(timeout=QUIET_SECONDS))
-            except queue.Empty:
-                pass
-            jobs = [job for job in waiting if job and job.future.set_running_or_notify_cancel()]
-            self._answer(jobs, self._find_prefixes)
-            jobs = [job for job in jobs if not job.future.done()]
-            for batch in batches(jobs, self.model.device.type):
+            jobs = self._arrived(wait=not waiting and not (decoding and decoding.drafts))
+            jobs = self._attempt(jobs, self._find_prefixes)
+            for batch in scorings((job for job in jobs if job.labels), self.model.device.type):
                 if self._ending:
-                    break
-                self._answer(batch, self._score if batch[0].labels else self._generate)
+                    return
+                self._attempt(batch, self._score)
+            self._attempt([job for job in jobs if not job.labels], lambda jobs: waiting.extend(map(self._begun, jobs)))
+            if waiting or decoding:
+                if decoding is None:
+                    decoding = Decoding(self.compute.Rows(self.model, self.loras, self._tails))
+                decoding = self._write(decoding, waiting)
 
-    def _answer(self, batch: list[Job], answer: Any) -> None:
+    def _arrived(self, wait: bool) -> list[Job]:
+        """The requests in the queue, and those that come within a moment of them.
+
+        Args:
+            wait: Whether to wait for the first.
+        """
+        found: list[Job | None] = []
         try:
-            answer(batch)
+            found.append(self._queue.get(block=wait))
+            while len(found) < 2 * MAX_ROWS:
+                found.append(self._queue.get(timeout=QUIET_SECONDS))
+        except queue.Empty:
+            pass
+        return [job for job in found if job and job.future.set_running_or_notify_cancel()]
+
+    def _attempt(self, jobs: list[Job], answer: Callable[[list[Job]], None]) -> list[Job]:
+        """Do something for jobs, or tell their callers what went wrong; gives those that are still to be answered."""
+        try:
+            answer(jobs)
         except BaseException as error:  # the callers wait for it in their threads
-            for job in batch:
-                if not job.future.done():
-                    job.future.set_exception(error)
+            _fail(jobs, error)
+        return [job for job in jobs if not job.future.done()]
 
     def _find_prefixes(self, jobs: list[Job]) -> None:
         if self._prefixes is not None:
@@ -219,52 +242,31 @@ class InferenceEngine:
             )
             self._respond(job, data, len(job.labels[best]) - job.start)
 
-    def _generate(self, batch: list[Job]) -> None:
-        import torch
-        from transformers import TopPLogitsWarper
+    def _begun(self, job: Job) -> Answer:
+        return Answer(job, self.text, end_tokens(self.model, self.text.tokenizer))
 
-        ends = end_tokens(self.model, self.text.tokenizer)
-        configs = [job.request.config for job in batch]
-        generators = {row: _generator(config.seed) for row, config in enumerate(configs) if config.temperature}
+    def _write(self, decoding: Decoding[Answer], waiting: deque[Answer]) -> Decoding[Answer] | None:
+        """Let in what there is room for, and write some tokens of each text; gives what goes on, if anything does."""
+        device = self.model.device.type
+        admitted = decoding.admitted(waiting, device)
+        if self._tails is not None:
+            for draft in admitted:
+                draft.prefix = self._tails.longest(draft.lora, draft.prompt, draft.prefix)
+        going = [*decoding.drafts, *admitted]
+        try:
+            for batch in readings(admitted, device):
+                self._hand_over(decoding.join(batch))
+            for _ in range(STEPS):
+                if decoding.drafts and not self._ending:
+                    self._hand_over(decoding.step())
+        except BaseException as error:  # nobody knows what is left of the others' rows
+            _fail([draft.job for draft in going], error)
+            return None
+        return decoding if decoding.drafts else None
 
-        def choose(row: int, logits: "torch.Tensor") -> int:
-            if row not in generators:
-                return int(logits.argmax())
-            scores = logits.float() / (configs[row].temperature or 1.0)
-            if (top_p := configs[row].top_p) is not None and top_p < 1:
-                scores = TopPLogitsWarper(top_p)(torch.empty(0, dtype=torch.long), scores[None])[0]  # pyright: ignore[reportArgumentType]
-            weights = scores.softmax(-1).cpu()
-            return int(torch.multinomial(weights, 1, generator=generators[row]))
-
-        def text(row: int, tokens: list[int]) -> str:
-            written = self.text.decode([token for token in tokens if token not in ends], True)
-            for stop in configs[row].stop:
-                written = written.split(stop)[0]
-            return written
-
-        def ended(row: int, tokens: list[int]) -> bool:
-            if (listen := batch[row].listen) is not None:
-                listen(text(row, tokens))
-            return (
-                self._ending
-                or tokens[-1] in ends
-                or any(
-                    # A token is at least one byte, so a stop's last bytes lie in as many tokens.
-                    stop in self.text.decode(tokens[-len(stop.encode()) :], False)
-                    for stop in configs[row].stop
-                )
-            )
-
-        prompts, limits = [job.prompt for job in batch], [job.limit for job in batch]
-        blend = self.loras.blend([job.lora for job in batch])
-        found = self.compute.generate(
-            self.model, prompts, limits, choose if generators else None, ended, blend, [job.prefix for job in batch]
-        )
-        for row, tokens in found:
-            if self._ending:  # cut off: nobody may take it for an answer
-                return
-            job = batch[row]
-            self._respond(job, text(row, tokens), len(tokens), ended(row, tokens))
+    def _hand_over(self, ended: list[Answer]) -> None:
+        for draft in ended:
+            self._respond(draft.job, draft.written, len(draft.tokens), draft.finished)
 
     def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
         job.future.set_result(
@@ -278,14 +280,10 @@ class InferenceEngine:
         )
 
 
-def _generator(seed: int | None) -> "torch.Generator":
-    import torch
-
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-        return generator
-    return generator.manual_seed(seed)
+def _fail(jobs: list[Job], error: BaseException) -> None:
+    for job in jobs:
+        if not job.future.done():
+            job.future.set_exception(error)
 
 
 def _normalise(logprobs: dict[str, float]) -> dict[str, float]:

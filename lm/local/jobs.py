@@ -3,23 +3,25 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from dspy.lm15 import ContextLengthError, Request, Response, UnsupportedFeatureError
 
+from raisf.lm.local.decoding import MAX_ROWS, Draft
 from raisf.lm.local.multi_lora import BASE, Slot
 from raisf.lm.local.prefixes import Prefix
 from raisf.lm.local.token_tree import common_length
 from raisf.lm.local.tokenization import Text
 
-# Rows of a decoding batch. Beyond some tens the CPU is busy with arithmetic and gains nothing more.
-MAX_ROWS = 32
-# Tokens that a batch may add to its first prompt: (scoring, generation). The mask of a scoring pass grows with the
-# square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300 tokens.
+# Tokens that a batch may add to its first prompt: (scoring, reading what is continued). The mask of a scoring pass
+# grows with the square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300.
 MAX_TOKENS = {"cpu": (320, 4096), "cuda": (4096, 32768)}
 # What a token of a cached prefix takes of a batch, beside one that is computed.
 KEPT_TOKEN = 0.25
 DEFAULT_MAX_TOKENS = 256
+
+D = TypeVar("D", bound=Draft)
+J = TypeVar("J")
 
 
 @dataclass
@@ -87,23 +89,23 @@ def _labels(request: Request) -> tuple[str, list[str]]:
     return declared[0]
 
 
-def batches(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
-    """Cut jobs into batches, each of one kind: all scored, or all generated.
+def scorings(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
+    """Cut jobs that ask for the probabilities of labels into batches.
 
     Adapters and cached prefixes mix within a batch: a prefix saves what it holds and never costs a batch of its own.
     """
-    jobs = list(jobs)
-    branches, padded = MAX_TOKENS[device]
     # Shared beginnings together; what different adapters make of the same beginning cannot be shared.
-    scored = sorted((job for job in jobs if job.labels), key=lambda job: (job.lora, job.prompt))
-    generated = sorted((job for job in jobs if not job.labels), key=_left)
-    yield from _cut(scored, _unshared, branches)
-    yield from _cut(generated, lambda _, job: _cost(job), padded)
+    return _cut(sorted(jobs, key=lambda job: (job.lora, job.prompt)), _unshared, MAX_TOKENS[device][0])
 
 
-def _cut(jobs: list[Job], cost: Callable[[Job, Job], float], limit: int) -> Iterator[list[Job]]:
+def readings(drafts: Iterable[D], device: str) -> Iterator[list[D]]:
+    """Cut drafts into batches whose prompts are read together; as for `scorings`."""
+    return _cut(sorted(drafts, key=_left), lambda _, draft: _cost(draft), MAX_TOKENS[device][1])
+
+
+def _cut(jobs: list[J], cost: Callable[[J, J], float], limit: int) -> Iterator[list[J]]:
     """Batches whose costs, each job's beside the one before it, stay within the limit."""
-    batch: list[Job] = []
+    batch: list[J] = []
     spent = 0.0
     for job in jobs:
         spent += cost(batch[-1], job) if batch else 0
@@ -122,10 +124,10 @@ def _unshared(previous: Job, job: Job) -> float:
     return min(whole, len(job.prompt) - common_length(previous.prompt, job.prompt))
 
 
-def _cost(job: Job) -> float:
+def _cost(job: Job | Draft) -> float:
     """The tokens that a job adds to a batch; those of a cached prefix are attended to and kept, but not computed."""
     return _left(job) + KEPT_TOKEN * (len(job.prompt) - _left(job))
 
 
-def _left(job: Job) -> int:
+def _left(job: Job | Draft) -> int:
     return len(job.prompt) - (len(job.prefix.tokens) if job.prefix else 0)

@@ -13,8 +13,9 @@ from raisf.lm.adapter import CompactAdapter, adapter_named
 from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.engine import engine_for
+from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
-from raisf.lm.local.weights import PREFIX, choose_precision, weights_folder, weights_hash
+from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -68,16 +69,16 @@ class LocalLM(dspy.LM):
         self.precision = choose_precision(folder, dtype)
         suffix = f"-{self.precision}" if self.precision else ""
         self.base = f"{PREFIX}{name}#{found}{suffix}"
-        named = name in pocket.WEIGHTS or not Path(name).expanduser().is_dir()
+        named = name in pocket.WEIGHTS or name in SHIPPED or not Path(name).expanduser().is_dir()
         shared = engine_for(folder, found, self.precision, name if named else "")
         engine = EngineClient(shared)
         if self.lora is not None:
             sha = lora_hash(self.lora)
-            _check_base(self.lora, found, name)
+            _check_base(self.lora, folder, name)
             engine = EngineClient(shared, (self.lora, sha))
             found = hashlib.sha256(f"{found} {sha}".encode()).hexdigest()[:12]
         full = PREFIX + name + (f"@{self.lora}" if self.lora else "")
-        if expected not in (None, found):
+        if expected not in (None, found) and (self.lora is not None or not same_weights(expected, folder)):
             raise InputError(
                 f"the weights of {full} have changed: expected #{expected}, found #{found} in {self.lora or folder}. "
                 f"Take {full} without the hash to use them as they are"
@@ -91,7 +92,8 @@ class LocalLM(dspy.LM):
             **{"num_retries": 0, **kwargs},
         )
         self.base_engine = shared
-        self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
+        own = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
+        self.adapter_name = adapter or own
         self.adapter: Any = adapter_named(self.adapter_name)
 
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
@@ -186,13 +188,12 @@ def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
     return name, None, sha, precision
 
 
-def _check_base(lora: Path, found: str, name: str) -> None:
+def _check_base(lora: Path, folder: Path, name: str) -> None:
     """Raise InputError if the adapter says that it was trained on another base."""
     trained = read_json(lora / TRAINING).get("base", "") if (lora / TRAINING).is_file() else ""
     base, _, expected = trained.rpartition("#")
-    expected = expected.partition("-")[0]  # an adapter fits its base in any precision
-    if expected not in ("", found):
+    if expected and not same_weights(expected, folder):  # it fits its base in any precision
         raise InputError(
-            f"the LoRA adapter {lora} was trained on {base} with the weights #{expected}, and {PREFIX}{name} has "
-            f"#{found}: give the base it was trained on, or train it again"
+            f"the LoRA adapter {lora} was trained on {base} with the weights #{expected.partition('-')[0]}, and "
+            f"{PREFIX}{name} has #{weights_hash(folder)}: give the base it was trained on, or train it again"
         )

@@ -49,6 +49,13 @@ class Prefix:
         layers: list[Any] = self._cache.layers
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
 
+    def first(self, length: int) -> "Prefix":
+        """Its first tokens alone; they share its memory."""
+        cache = self.continued()
+        for layer in cache.layers:
+            layer.keys, layer.values = layer.keys[:, :, :length], layer.values[:, :, :length]  # type: ignore[index]
+        return Prefix(self.tokens[:length], self.lora, cache)
+
     def continued(self, rows: int = 1) -> "DynamicCache":
         """Its keys and values for a batch of so many rows, to be grown by that batch."""
         cache = copy.copy(self._cache)
@@ -121,9 +128,9 @@ class Prefixes:
         """
         if not self._remembers:
             return [None] * len(prompts)
-        blocks = [list(_blocks(lora, tokens)) for lora, tokens in prompts]
-        found = [self._of(lora, tokens, keys) for (lora, tokens), keys in zip(prompts, blocks, strict=True)]
-        self._count([[*keys, _name(lora, tokens)] for (lora, tokens), keys in zip(prompts, blocks, strict=True)])
+        named = [list(blocks(lora, tokens)) for lora, tokens in prompts]
+        found = [self._of(lora, tokens, keys) for (lora, tokens), keys in zip(prompts, named, strict=True)]
+        self._count([[*keys, _name(lora, tokens)] for (lora, tokens), keys in zip(prompts, named, strict=True)])
         return found
 
     def _count(self, named: list[list[bytes]]) -> None:
@@ -171,7 +178,7 @@ class Prefixes:
         return prefix
 
 
-def _blocks(lora: Slot, tokens: list[int]) -> Iterator[bytes]:
+def blocks(lora: Slot, tokens: list[int]) -> Iterator[bytes]:
     """A name for each beginning of whole blocks; the last token is never in one: something must be left to compute."""
     name = hashlib.blake2b(array("q", lora).tobytes(), digest_size=16)
     for end in range(BLOCK, len(tokens), BLOCK):

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import twin
-from raisf.lm.local.inference import end_tokens, generate
+from raisf.lm.local.inference import Rows, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
 
@@ -77,28 +78,34 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     room = (getattr(model.config, "max_position_embeddings", None) or 2**31) - max(map(len, read))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages")
-    found = [Reflection(prompt_tokens=len(prompt)) for prompt in read]
     ends = end_tokens(model, text.tokenizer)
 
-    def choose(row: int, logits: "torch.Tensor") -> int:
-        logits = logits.float().cpu()
-        token, said = int(logits.argmax()), found[row]
-        for group, ids in zip(GROUPS, groups, strict=True):
-            here = not said.logprobs if group in FIRST else token in ids.tolist() and group[0] not in said.probabilities
-            if here:
-                said.probabilities |= zip(group, logits[ids].softmax(-1).tolist(), strict=True)
-        said.logprobs.append(float(logits.log_softmax(-1)[token]))
-        return token
+    class Reflecting(Draft):
+        likeliest = False  # it is, but what else there was is looked at
 
-    def ended(_: int, new: list[int]) -> bool:
-        return new[-1] in ends
+        def __init__(self, prompt: list[int]):
+            super().__init__(prompt, min(limit or lm.kwargs["max_tokens"], room))
+            self.said = Reflection(prompt_tokens=len(prompt))
 
-    limits = [min(limit or lm.kwargs["max_tokens"], room)] * len(read)
+        def pick(self, logits: "torch.Tensor") -> int:
+            logits = logits.float().cpu()
+            token, said = int(logits.argmax()), self.said
+            for group, ids in zip(GROUPS, groups, strict=True):
+                written = token in ids.tolist() and group[0] not in said.probabilities
+                if not said.logprobs if group in FIRST else written:
+                    said.probabilities |= zip(group, logits[ids].softmax(-1).tolist(), strict=True)
+            said.logprobs.append(float(logits.log_softmax(-1)[token]))
+            return token
+
+        def ended(self) -> bool:
+            return self.tokens[-1] in ends
+
+    drafts = [Reflecting(prompt) for prompt in read]
     unsaid = ends | set(tokens.values())
-    for row, new in generate(model, read, limits, choose, ended):
-        found[row].text = text.decode([token for token in new if token not in unsaid], True)
-        found[row].finished = ended(row, new)
-    return found
+    for draft in decode(Rows(model), drafts):
+        draft.said.text = text.decode([token for token in draft.tokens if token not in unsaid], True)
+        draft.said.finished = draft.ended()
+    return [draft.said for draft in drafts]
 
 
 def plain(text: str) -> str:

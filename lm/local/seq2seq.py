@@ -4,11 +4,11 @@ Where that has a sequence of prompt and completion, here the encoder reads the t
 writes those from there on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from raisf.lm.local.decoding import decode
+from raisf.lm.local.decoding import Draft
 from raisf.lm.local.multi_lora import BASE, Blend, Loras, Slot
 from raisf.lm.local.tokenization import TokenizedRow
 
@@ -62,48 +62,53 @@ def score(
         return (each.double() * written).sum(-1).tolist()
 
 
-def generate(
-    model: "PreTrainedModel",
-    prompts: list[list[int]],
-    limits: list[int],
-    choose: Callable[[int, "torch.Tensor"], int] | None,
-    ended: Callable[[int, list[int]], bool],
-    blend: Blend | None = None,
-    prefixes: Sequence[None] | None = None,
-) -> Iterator[tuple[int, list[int]]]:
-    """What the decoder writes to each prompt; see `raisf.lm.local.inference.generate`."""
-    return decode(_Decoder(model, prompts, blend), limits, choose, ended)
+class Rows:
+    """See `raisf.lm.local.decoding.Rows`: prompts that are encoded, and what the decoder has written so far.
 
+    Args:
+        model: An encoder-decoder.
+        loras: Its adapters; None where no draft names one.
+        tails: None: an encoder reads each prompt anew.
+    """
 
-class _Decoder:
-    """Prompts that are encoded, and what the decoder has written so far."""
+    def __init__(self, model: "PreTrainedModel", loras: Loras | None = None, tails: None = None):
+        self._model, self._loras = model, loras
+        self._blend: Blend | None = None
 
-    def __init__(self, model: "PreTrainedModel", prompts: list[list[int]], blend: Blend | None):
+    joins = False  # all rows begin to write in the same column
+
+    def join(self, drafts: Sequence[Draft]) -> "torch.Tensor":
+        """See `raisf.lm.local.decoding.Rows`."""
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
 
-        self._model, self._blend = model, blend
+        self._blend = self._loras.blend([draft.lora for draft in drafts]) if self._loras else None
         with torch.inference_mode():
-            self._states, self._mask = _encode(model, prompts, blend)
+            self._states, self._mask = _encode(self._model, [draft.prompt for draft in drafts], self._blend)
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        return self.step([_first(self._model)] * len(drafts))
 
-    def step(self, picked: list[int] | None) -> "torch.Tensor":
+    def step(self, picked: list[int]) -> "torch.Tensor":
+        """See `raisf.lm.local.decoding.Rows`."""
         import torch
 
-        last = picked or [_first(self._model)] * len(self._mask)
         with torch.inference_mode(), self._blend or nullcontext():
             return self._model(
                 encoder_outputs=(self._states,),
                 attention_mask=self._mask,
-                decoder_input_ids=torch.tensor(last, device=self._model.device)[:, None],
+                decoder_input_ids=torch.tensor(picked, device=self._model.device)[:, None],
                 past_key_values=self._cache,
                 use_cache=True,
             ).logits[:, -1]
 
+    def part(self, row: int, draft: Draft) -> None:
+        """See `raisf.lm.local.decoding.Rows`; there is nothing to be kept."""
+
     def keep(self, rows: list[int]) -> None:
+        """See `raisf.lm.local.decoding.Rows`."""
         import torch
 
-        self._cache.batch_select_indices(torch.tensor(rows, device=self._model.device))
+        self._cache.batch_select_indices(torch.tensor(rows, dtype=torch.long, device=self._model.device))
         self._states, self._mask = self._states[rows], self._mask[rows]
         if self._blend is not None:
             self._blend.keep(rows)

@@ -12,11 +12,13 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 PREFIX = "local/"
+EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
 # What a hub repository holds beside the weights in the one format that carries no code.
 HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model", "spiece.model"]
 
 Precision = Literal["float32", "bfloat16"]
 # "default": float32 on a CPU, the weights' own precision on a GPU.
+ANY_PRECISION = "auto"  # in a model string: what suits the machine that opens it
 DTYPES = ("default", *get_args(Precision))
 # Smaller models spend their time on overhead: the pocket Llama gains nothing from bfloat16.
 LEAST_PARAMETERS = 50_000_000
@@ -66,9 +68,25 @@ def _from_hub(name: str) -> Path:
 
 
 def weights_hash(folder: Path) -> str:
-    """Twelve hex digits that change with the weights, the tokenizer or the configuration."""
+    """Twelve hex digits that change with the weights, the tokenizer or the configuration.
+
+    What was converted from a GGUF file is told by its weights and that file's hash: tokenizer and configuration follow
+    from it, and are written a little differently by each version of transformers.
+    """
+    if (folder / gguf.SOURCE).is_file():
+        return _hash_of(folder, ("*.safetensors", gguf.SOURCE))
+    return _hash_of(folder, EVERYTHING)
+
+
+def same_weights(sha: str, folder: Path) -> bool:
+    """Whether a model string's hash, with a precision behind it or not, is that of the model in a folder."""
+    sha = sha.partition("-")[0]
+    # Converted models were once hashed like any other.
+    return sha == weights_hash(folder) or ((folder / gguf.SOURCE).is_file() and sha == _hash_of(folder, EVERYTHING))
+
+
+def _hash_of(folder: Path, patterns: tuple[str, ...]) -> str:
     whole = hashlib.sha256()
-    patterns = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         stat = path.stat()
         whole.update(f"{path.name} {_file_hash(path.resolve(), stat.st_mtime_ns, stat.st_size)}\n".encode())
@@ -91,7 +109,7 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
 
     Args:
         folder: The model's folder.
-        given: What the user asked for, one of `DTYPES`; None chooses.
+        given: What the user asked for, one of `DTYPES`; None, or `ANY_PRECISION`, chooses.
 
     Returns:
         None for the default precision, which the model string does not name.
@@ -99,7 +117,7 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
     Raises:
         InputError: There is no such precision.
     """
-    if given is None:
+    if given in (None, ANY_PRECISION):
         tiny = parameters(folder) < LEAST_PARAMETERS
         if tiny or read_json(folder / "config.json").get("is_encoder_decoder"):
             return None

@@ -86,10 +86,10 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         InputError: No questions, or one without a gold answer.
     """
     return [
-        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=_verdict(step, passage)).with_inputs(
-            "question", "passage"
-        )
-        for step, passages in _searched(trainset, retriever, k)
+        dspy.Example(
+            question=step.question, passage=passage.prompt_text, verdict=gold_verdict(step, passage)
+        ).with_inputs("question", "passage")
+        for step, passages in searched_steps(trainset, retriever, k)
         for passage in passages
     ]
 
@@ -101,8 +101,8 @@ def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k:
     suffices alone. The arguments and errors are the same; `verdict` tells whether there is any, for balancing.
     """
     rows = []
-    for step, passages in _searched(trainset, retriever, k):
-        gold = [(number, passage) for number, passage in enumerate(passages, 1) if _is_gold(step, passage)]
+    for step, passages in searched_steps(trainset, retriever, k):
+        gold = [(number, passage) for number, passage in enumerate(passages, 1) if is_gold(step, passage)]
         found = {passage.pid if step.by_id else passage.title for _, passage in gold}
         ids = [number for number, passage in gold if found == step.gold or _suffices(step, passage)]
         row = dspy.Example(
@@ -157,17 +157,20 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     return picked
 
 
-def _searched(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
+def searched_steps(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
+    """The steps that gold passages support, each with the k passages that the retriever finds for it."""
     with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
     found = retriever.search_many(list(with_gold), k)
     return list(zip(with_gold.values(), found, strict=True))
 
 
-def _verdict(step: Step, passage: Passage) -> str:
-    return "relevant" if _is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
+def gold_verdict(step: Step, passage: Passage) -> str:
+    """What gold says of a passage for a step whose gold passages are named: relevant or irrelevant."""
+    return "relevant" if is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
 
 
-def _is_gold(step: Step, passage: Passage) -> bool:
+def is_gold(step: Step, passage: Passage) -> bool:
+    """Whether a passage supports a step."""
     return (passage.pid if step.by_id else passage.title) in step.gold
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation.intervals import proportion
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -11,15 +13,13 @@ PLOT = "reliability.png"
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = {"before": "#d55e00", "after": "#0072b2"}
 POSITIVE = {"know": "known", "relevance": "relevant"}
-# Areas of a point, in square points: of the fullest bin, and of one with a single judgement.
-LARGEST, SMALLEST = 160, 12
 
 
 def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
     """A panel a judge: the share positive by gold over its probability, before and after; the diagonal is ideal.
 
-    A point is a bin, its area how many judgements lie in it. After, probabilities are put on the scale on which the
-    threshold is one half.
+    A point is a bin; the legend says how many judgements lie in it. After, probabilities are put on the scale on
+    which the threshold is one half.
 
     Args:
         calibration: What `raisf.optimize.optimizers.calibrate` reports.
@@ -47,17 +47,21 @@ def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
 
 
 def diagram(panel: Any, judge: str, lines: "Iterable[tuple[str, str, list[dict[str, Any]]]]") -> None:
-    """Draws a judge's bins into a panel, a line for each label and colour."""
+    """Draws a judge's bins into a panel, a line for each label and colour; n: judgements per point."""
     panel.plot((0, 1), (0, 1), color="#9aa3ab", linewidth=0.8, linestyle="--")
     for label, colour, bins in lines:
         held = [one for one in bins if one["n"]]
         if not held:
             continue
         points = [(one["probability"], one["share"]) for one in held]
-        fullest = max(one["n"] for one in held)
-        areas = [max(SMALLEST, LARGEST * one["n"] / fullest) for one in held]
-        panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
-        panel.scatter(*zip(*points, strict=True), s=areas, color=colour, alpha=0.6, linewidths=0, clip_on=False)
+        ends = [proportion(one["share"] * one["n"], one["n"]) for one in held]
+        counts = sorted({one["n"] for one in held})
+        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        panel.plot(
+            *zip(*points, strict=True), "-o", markersize=4, color=colour, linewidth=1.2, label=f"{label}, n = {many}"
+        )
+        at = [x for x, _ in points]
+        panel.vlines(at, [end.low for end in ends], [end.high for end in ends], color=colour, alpha=0.35)
     panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     panel.set(xlabel=f"probability of {POSITIVE.get(judge, judge)}", ylabel="share by gold")
     panel.spines[["top", "right"]].set_visible(False)

@@ -8,15 +8,18 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.identity import gold_answers
 from raisf.lm.adapter import scored_labels
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
-from raisf.optimize.demonstrations import Rows, collect_rows, copy_of, judges
+from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, copy_of, judges
+from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.judges.predictor_roles import role_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
@@ -30,20 +33,24 @@ MAX_VALIDATION = 200
 # Training questions a wanted row: a question gives one to three rows, of which the rarer verdict decides how many fit.
 QUESTIONS_A_ROW = 2
 SPLITS = ("train", "validation")
+GROUPS = ("judges", "all")
+"""Words for several predictors at once."""
 
 
 @dataclass(kw_only=True, eq=False)
 class FinetuneJudges(Optimizer):
     """Gives the judges weights of their own: LoRA adapters beside each other on one base, or whole models.
 
-    Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges learn from
-    gold, or what a teacher did in its right runs; all other predictors from right runs, the student's or the teacher's,
-    each from the steps that it made itself. Rows hold the demonstrations that the predictor has. A validation loss that
+    Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges and answerers
+    learn from gold (`raisf.optimize.judges`), or what a teacher did in its right runs; all other predictors, and
+    answerers that gold says nothing of, from right runs, the student's or the teacher's, each from the steps that it
+    made itself. Rows hold the demonstrations that the predictor has. A validation loss that
     no longer falls ends the training, and the weights of its lowest point are kept.
 
     Args:
         base: The local LM to train on, or its spec; None: the one that the predictor asks.
-        predictors: The names of those to train; None: the judges in use, or all where there is none.
+        predictors: Which to train: "judges", "all", or their names; None: "judges", or all where there is none. The
+            paper trains judges alone.
         rows: Examples per predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
         judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
         training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
@@ -59,7 +66,7 @@ class FinetuneJudges(Optimizer):
     """
 
     base: LocalLM | str | None = None
-    predictors: Sequence[str] | None = None
+    predictors: Sequence[str] | str | None = None
     rows: int = 1000
     judge_rows: JudgeRows | None = None
     training: Training | None = None
@@ -83,6 +90,17 @@ class FinetuneJudges(Optimizer):
         return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)] + (
             [self.judge_rows.identity()] if self.judge_rows else []
         )
+
+    @property
+    def _lenient(self) -> bool:
+        """Whether a predictor without rows is left to the base, since nobody has named it."""
+        return self.predictors is None or self.predictors in GROUPS
+
+    def _trained(self, names: set[str], program: dspy.Module) -> str:
+        """What tables call it: the paper's "judges only", "all", or the predictors."""
+        if names <= set(judges(program)):
+            return "judges only"
+        return "all" if self.predictors == "all" else ", ".join(sorted(names))
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
@@ -108,7 +126,7 @@ class FinetuneJudges(Optimizer):
             empty = next((source for source in sources if not source.rows_of(name)), None)
             if empty is None:
                 made[name] = _Made(program, name, bases[name], sources, self.rows, rng)
-            elif self.predictors is None and isinstance(owner_of[name], Program) and name not in empty.gold.judge:
+            elif self._lenient and isinstance(owner_of[name], Program) and name not in empty.gold.judge:
                 missing[name] = empty.why(name)  # decompositions are in few data sets; the base then goes on doing it
             else:
                 raise InputError(f"no rows to train {name!r} on: {empty.why(name)}")
@@ -130,6 +148,7 @@ class FinetuneJudges(Optimizer):
             reports[name] = {"source": sources[0].origin(name), **report, "rows": data.counts, "dropped": data.dropped}
         compiled.compile_report = {
             "how": "weights",
+            "trained": self._trained(set(made), program),
             "training": asdict(training),
             "seed": training.seed,
             "labels": self.labels,
@@ -163,6 +182,7 @@ class _Source:
         """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again."""
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
         gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
+        _add_answerers(gold, task.student, examples, chosen, options)
         source = cls(gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
@@ -191,6 +211,25 @@ class _Source:
         if self.runs:
             reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
+
+
+def _add_answerers(
+    gold: Rows, program: dspy.Module, examples: Examples, chosen: list[str], options: FinetuneJudges
+) -> None:
+    """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
+    predictors, owner_of = dict(program.named_predictors()), owners(program)
+    if not all("question" in example and gold_answers(example) for example in examples):
+        return
+    knowing = {id(owner_of[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
+    for name in chosen:
+        owner = owner_of[name]
+        if name in gold.of or not isinstance(owner, Program) or role_of(predictors[name]) not in ANSWERERS:
+            continue
+        verdicts = knowing.get(id(owner))
+        known = None if verdicts is None else [row.question for row in verdicts if row.verdict == "know"]
+        rng = random.Random(f"{options.seed}/{name}")
+        if rows := answer_rows(predictors[name], owner, examples, known, rng):
+            gold.of[name] = rows
 
 
 class _Made:
@@ -258,10 +297,15 @@ def _drawn(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Rando
     return drawn
 
 
-def _chosen(program: dspy.Module, wanted: Sequence[str] | None) -> list[str]:
+def _chosen(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[str]:
     """The predictors to train: those asked for, else the judges that the program uses, else all."""
     names = [name for name, _ in program.named_predictors()]
-    if wanted is not None:
+    if wanted == "all":
+        idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGES} - set(judges(program))
+        own = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
+        return [name for name in names if name not in idle & own]
+    if wanted is not None and wanted != "judges":
+        wanted = [wanted] if isinstance(wanted, str) else wanted
         if strangers := [name for name in wanted if name not in names]:
             raise InputError(f"no predictor {strangers[0]!r} in this program: choose of {', '.join(names)}")
         return list(wanted)

@@ -36,8 +36,10 @@ class LeastToMost(Program):
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             prediction = run.ask(self.decompose, question=question)
-            for text in listed((prediction.sub_questions or []) if prediction else []):
-                node.sub_questions.append(self._solve(run, text, node.sub_questions))
+            texts = listed((prediction.sub_questions or []) if prediction else [])
+            node.sub_questions = [Node(question=text, depth=1) for text in texts]
+            for number, sub in enumerate(node.sub_questions):
+                self._solve(run, sub, node.sub_questions[:number])
             if not node.sub_questions:
                 reason = "from memory, the decomposition gave no sub-question"
                 return run.settle(node, "direct", reason, self.answer_directly)
@@ -46,22 +48,20 @@ class LeastToMost(Program):
             run.settle(node, "decomposed", reason, self.compose, facts=_facts(node.sub_questions))
         return node
 
-    def _solve(self, run: Run, text: str, earlier: list[Node]) -> Node:
-        numbers = references(text, before=len(earlier) + 1)
-        answers = {number: earlier[number - 1].answer for number in numbers}
+    def _solve(self, run: Run, node: Node, earlier: list[Node]) -> None:
+        node.waits_for = references(node.question, before=len(earlier) + 1)
+        answers = {number: earlier[number - 1].answer for number in node.waits_for}
         missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
         if missing:
-            node = Node(question=text, depth=1).end("reference", f"no answer for {' and '.join(missing)}")
-            node.waits_for = numbers
-            return node
-        with run.node(fill(text, answers), depth=1) as node:
-            node.waits_for = numbers
+            node.end("reference", f"no answer for {' and '.join(missing)}")
+            return
+        node.question = fill(node.question, answers)
+        with run.work(node):
             if earlier:
                 reason = f"from memory, {len(earlier)} earlier in sight"
                 run.settle(node, "direct", reason, self.compose, facts=_facts(earlier))
             else:
                 run.settle(node, "direct", "from memory", self.answer_directly)
-        return node
 
 
 def _facts(solved: list[Node]) -> list[str]:

@@ -10,6 +10,7 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.lm.connect import adapter_for
 from raisf.lm.local.ensemble import answer_together
 from raisf.programs.calls import Run, count_tokens
+from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
 from raisf.programs.program import Program, check
 from raisf.programs.steps import reader, search
@@ -65,8 +66,9 @@ class REPLUG(Program):
             reason = f"from {len(node.passages)} passages, mixed token by token"
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
-            node.evidence = prediction.get("evidence") or None
             node.conclude("passages", reason, prediction.answer)
+            if "evidence" in prediction:
+                cite(node, prediction.evidence, [passage.prompt_text for passage in node.passages])
         return node
 
 

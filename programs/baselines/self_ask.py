@@ -59,7 +59,8 @@ class SelfAsk(Program):
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             while len(node.sub_questions) < self.max_follow_ups and (follow_up := self._next(run, node)):
-                node.sub_questions.append(self._look_up(run, follow_up))
+                node.sub_questions.append(Node(question=follow_up, depth=1))
+                self._look_up(run, node.sub_questions[-1])
             if not node.sub_questions:
                 reason = "from memory, no follow-up question was asked"
                 return run.settle(node, "direct", reason, self.answer_directly)
@@ -75,12 +76,11 @@ class SelfAsk(Program):
         stops = {*_NO_MORE, *(normal(sub.question) for sub in node.sub_questions)}
         return "" if normal(follow_up) in stops else follow_up
 
-    def _look_up(self, run: Run, follow_up: str) -> Node:
-        with run.node(follow_up, depth=1) as node:
-            node.passages = search(run, follow_up, self.k).passages
+    def _look_up(self, run: Run, node: Node) -> None:
+        with run.work(node):
+            node.passages = search(run, node.question, self.k).passages
             reason = f"from {len(node.passages)} passages"
             run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
-        return node
 
 
 def _facts(predictor: dspy.Predict, node: Node) -> list[str]:

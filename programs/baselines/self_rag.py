@@ -11,6 +11,7 @@ import dspy
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflect, reflects
 from raisf.programs.calls import Run, count_tokens
+from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean, is_unknown
@@ -203,9 +204,10 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
         node.end("passages", f"from {len(node.passages)} passages, but none gave an answer")
         return
     number, candidate = best
-    node.evidence = candidate.evidence or None
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
     node.end("passages", reason, candidate.answer)
+    if candidate.evidence:
+        cite(node, candidate.evidence, [node.passages[number - 1].prompt_text])
 
 
 def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:

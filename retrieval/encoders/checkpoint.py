@@ -1,7 +1,9 @@
 """Checkpoints of encoders: finding one by name, making the one that works offline, telling two apart."""
 
+import dataclasses
 import functools
 import hashlib
+import logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -9,11 +11,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from raisf.retrieval.encoders import delta
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
 if TYPE_CHECKING:
     from raisf.retrieval.encoders.encoder import ColBERTEncoder
+
+logger = logging.getLogger(__name__)
 
 MINILM = "minilm"
 DIM = 128
@@ -33,36 +38,98 @@ class CheckpointFolder:
     """A ColBERT checkpoint on this machine.
 
     Attributes:
-        name: As it was asked for: "minilm", a folder or a hub id.
+        name: As it was asked for: "raisf-minilm", "minilm", a folder or a hub id.
         path: The absolute folder.
         sha256: Of its weights, tokenizer and settings.
         augment: Whether its queries are filled up with [MASK] tokens (ColBERT paper, section 3.2: query augmentation).
+        chosen: The precision of an index that was made with it; None where it is free to choose.
     """
 
     name: str
     path: Path
     sha256: str
     augment: bool
+    chosen: str | None = None
+
+    @property
+    def precision(self) -> str:
+        """In which it computes, "float32" or "bfloat16": what this machine does fastest, where nothing is chosen."""
+        from raisf.retrieval.encoders.encoder import fastest_precision
+
+        return self.chosen or fastest_precision()
 
     def encoder(self) -> "ColBERTEncoder":
-        """The encoder, shared by all indexes of the process that use this checkpoint."""
+        """The encoder, shared by all indexes of the process that use this checkpoint in this precision."""
         from raisf.retrieval.encoders.encoder import load_encoder
 
-        return load_encoder(self.path, self.sha256, self.augment)
+        return load_encoder(self.path, self.sha256, self.augment, self.precision)
+
+    def computing_in(self, precision: str) -> "CheckpointFolder":
+        """The same in another precision."""
+        return dataclasses.replace(self, chosen=precision)
 
 
 def find_checkpoint(name: str | Path) -> CheckpointFolder:
-    """The checkpoint of that name: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0` (then fetched).
+    """The checkpoint of a name: a folder, a hub id such as `colbert-ir/colbertv2.0` (then fetched), or one of ours.
+
+    Ours are "raisf-minilm", which is trained and ships, and "minilm", which it grew from. A folder may hold a whole
+    checkpoint or a delta (`raisf.retrieval.encoders.delta`).
 
     Raises:
         InputError: There is none, or it is not a ColBERT checkpoint.
     """
     path = _make_minilm() if name == MINILM else Path(name).expanduser()
+    if name == delta.TRAINED:
+        path = delta.shipped_folder()
+        if not (path / delta.DELTA).is_file():
+            raise InputError(
+                f"the checkpoint {name} is not in this installation: install raisf again, or take {MINILM}"
+            )
     if not path.is_dir():
         path = fetch(str(name))
+    if (path / delta.DELTA).is_file():
+        path = _whole(path, str(name))
     path = path.resolve()
     settings = _check(path, str(name))
     return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))
+
+
+@functools.cache
+def default_checkpoint() -> str:
+    """What ColBERT encodes with where no checkpoint is named: the trained one, or MiniLM where that is missing."""
+    if (delta.shipped_folder() / delta.DELTA).is_file():
+        return delta.TRAINED
+    logger.warning(
+        "the trained checkpoint %s is not in this installation: encoding with %s, which is not trained for retrieval",
+        delta.TRAINED,
+        MINILM,
+    )
+    return MINILM
+
+
+def _whole(folder: Path, name: str) -> Path:
+    """The whole checkpoint of a delta's folder: made once, into the cache.
+
+    Raises:
+        InputError: The delta is damaged, or its base is gone or another.
+    """
+    from filelock import FileLock
+
+    facts = delta.read_facts(folder, name)
+    base = find_checkpoint(facts["base"])
+    if base.sha256 != facts["base_sha256"]:
+        raise InputError(
+            f"the checkpoint {name} was made on {facts['base']} ({facts['base_sha256'][:12]}), which is now another "
+            f"({base.sha256[:12]}): install the version it was made on, or train again"
+        )
+    kind = delta.TRAINED if name == delta.TRAINED else "delta"
+    path = cache_folder() / f"colbert-{kind}-{hash_folder(folder)[:12]}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.is_dir():
+            with atomic_folder(path, "config.json") as made:
+                delta.apply(base.path, folder, facts["settings"], made)
+    return path
 
 
 def cache_folder() -> Path:

@@ -4,20 +4,28 @@ Each function says what goes wrong without it; tests/retrieval/test_colbert_shim
 update of colbert-ai that mends one makes a test fail, and the function can go.
 """
 
+import contextlib
 import functools
+import importlib
+import importlib.util
 import logging
 import multiprocessing
 import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from raisf.utils.cache import cache_folder
 from raisf.utils.errors import RaisfError
+from raisf.utils.leftovers import alone
 
 logger = logging.getLogger(__name__)
 _lock = threading.Lock()
+_PLACE = "TORCH_EXTENSIONS_DIR"
+_COMPILING = "loading PLAID's C++ extensions (the first time they are compiled: minutes)"
 
 
 def colbert() -> ModuleType:
@@ -26,17 +34,54 @@ def colbert() -> ModuleType:
         return _colbert()
 
 
+PARTS = (
+    "modeling.checkpoint",
+    "modeling.tokenization",
+    "indexing.codecs.residual",
+    "indexing.utils",
+    "infra",
+    "search.index_storage",
+)
+"""What of colbert-ai is used."""
+
+
 @functools.cache
 def _colbert() -> ModuleType:
     allow_missing_git()
     with kept_start_method(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import colbert
+        package = import_parts()
     finish_models()
     postpone_compiling()
     stay_quiet()
     search_on_cpu()
-    return colbert
+    return package
+
+
+def import_parts() -> ModuleType:
+    """`import colbert` imports its trainer and indexer: peft, faiss and what they bring, 300 modules for no search.
+
+    So the package stands there without having run its own `__init__`, which `_Package` runs for who wants its names.
+    """
+    if "colbert" not in sys.modules and (spec := importlib.util.find_spec("colbert")) is not None:
+        sys.modules["colbert"] = importlib.util.module_from_spec(spec)
+        sys.modules["colbert"].__class__ = _Package
+    for part in PARTS:
+        importlib.import_module(f"colbert.{part}")
+    return sys.modules["colbert"]
+
+
+class _Package(ModuleType):
+    """Runs its `__init__` when a name is asked for that no part of it has set: `from colbert import Searcher`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        assert self.__spec__ is not None and self.__spec__.loader is not None
+        with kept_start_method():
+            self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
 
 
 def allow_missing_git() -> None:
@@ -80,6 +125,27 @@ def postpone_compiling() -> None:
     ColBERT.loaded_extensions = True
 
 
+@contextlib.contextmanager
+def own_extensions() -> Iterator[None]:
+    """Where PyTorch keeps compiled extensions it waits for ever for a process that was killed while it compiled.
+
+    Its mark is a file, which outlives the process. Ours are kept apart, one process at a time goes there, and so a mark
+    that it finds is a dead one's.
+    """
+    folder = cache_folder() / "torch_extensions" / f"py{sys.version_info.major}{sys.version_info.minor}"
+    before = os.environ.get(_PLACE)
+    with alone(folder / "raisf.lock"):
+        for mark in folder.glob("*/lock"):
+            mark.unlink()
+        os.environ[_PLACE] = str(folder)
+        try:
+            yield
+        finally:
+            del os.environ[_PLACE]
+            if before is not None:
+                os.environ[_PLACE] = before
+
+
 @functools.cache
 def compile_extensions() -> None:
     """Compiles (once per machine, some minutes) or loads the four C++ extensions that PLAID searches with.
@@ -96,7 +162,7 @@ def compile_extensions() -> None:
 
     del ColBERT.loaded_extensions
     try:
-        with console(stderr=True).status("loading PLAID's C++ extensions (the first time they are compiled: minutes)"):
+        with console(stderr=True).status(_COMPILING), own_extensions():
             for owner in (ColBERT, IndexScorer, StridedTensor):
                 owner.try_load_torch_extensions(False)
     except (RuntimeError, OSError, ImportError) as error:

@@ -10,11 +10,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
+from raisf.retrieval.spread import spread
 from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import Checkpoint, Encoder
@@ -50,6 +52,11 @@ class Index:
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
 
+    @staticmethod
+    def default_checkpoint() -> str:
+        """The name of a new index's checkpoint."""
+        return MINILM
+
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
         self.path: Path | None = path
         self.corpus_hash = manifest.corpus_sha256
@@ -75,32 +82,38 @@ class Index:
         """All passages that it finds."""
         return [passage for passage, alive in zip(self._passages, self._alive, strict=True) if alive]
 
+    def passages_where(self, condition: str) -> list[Passage]:
+        """Those among them that satisfy a filter."""
+        return [passage for passage, allowed in zip(self._passages, self._allowed(condition), strict=True) if allowed]
+
     @classmethod
     def build(
         cls,
         passages: Iterable[Passage],
         out: Path | str,
-        checkpoint: str | Path = "minilm",
+        checkpoint: str | Path | None = None,
         search: SearchMode = "auto",
         progress: bool = True,
         documents: dict[str, str] | None = None,
+        ray: str | None = None,
     ) -> Self:
         """Makes an index in the folder `out` and opens it. One that is there is replaced when it is whole.
 
         Args:
             passages: Streamed; never all in memory, but where the engine counts words.
             out: A new folder, or an index.
-            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`.
+            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
+                engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
-                "auto" does so up to 10,000 passages; of more, the mean vectors choose those that are compared, and the
-                others' vectors stay on the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to 36
-                bytes a token, where the disk is too small for 256; it finds less of what exact search finds, and needs
-                a C++ compiler.
+                "auto" does so up to 10,000 passages; of more, it keeps 50 bytes a token, and the mean vectors choose
+                those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to
+                36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
             progress: Whether to show a bar on standard error.
             documents: The fingerprints of the documents that the passages come from, by name.
+            ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
 
         Raises:
-            InputError: No passage, an id that comes twice, `out` holds other things, or no such checkpoint.
+            InputError: No passage, an id that comes twice, `out` holds other things, no such checkpoint or cluster.
             RaisfError: PLAID's C++ extensions cannot be compiled.
         """
         if search not in ("auto", "exact", "plaid"):
@@ -111,6 +124,7 @@ class Index:
             from raisf.retrieval.encoders import colbert_shims
 
             colbert_shims.compile_extensions()  # fail before the long work, not after
+        checkpoint = cls.default_checkpoint() if checkpoint is None else checkpoint
         found = cls.find(checkpoint) if cls.find else None
         manifest = IndexManifest(
             kind=cls.kind,
@@ -124,7 +138,7 @@ class Index:
             files={},
             versions=library_versions(),
         )
-        with new_index(out, manifest, found, progress) as writer:
+        with new_index(out, manifest, spread(cls.find, found, ray), progress) as writer:
             writer.add(checked(passages))
             writer.commit(documents or {})
         return cls.load(out, checkpoint)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import MINILM
+from raisf.retrieval.encoders.delta import TRAINED
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.segments import Checkpoint
 from raisf.utils.errors import InputError
@@ -19,12 +20,13 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
         index: The folder of the index, which may not be there yet.
     """
     name, relative = found.name if found else None, None
-    if name not in (None, MINILM) and (folder := Path(name).expanduser()).is_dir():
+    if name not in (None, MINILM, TRAINED) and (folder := Path(name).expanduser()).is_dir():
         name, relative = str(folder.absolute()), relative_path(folder, index)
     return {
         "checkpoint": name,
         "checkpoint_sha256": found.sha256 if found else None,
         "checkpoint_relative": relative,
+        "precision": found.precision if found else None,
     }
 
 
@@ -34,7 +36,7 @@ def find_again(
     manifest: IndexManifest,
     checkpoint: str | Path | None = None,
 ) -> Checkpoint | None:
-    """The checkpoint that an index was made with; None where its engine, whose `find` this is, has none.
+    """The checkpoint that an index was made with, in its precision; None where its engine, the one of `find`, has none.
 
     Raises:
         InputError: It is gone, or another one is in its place.
@@ -52,4 +54,5 @@ def find_again(
             f"but {found.name} is now another ({found.sha256}), and its vectors would mean nothing there; "
             "give the old checkpoint back or make the index again"
         )
-    return found
+    # An index that does not say was made by a version that computed in float32 alone.
+    return found.computing_in(manifest.precision or "float32")

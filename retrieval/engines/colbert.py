@@ -1,6 +1,6 @@
 """ColBERT, the default retriever: late interaction between the query's token vectors and each passage's."""
 
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.engines.base import Index
 
 
@@ -14,4 +14,5 @@ class ColBERT(Index):
 
     kind = "colbert"
     find = staticmethod(find_checkpoint)
+    default_checkpoint = staticmethod(default_checkpoint)
     compresses = True

@@ -49,6 +49,11 @@ class DenseModel:
     cosine: bool
     queries: Path | None = None
     query_tokens: int | None = None
+    precision = "float32"
+
+    def computing_in(self, precision: str) -> "DenseModel":
+        """The same: it computes in float32 alone."""
+        return self
 
     def encoder(self) -> "DenseEncoder":
         """The encoder, shared by all indexes of the process that use this model."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.search.maxsim import Hits
 
@@ -24,6 +24,7 @@ class Hybrid(Index):
 
     kind = "hybrid"
     find = staticmethod(find_checkpoint)
+    default_checkpoint = staticmethod(default_checkpoint)
     compresses = True
     counts_words = True
 

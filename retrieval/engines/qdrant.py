@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.together import Together
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 
@@ -72,7 +73,8 @@ class QdrantIndex:
         self.corpus_hash: str = told["corpus_sha256"]
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self._client, self._collection = client, collection
-        self._encoder = found.encoder()
+        encoder = found.encoder()
+        self._encode = Together(encoder.encode_queries, most=1 if encoder.rounds else 32)
 
     @classmethod
     def open(cls, url: str, checkpoint: str | Path | None = None) -> "QdrantIndex":
@@ -99,7 +101,7 @@ class QdrantIndex:
 
         check_k(k)
         found: list[list[Passage]] = []
-        for group in groups(self._encoder.encode_queries(queries), lambda query: query.numel()):
+        for group in groups(self._encode(queries), lambda query: query.numel()):
             requests = [
                 models.QueryRequest(
                     prefetch=models.Prefetch(query=mean_of(query), using=MEAN, limit=max(PREFETCHED, 20 * k)),
@@ -220,4 +222,4 @@ def _find_checkpoint(told: dict[str, Any], checkpoint: str | Path | None, collec
             f"the collection {collection!r} was made with the checkpoint {told['checkpoint']} "
             f"({told['checkpoint_sha256']}), but {found.name} is now another ({found.sha256}): give the old one back"
         )
-    return found
+    return found.computing_in(told.get("precision") or "float32")

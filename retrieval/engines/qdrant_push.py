@@ -45,6 +45,8 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
         "corpus_sha256": manifest.corpus_sha256,
         "passages": manifest.passages,
     }
+    if manifest.precision is not None:
+        told["precision"] = manifest.precision
     points = _points(path)
     found = metadata_of(client, collection)
     if found is None:

@@ -30,6 +30,15 @@ class Filtered:
         """The same for several queries, in their order."""
         return self._index.search_many(queries, k, self._condition)
 
+    @property
+    def passages(self) -> list[Passage]:
+        """All passages that satisfy the filter; only of an index at hand.
+
+        Raises:
+            AttributeError: It is a server's.
+        """
+        return self._index.passages_where(self._condition)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Filtered":
         """Itself: copies of a program search the same index."""
         return self

@@ -1,11 +1,14 @@
 """Late interaction in two steps, for corpora beyond exact search: mean vectors choose, all token vectors rank."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raisf.retrieval.search.maxsim import QUERIES, Hits, best_hits, best_products
+from raisf.retrieval.search.candidates import Candidates
+from raisf.retrieval.search.maxsim import Hits, best_hits, best_products
+from raisf.retrieval.store.packing import products, rotation
 from raisf.retrieval.store.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -25,28 +28,25 @@ _AT_ONCE = 128
 class Prefetch:
     """Ranks, by MaxSim, the passages that their mean vectors promise most of.
 
-    What one vector of a query adds to a passage's score is the best of n products. Their mean is the product with the
-    passage's mean vector m, and they scatter around it by (1 - |m|²) / dim, were no direction better than another; the
-    best of n is expected sqrt(2 ln n) standard deviations above. The sum of both orders the passages.
-
-    Where a filter lets through no more passages than would be chosen, it is exact search. In memory are the means, 512
-    bytes a passage; the token vectors stay in their files, out of which a search reads those that it ranks.
+    Where a filter lets through no more passages than would be chosen, all are ranked. The token vectors stay in their
+    files, out of which a search reads those that it ranks.
 
     Args:
-        vectors: Of the passages, each of unit length.
+        vectors: Of the passages, each of unit length; all packed, or none.
     """
 
     def __init__(self, vectors: Vectors):
-        self._means = vectors.means()
-        variance = (1 - self._means.square().sum(dim=1)).clamp(min=0) / self._means.shape[1]
-        self._above = (2 * vectors.lengths.log() * variance).sqrt()
-        self._files, files, starts = [], [], []
-        for number, (rows, lengths) in enumerate(vectors):
-            self._files.append(rows)
-            files.append(np.full(len(lengths), number))
+        self._candidates = Candidates(vectors)
+        self._files, files, starts, first = list(vectors.files()), [], [], []
+        for number, tensors in enumerate(self._files):
+            lengths = tensors["lengths"]
+            files.append(np.full(len(lengths), number, dtype=np.int32))
             starts.append((lengths.cumsum(0) - lengths).numpy())
+            first.append(np.arange(len(lengths), dtype=np.int32))
         self._file, self._start = np.concatenate(files), np.concatenate(starts)
+        self._place = np.concatenate(first)
         self._end = self._start + vectors.lengths.numpy()
+        self._packed = "codes" in self._files[0]
 
     def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
         """The about `k` best passages for each query `(n_tokens, dim)`; among equals the earlier one.
@@ -56,35 +56,51 @@ class Prefetch:
             k: How many passages at most.
             allowed: Which passages may be found, bool `(n_passages,)`; None: all.
         """
-        numbers = np.arange(len(self._end)) if allowed is None else np.flatnonzero(allowed)
+        if allowed is None:
+            allowed = np.ones(len(self._end), dtype=bool)
         count = max(CANDIDATES, PER_HIT * k)
-        if len(numbers) <= count:
+        if np.count_nonzero(allowed) <= count:
+            numbers = np.flatnonzero(allowed)
             return [self._rank(query, numbers, k) for query in queries]
-        hits: list[Hits] = []
-        for start in range(0, len(queries), QUERIES):
-            group = queries[start : start + QUERIES]
-            for query, scores in zip(group, self._promise(group), strict=True):
-                chosen = np.argpartition(scores[numbers], -count)[-count:]
-                hits.append(self._rank(query, np.sort(numbers[chosen]), k))
-        return hits
-
-    def _promise(self, queries: Sequence["torch.Tensor"]) -> np.ndarray:
-        """What each query may expect of each passage, `(n_queries, n_passages)`."""
-        import torch
-
-        return (torch.stack([query.mean(dim=0) for query in queries]) @ self._means.T + self._above).numpy()
+        chosen = self._candidates.choose(queries, count, allowed)
+        return [self._rank(query, numbers, k) for query, numbers in zip(queries, chosen, strict=True)]
 
     def _rank(self, query: "torch.Tensor", numbers: np.ndarray, k: int) -> Hits:
         """The `k` best of some passages, given by their numbers in ascending order."""
         groups = [numbers[i : i + _AT_ONCE] for i in range(0, len(numbers), _AT_ONCE)]
-        scores = [best_products(query, *self._read(group)).sum(axis=0) for group in groups]
+        score = self._packed_scores if self._packed else self._scores
+        turned = query @ rotation(query.shape[1]) if self._packed else query
+        scores = [score(query, turned, group) for group in groups]
         return best_hits(np.concatenate(scores), numbers, k) if scores else []
 
-    def _read(self, numbers: np.ndarray) -> tuple["torch.Tensor", np.ndarray]:
-        """The vectors of some passages, float32, and where each one's begin."""
+    def _scores(self, query: "torch.Tensor", _: "torch.Tensor", numbers: np.ndarray) -> np.ndarray:
+        return best_products(query, self._read("vectors", numbers).float(), self._starts(numbers)).sum(axis=0)
+
+    def _packed_scores(self, query: "torch.Tensor", turned: "torch.Tensor", numbers: np.ndarray) -> np.ndarray:
+        """The scores of packed passages: the products with the mean, and the best products with what is apart from it.
+
+        The first are the same for all vectors of a passage, so that they do not change which one is the best.
+        """
+        import torch
+
+        apart = products(turned, self._read("codes", numbers))
+        best = np.maximum.reduceat(apart.numpy(), self._starts(numbers), axis=1).sum(axis=0)
+        files, places = self._file[numbers], torch.from_numpy(self._place[numbers])
+        ends = [*np.flatnonzero(np.diff(files)) + 1, len(files)]
+        means = torch.cat(
+            [self._files[files[start]]["means"][places[start:end]] for start, end in itertools.pairwise([0, *ends])]
+        )
+        return best + (means.float() @ query.sum(dim=0)).numpy()
+
+    def _read(self, name: str, numbers: np.ndarray) -> "torch.Tensor":
+        """What the files hold, under a name, of the vectors of some passages."""
         import torch
 
         files, starts, ends = self._file[numbers], self._start[numbers], self._end[numbers]
         places = zip(files.tolist(), starts.tolist(), ends.tolist(), strict=True)
-        rows = torch.cat([self._files[file][start:end] for file, start, end in places])
-        return rows.float(), (ends - starts).cumsum() - (ends - starts)
+        return torch.cat([self._files[file][name][start:end] for file, start, end in places])
+
+    def _starts(self, numbers: np.ndarray) -> np.ndarray:
+        """Where, in what `_read` gives, the vectors of each passage begin."""
+        lengths = self._end[numbers] - self._start[numbers]
+        return lengths.cumsum() - lengths

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 SLOWEST = 30
 """Seconds in which a request must have come in, and in which its client must have taken the answer."""
 
-SETTLE = 1.0
-"""Seconds in which a client that has connected before the server stops must have sent its request."""
+SETTLE = 3.0
+"""Seconds in which who has connected before the server stops must have sent a request: a starved client is slow."""
 
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER, which Python does not name
 
@@ -62,6 +62,8 @@ class DrainingServer(uvicorn.Server):
         """
         for listening in sockets or []:
             _refuse_new(listening)
+        await asyncio.sleep(0.05)  # those that had begun to connect end up in the queue
+        for listening in sockets or []:
             await self._take_waiting(listening)
         for server in self.servers:
             server.close()
@@ -90,14 +92,16 @@ class DrainingServer(uvicorn.Server):
 
 
 def _refuse_new(listening: socket.socket) -> None:
-    """Lets no further connection into the system's queue, which would be reset with it.
+    """Lets nobody begin to connect: who stands in the system's queue when it closes is reset.
 
-    Linux drops them by a filter that lets nothing pass; the client tries again after a second, and is refused then.
-    Elsewhere what comes within microseconds of the end is reset.
+    Linux drops what begins a connection (TCP's SYN) by a filter; the client tries again after a second, and is refused
+    then. Elsewhere what comes within microseconds of the end is reset.
     """
-    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF: return 0
+    steps = ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+    # BPF: load the byte of flags; is SYN set? keep nothing: keep all
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     with contextlib.suppress(OSError):
-        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(nothing)))
+        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", len(steps), ctypes.addressof(code)))
 
 
 class _Http(h11.Connection):

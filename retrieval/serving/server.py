@@ -37,8 +37,8 @@ LARGEST_BODY = 2 << 20
 LARGEST_ADDRESS = 1 << 16
 """Bytes of a request's first line and headers: a query may stand in the address."""
 
-GRACE = 8
-"""Seconds that closing waits at most for the answers that are under way: Docker kills after 10."""
+GRACE = 5
+"""Seconds that closing waits at most for the answers that are under way: with `SETTLE`, Docker kills after 10."""
 
 
 class IndexServer:
@@ -62,7 +62,7 @@ class IndexServer:
     """
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):
-        self._socket = _listen(host, port)
+        self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         self.batcher = Batcher(index)
@@ -174,7 +174,7 @@ def _refuse(status: int, message: str) -> Response:
     return _answer(status, _dump({"error": True, "message": message}), {ERROR: reason})
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections: what comes before `serve` waits."""
     with contextlib.ExitStack() as unless:
         try:

@@ -3,14 +3,15 @@
     manifest.json            the one file that is ever replaced; what it does not name does not belong to the index
     segments/1/              passages and their vectors, written once and never changed
         passages.jsonl
-        vectors/ or plaid/   exact, or compressed
+        vectors/ or plaid/   exact or packed, or compressed by PLAID
+        cells.safetensors    of a large packed segment: its mean vectors, sorted
     segments/2/              what was added later
     words-2/                 BM25's counts over the whole corpus
 
 Passages that were removed, and old versions, are found no more but stay in their segment's files, listed as deleted.
-Segments that are not compressed are written anew without them when they are merged: those of one size when there are
-many, all as soon as more than a quarter of their passages are deleted. A compressed one never is: its files go when all
-of its passages have gone.
+Exact and packed segments are written anew without them when they are merged: those of one size when there are many,
+all as soon as more than a quarter of their passages are deleted. PLAID's never are: the files of one go when all of its
+passages have gone.
 """
 
 import dataclasses
@@ -24,16 +25,21 @@ from typing import Any
 
 import ujson
 
+from raisf.retrieval.store.packing import PACKING
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
 from raisf.utils.leftovers import sweep
 
-FORMAT = 2
+FORMAT = 3
 """Raised when an older version could not read what this one writes, or the other way round."""
+
+READABLE = (2, FORMAT)
+"""The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
 EXACT_UP_TO = 10_000
-"""Passages that "auto" still compares all, and that a compressed index takes in before it compresses them.
+"""Passages that "auto" still compares all, as they are; with more, it packs all. And those that an index of PLAID's
+takes in before it compresses them.
 
 Of 10,000 paragraphs with 92 vectors each, exact search takes 0.15 s of one core and 0.5 GB of memory."""
 
@@ -53,14 +59,16 @@ class Segment:
     Attributes:
         name: Its folder in `segments/`.
         passages: How many it holds, the deleted ones too.
-        search: What its vectors are: "exact" or "plaid"; "none" where the engine needs none.
+        search: What its vectors are: "exact", "packed" or "plaid"; "none" where the engine needs none.
         deleted: Numbers of its passages that are no longer part of the index, ascending.
+        packing: How they are packed, see `raisf.retrieval.store.packing`; None where they are not.
     """
 
     name: str
     passages: int
     search: str
     deleted: list[int] = field(default_factory=list)
+    packing: str | None = None
 
     @property
     def alive(self) -> int:
@@ -95,6 +103,8 @@ class IndexManifest:
         format: The version of this layout.
         checkpoint_relative: The checkpoint's folder as seen from the index's, for when both are moved together; None
             where it is no folder.
+        precision: In which its vectors were computed, "float32" or "bfloat16", and its queries are; None where there
+            are none, or where it was made before that was told.
     """
 
     kind: str
@@ -110,18 +120,30 @@ class IndexManifest:
     versions: dict[str, str]
     format: int = FORMAT
     checkpoint_relative: str | None = None
+    precision: str | None = None
 
     @property
     def shown_search(self) -> str:
         """How its passages are searched at present: "exact", "prefetch", "plaid", "exact + plaid", ... or "none"."""
+        prefetch = {"packed"} | ({"exact"} if self.prefetches else set())
         kinds = {segment.search for segment in self.segments}
-        return " + ".join(sorted({"prefetch" if kind == "exact" and self.prefetches else kind for kind in kinds}))
+        return " + ".join(sorted({"prefetch" if kind in prefetch else kind for kind in kinds}))
+
+    @property
+    def ranking(self) -> str:
+        """All of it that decides the scores: how its passages are searched, and how its vectors are packed."""
+        return self.shown_search + (f" ({self.packing})" if self.packing else "")
 
     @property
     def prefetches(self) -> bool:
-        """Whether there are too many vectors to compare them all, so that only those of likely passages are."""
+        """Whether it has more exact vectors than are compared, as format 2 had; its next change packs them."""
         exact = (segment.alive for segment in self.segments if segment.search == "exact")
         return self.search == "auto" and sum(exact) > EXACT_UP_TO
+
+    @property
+    def packing(self) -> str | None:
+        """How its vectors are packed, and whatever is added will be; None where they are not."""
+        return next((segment.packing for segment in self.segments if segment.packing), None)
 
 
 def read_manifest(path: Path | str) -> IndexManifest:
@@ -149,7 +171,7 @@ def read_manifest(path: Path | str) -> IndexManifest:
         raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
     if not isinstance(found, dict) or "format" not in found or "kind" not in found:
         raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
-    if found["format"] != FORMAT:
+    if found["format"] not in READABLE:
         raise InputError(f"the index {path} has format {found['format']}, this version reads {FORMAT}; {make}")
     try:
         segments = [Segment(**segment) for segment in found.pop("segments")]
@@ -159,6 +181,8 @@ def read_manifest(path: Path | str) -> IndexManifest:
             _inside(folder)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
+    if other := {segment.packing for segment in segments} - {None, PACKING}:
+        raise InputError(f"the index {path} is packed as {other.pop()!r}, this version reads {PACKING!r}; {make}")
     if problem := next(verify(path, manifest, largest=SMALL), None):
         if not (path / MANIFEST).is_file() or (path / MANIFEST).read_bytes() != raw:
             return read_manifest(path)  # another process has just changed the index, and with it the files

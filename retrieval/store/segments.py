@@ -1,14 +1,15 @@
-"""Writing the vectors of an index's segments: encoding, merging, compressing."""
+"""Writing the vectors of an index's segments: encoding, packing, merging, compressing."""
 
 import itertools
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import read_segment, row_of
 from raisf.utils.progress import progress_bar
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 VECTORS, PLAID = "vectors", "plaid"
 _WINDOW = 256
-"""Passages encoded between two steps of the progress bar."""
+"""Passages encoded between two steps of the progress bar, and in one task on a cluster; a part of `SHARD`."""
 
 
 class Encoder(Protocol):
@@ -29,6 +30,15 @@ class Encoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str]) -> "tuple[torch.Tensor, torch.Tensor]":
         """Vectors of all texts, one after the other, float16 `(n_vectors, dim)`, and how many each has `(n_texts,)`."""
+        ...
+
+
+@runtime_checkable
+class StreamEncoder(Encoder, Protocol):
+    """An encoder that has several windows of passages under way at a time."""
+
+    def encode_stream(self, windows: Iterable[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
+        """What `encode_passages` gives for one window after the other, in their order."""
         ...
 
 
@@ -45,13 +55,27 @@ class Checkpoint(Protocol):
         """Of its files."""
         ...
 
+    @property
+    def precision(self) -> str:
+        """In which it computes: "float32" or "bfloat16"."""
+        ...
+
     def encoder(self) -> Encoder:
         """What it encodes with."""
         ...
 
+    def computing_in(self, precision: str) -> "Checkpoint":
+        """The same in another precision."""
+        ...
+
 
 def write_segment(
-    index: Path, name: str, passages: Iterable[Passage], encoder: Encoder | None, progress: bool
+    index: Path,
+    name: str,
+    passages: Iterable[Passage],
+    encoder: Encoder | None,
+    progress: bool,
+    exact_up_to: float = math.inf,
 ) -> Segment:
     """Writes passages as a new segment of the index at `index`: streamed to the disk, then encoded from there.
 
@@ -61,39 +85,59 @@ def write_segment(
         passages: At least one.
         encoder: None for an engine without vectors.
         progress: Whether to show a bar on standard error.
+        exact_up_to: The vectors of more passages are packed.
     """
     folder = index / SEGMENTS / name
     shutil.rmtree(folder, ignore_errors=True)  # what a crash has left
     folder.mkdir(parents=True)
-    segment = Segment(name, _write_passages(folder, passages), "exact" if encoder else "none")
-    if encoder:
-        texts = (passage.prompt_text for passage in read_segment(index, segment))
-        _encode(encoder, texts, segment.passages, folder / VECTORS, progress)
+    count = _write_passages(folder, passages)
+    if not encoder:
+        return Segment(name, count, "none")
+    segment = _segment(name, count, count > exact_up_to)
+    texts = (passage.prompt_text for passage in read_segment(index, segment))
+    _encode(encoder, texts, count, folder / VECTORS, progress, segment.packing is not None)
+    _sort(folder, segment)
     return segment
 
 
-def merge(index: Path, name: str, segments: Sequence[Segment]) -> Segment:
-    """Writes the passages of exact segments, without the deleted ones, as one new segment. Encodes nothing."""
+def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = False) -> Segment:
+    """Writes the passages of exact and packed segments, without the deleted ones, as one new segment. Encodes nothing.
+
+    Args:
+        index: The index folder.
+        name: The new segment's.
+        segments: At least one; exact ones stay as they are where nothing is packed.
+        packed: Whether to pack what is not packed.
+    """
     import torch
 
-    from raisf.retrieval.store.vectors import Vectors, write_shard
+    from raisf.retrieval.store.vectors import Vectors, copy_shard, write_shard
 
     folder = index / SEGMENTS / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _write_passages(folder, (passage for segment in segments for passage in live_passages(index, segment)))
-    shard = 0
-    for segment in segments if segments[0].search == "exact" else ():
+    count = _write_passages(folder, (passage for segment in segments for passage in live_passages(index, segment)))
+    if segments[0].search == "none":
+        return Segment(name, count, "none")
+    merged, shard = _segment(name, count, packed or any(segment.packing for segment in segments)), 0
+    for segment in segments:
         keep = torch.ones(segment.passages, dtype=torch.bool)
         keep[segment.deleted] = False
         start = 0
-        for vectors, lengths in Vectors(index / SEGMENTS / segment.name / VECTORS):
+        for tensors in Vectors(index / SEGMENTS / segment.name / VECTORS).files():
+            lengths = tensors["lengths"]
             kept = keep[start : start + len(lengths)]
             start += len(lengths)
-            if kept.any():
-                write_shard(folder / VECTORS, shard, [(vectors[kept.repeat_interleave(lengths)], lengths[kept])])
-                shard += 1
-    return Segment(name, sum(segment.alive for segment in segments), segments[0].search)
+            if not kept.any():
+                continue
+            if merged.packing and not segment.packing:
+                rows = tensors["vectors"][kept.repeat_interleave(lengths)]
+                write_shard(folder / VECTORS, shard, [(rows, lengths[kept])], packed=True)
+            else:
+                copy_shard(tensors, kept, folder / VECTORS, shard)
+            shard += 1
+    _sort(folder, merged)
+    return merged
 
 
 def compress_segment(index: Path, segment: Segment, progress: bool) -> Segment:
@@ -124,15 +168,31 @@ def _write_passages(folder: Path, passages: Iterable[Passage]) -> int:
     return count
 
 
-def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, progress: bool) -> None:
+def _segment(name: str, count: int, packed: bool) -> Segment:
+    return Segment(name, count, "packed", packing=PACKING) if packed else Segment(name, count, "exact")
+
+
+def _sort(folder: Path, segment: Segment) -> None:
+    """Writes the cells of a segment that is large enough for them."""
+    from raisf.retrieval.search import cells
+    from raisf.retrieval.store.vectors import Vectors
+
+    if segment.packing and segment.passages >= cells.CELLS_FROM:
+        cells.write_cells(Vectors(folder / VECTORS), folder / cells.CELLS)
+
+
+def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, progress: bool, packed: bool) -> None:
     from raisf.retrieval.store.vectors import SHARD, write_shard
 
     texts = iter(texts)
+    windows = iter(lambda: list(itertools.islice(texts, _WINDOW)), [])
+    streams = isinstance(encoder, StreamEncoder)
+    encoded = encoder.encode_stream(windows) if streams else map(encoder.encode_passages, windows)
     with progress_bar(progress) as bar:
         task = bar.add_task("encoding passages", total=count)
         for number in range(math.ceil(count / SHARD)):
-            parts, shard = [], itertools.islice(texts, SHARD)
-            while window := list(itertools.islice(shard, _WINDOW)):
-                parts.append(encoder.encode_passages(window))
-                bar.advance(task, len(window))
-            write_shard(folder, number, parts)
+            parts = []
+            for part in itertools.islice(encoded, SHARD // _WINDOW):
+                parts.append(part)
+                bar.advance(task, len(part[1]))
+            write_shard(folder, number, parts, packed)

@@ -6,6 +6,7 @@ index, a reader that has opened it keeps it, and whoever opens it next sees the 
 
 import contextlib
 import dataclasses
+import math
 import re
 import shutil
 from collections import defaultdict
@@ -16,6 +17,7 @@ from typing import Any
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
+    FORMAT,
     MANIFEST,
     SEGMENTS,
     File,
@@ -35,8 +37,8 @@ from raisf.utils.leftovers import sweep
 from raisf.utils.space import naming_full_disk
 
 MOST_SEGMENTS = 8
-"""Exact segments of one size, a power of eight, beside each other: more are merged, which copies vectors and encodes
-nothing. So a passage is copied once a power, and a large segment never because of a small one."""
+"""Exact or packed segments of one size, a power of eight, beside each other: more are merged, which copies vectors and
+encodes nothing. So a passage is copied once a power, and a large segment never because of a small one."""
 
 _LOCK = ".lock"
 _NUMBER = re.compile(r"\D")
@@ -75,7 +77,8 @@ class Writer:
     def add(self, passages: Iterable[Passage]) -> None:
         """Writes a segment of passages, at least one, with ids that are new to the index."""
         encoder = self.checkpoint.encoder() if self.checkpoint else None
-        self.segments.append(write_segment(self.folder, self._new_name(), passages, encoder, self._progress))
+        most = math.inf if self.manifest.search != "auto" else 0 if self.manifest.packing else EXACT_UP_TO
+        self.segments.append(write_segment(self.folder, self._new_name(), passages, encoder, self._progress, most))
 
     def delete(self, pids: Iterable[str]) -> None:
         """Takes passages out that were there when the changes began, not those that `add` has put in their place."""
@@ -117,13 +120,14 @@ class Writer:
             documents=dict(sorted(documents.items())),
             files=self._files(used),
             versions=library_versions(),
+            format=FORMAT,
         )
         write_json(self.folder / MANIFEST, as_json(manifest))
         _drop_unused(self.folder, manifest)
         return manifest
 
     def _settle(self) -> None:
-        """Merges and compresses segments where that is due."""
+        """Merges, packs and compresses segments where that is due."""
         self.segments = [segment for segment in self.segments if segment.alive]
         loose = [segment for segment in self.segments if segment.search != "plaid"]
         if not loose:
@@ -133,13 +137,19 @@ class Writer:
         compressing = self.manifest.search == "plaid" and (not self.manifest.segments or alive > EXACT_UP_TO)
         # A segment that the old manifest names is never changed: what is compressed is a copy.
         copying = compressing and (dead > 0 or len(loose) > 1 or loose[0] in self.manifest.segments)
+        packing = self.manifest.search == "auto" and (alive > EXACT_UP_TO or any(segment.packing for segment in loose))
         sizes: dict[int, list[Segment]] = defaultdict(list)
         for segment in loose:
             sizes[(segment.alive.bit_length() - 1) // 3].append(segment)  # eight is three bits
         crowd = next((segments for segments in sizes.values() if len(segments) > MOST_SEGMENTS), [])
         if old := loose if copying or 3 * dead > alive else crowd:
-            merged = merge(self.folder, self._new_name(), old)
+            merged = merge(self.folder, self._new_name(), old, packing)
             self.segments = [segment for segment in self.segments if segment not in old] + [merged]
+        if packing:
+            self.segments = [
+                segment if segment.packing else merge(self.folder, self._new_name(), [segment], packed=True)
+                for segment in self.segments
+            ]
         if compressing:
             self.segments.append(compress_segment(self.folder, self.segments.pop(), self._progress))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
-from raisf.retrieval.encoders.encoder import fast_precision, load_colbert, query_tokens
+from raisf.retrieval.encoders.encoder import computing_in, fastest_precision, load_colbert, query_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +95,7 @@ class Student:
         passages = [passage for example in batch for passage in example.passages]
         starts = torch.tensor([0, *(len(example.passages) for example in batch[:-1])]).cumsum(0)
         device = self._model.device
-        with fast_precision(device.type):
+        with computing_in(fastest_precision(), device.type):
             ids, mask, lengths = query_tokens(
                 self._query_tokenizer, [example.query for example in batch], self._augment
             )

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from raisf.programs.baselines.skr import SKR
     from raisf.programs.program import Program
     from raisf.programs.ra_isf import RAISF
+    from raisf.programs.tracing import trace_with
     from raisf.retrieval.adapting import as_retriever
     from raisf.retrieval.engines.bm25 import BM25
     from raisf.retrieval.engines.colbert import ColBERT
@@ -110,6 +111,7 @@ __all__ = [
     "open_index",
     "remove_from_index",
     "save",
+    "trace_with",
     "tune_retriever",
     "write_dataset",
     "write_world",

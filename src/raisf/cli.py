@@ -25,11 +25,15 @@ COMMANDS = (
     "dense",
     "programs",
     "ask",
+    "chat",
+    "serve",
+    "mcp",
     "collect",
     "compile",
     "eval",
     "compare",
     "experiment",
+    "view",
     "pocket",
 )
 """In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""

@@ -96,6 +96,14 @@ def test_every_pair_is_compared_on_its_questions_whatever_their_order():
     assert three.reports["same"].em.n == 40 and not math.isnan(three.pairs[2].em.value)
 
 
+def test_pairs_with_one_program_alone_are_corrected_for_those_alone():
+    records = {"a": _records([0] * 8), "b": _records([1] * 8), "c": _records([0, 1] * 4), "d": _records([0] * 8)}
+    pairs = compare_records(records, "b").pairs
+    assert [(pair.first, pair.second) for pair in pairs] == [("b", "a"), ("c", "b"), ("d", "b")]
+    assert pairs[0].p_em_holm == pytest.approx(3 * pairs[0].p_em)
+    assert compare_records(records, "").pairs == []
+
+
 def test_different_questions_are_no_comparison():
     with pytest.raises(InputError, match="different questions"):
         compare_records({"a": _records([1, 0]), "b": _records([1])})

@@ -1,5 +1,6 @@
 """If these failed, a judge could look better, better ordered or better calibrated than it is."""
 
+import itertools
 import math
 from typing import Any
 
@@ -83,26 +84,39 @@ def test_a_row_of_weight_three_counts_as_three_rows(found: list[tuple[bool, floa
     assert ours == pytest.approx(theirs, nan_ok=True)
 
 
-def test_reliability_and_ece_by_hand() -> None:
+def test_ece_by_hand() -> None:
     gold = [True, False, True, True, False]
     probabilities = [1.0, 0.95, 0.92, 0.30, 0.34]
-    bins = reliability(gold, probabilities)
-    assert [one.n for one in bins] == [0, 0, 0, 2, 0, 0, 0, 0, 0, 3]
-    assert bins[3].share == 0.5 and bins[3].probability == pytest.approx(0.32)
-    assert bins[9].share == pytest.approx(2 / 3) and bins[9].probability == pytest.approx(2.87 / 3)
     expected = (2 * abs(0.32 - 0.5) + 3 * abs(2.87 / 3 - 2 / 3)) / 5
     assert ece_score(gold, probabilities, range(5)).value == pytest.approx(expected)
 
 
+def test_a_curve_s_points_rest_on_equally_many_judgements() -> None:
+    """A judge that is mostly sure left eight of ten equally wide bins to a handful of rows, whose shares are noise."""
+    random = np.random.default_rng(0)
+    probabilities = list(random.beta(0.2, 0.2, 200))
+    bins = reliability(list(random.random(200) < probabilities), probabilities)
+    assert [one.n for one in bins] == [20] * 10
+    assert all(one.low <= (one.probability or 0) <= one.high for one in bins)
+    assert [one.low for one in bins] == sorted(one.low for one in bins)
+    assert [one.n for one in reliability([True] * 35, list(np.linspace(0, 1, 35)))] == [12, 11, 12], "10 or more"
+    assert [one.n for one in reliability([True, False], [0.1, 0.9])] == [2] and not reliability([], [])
+
+
+def test_equal_probabilities_share_a_bin() -> None:
+    bins = reliability([True] * 80 + [False] * 20, [1.0] * 80 + [0.5] * 20)
+    assert [(one.low, one.high, one.n, one.share) for one in bins] == [(0.5, 0.5, 20, 0.0), (1.0, 1.0, 80, 1.0)]
+
+
 @BOOTSTRAPPED
 @given(rows)
-def test_ece_is_the_bins_mean_gap_and_no_larger_than_one(found: list[tuple[bool, float]]) -> None:
+def test_a_curve_holds_every_judgement_once_and_ece_is_a_share(found: list[tuple[bool, float]]) -> None:
     gold, probabilities, groups = apart(found)
-    bins = [one for one in reliability(gold, probabilities) if one.n]
-    gaps = sum(one.n * abs((one.probability or 0) - (one.share or 0)) for one in bins) / len(found)
-    score = ece_score(gold, probabilities, groups)
-    assert score.value == pytest.approx(gaps) and 0 <= score.value <= 1
+    bins = reliability(gold, probabilities)
     assert sum(one.n for one in bins) == len(found)
+    assert sum(one.n * (one.share or 0) for one in bins) == pytest.approx(sum(gold))
+    assert all(a.high < b.low for a, b in itertools.pairwise(bins))
+    assert 0 <= ece_score(gold, probabilities, groups).value <= 1
 
 
 def test_a_judge_that_says_how_often_it_is_right_is_calibrated() -> None:
@@ -126,8 +140,10 @@ def test_the_field_s_library_agrees() -> None:
         found = {name: score.value for name, score in verdict_scores(list(gold), said, range(60)).items()}
         for name in ("accuracy", "precision", "recall", "f1"):
             assert found[name] == pytest.approx(getattr(metrics, f"{name}_score")(gold, said)), name
-        share, mean = calibration.calibration_curve(gold, scores, n_bins=10)
-        bins = [one for one in reliability(list(gold), list(scores)) if one.n]
+        apart = random.random(200)  # with ties, the library's bins of equal count are not
+        drawn = list(random.random(200) < apart)
+        share, mean = calibration.calibration_curve(drawn, apart, n_bins=10, strategy="quantile")
+        bins = reliability(drawn, list(apart))
         assert [one.share for one in bins] == pytest.approx(list(share))
         assert [one.probability for one in bins] == pytest.approx(list(mean))
 

@@ -9,7 +9,29 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
+from raisf.lm.local.decoding import Draft, decode
+from raisf.lm.local.inference import Rows
+from raisf.lm.local.multi_lora import BASE
+
 TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
+
+
+class Given(Draft):
+    """A draft that ends as a test says."""
+
+    def __init__(self, prompt, limit, lora=BASE, prefix=None, end=None):
+        super().__init__(prompt, limit, lora, prefix)
+        self.end = end
+
+    def ended(self) -> bool:
+        return self.tokens[-1] == self.end
+
+
+def written(model, prompts, limits, end=None, loras=None, slots=None, prefixes=None) -> dict[int, list[int]]:
+    """What a model writes to some prompts together, in the order in which they end."""
+    owners = zip(prompts, limits, slots or [BASE] * len(prompts), prefixes or [None] * len(prompts), strict=True)
+    drafts = [Given(*owner, end) for owner in owners]
+    return {drafts.index(draft): draft.tokens for draft in decode(Rows(model, loras), drafts)}
 
 
 def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizerFast:

@@ -69,7 +69,7 @@ def test_a_finetuning_row_is_prompt_and_completion():
 @given(TEXT, TEXT)
 def test_what_was_written_is_read_back(evidence, answer):
     evidence, answer = (" ".join(text.replace("<|end|>", "").replace(":", "").split()) for text in (evidence, answer))
-    assume(evidence and answer)
+    assume(evidence and answer and "null" not in (evidence.casefold(), answer.casefold()))
     written = {"evidence": evidence, "answer": answer}
     assert POCKET.parse(GroundedAnswer, POCKET.completion(GroundedAnswer, written)) == written
 

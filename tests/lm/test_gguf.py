@@ -4,9 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
-from raisf.lm.local import gguf
-from raisf.utils.errors import InputError
+from raisf.lm.local import gguf, weights
+from raisf.lm.local.model import LocalLM
+from raisf.utils.errors import InputError, RaisfError
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +80,73 @@ def test_without_the_package_that_reads_it_the_command_is_told(file: Path, cache
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(InputError, match="pip install gguf"):
         gguf.converted(file)
+
+
+def test_a_container_has_the_memory_it_was_given(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(gguf, "CONTAINER", tmp_path / "memory.max")
+    whole = gguf._memory()
+    (tmp_path / "memory.max").write_text("max\n")
+    assert gguf._memory() == whole
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert gguf._memory() == 1000
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(file: Path, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "taken").write_text("a file, where a folder should be")
+    monkeypatch.setenv("RAISF_CACHE", str(tmp_path / "taken"))
+    with pytest.raises(
+        InputError, match=r"taken/models cannot be written .*: give a place that can be written as RAISF_CACHE"
+    ):
+        gguf.converted(file)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left")])
+def test_a_disk_that_fills_up_leaves_nothing_behind(file: Path, cache: Path, monkeypatch, error: Exception) -> None:
+    def full(path: Path, folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(gguf, "_convert", full)
+    with pytest.raises(RaisfError, match=r"No space left.*free some space on its disk, or choose a place on another"):
+        gguf.converted(file)
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_cached_folder_whose_weights_are_gone_is_made_again(file: Path, cache: Path, monkeypatch) -> None:
+    made = []
+
+    def write(path: Path, folder: Path) -> None:
+        made.append(path)
+        (folder / "model.safetensors").write_bytes(b"weights")
+
+    monkeypatch.setattr(gguf, "_convert", write)
+    folder = gguf.converted(file)
+    (folder / "model.safetensors").unlink()
+    assert gguf.converted(file) == folder and len(made) == 2
+
+
+def test_converted_weights_are_the_same_whichever_version_of_transformers_wrote_their_configuration(
+    makers, tmp_path: Path
+) -> None:
+    folder: Path = makers.make_llama(tmp_path)
+    before = weights.weights_hash(folder)
+    (folder / gguf.SOURCE).write_text('{"format": 1, "sha256": "abc"}')
+    converted, whole = weights.weights_hash(folder), weights._hash_of(folder, weights.EVERYTHING)
+    assert len({before, converted, whole}) == 3
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace("{", '{"transformers_version": "5.99.0",', 1))
+    assert weights.weights_hash(folder) == converted
+    (folder / "config.json").write_text(config)
+    assert weights.same_weights(f"{converted}-auto", folder) and weights.same_weights(whole, folder)
+    assert not weights.same_weights(before, folder)
+
+
+def test_a_model_string_may_leave_the_precision_to_the_machine(makers, tmp_path: Path, monkeypatch) -> None:
+    folder: Path = makers.make_llama(tmp_path)
+    name = f"local/{folder}#{weights.weights_hash(folder)}-auto"
+    monkeypatch.setattr(weights, "_multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1)
+    assert LocalLM(name).precision is None  # float32: no bfloat16 here
+    monkeypatch.setattr(weights, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(weights, "_has_gpu", lambda: False)
+    assert LocalLM(name).precision == "bfloat16"

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.local.inference import generate, load_model, score
+from raisf.lm.local.inference import load_model, score
 from raisf.lm.local.token_tree import pack
+from tests.lm.conftest import written
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_the_tree_holds_every_sequence_and_each_beginning_once(sequences):
 def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
     prompts = random_tokens(3, 4, 19, 7, 7, 60)
     limits = [12, 3, 12, 8, 12]
-    got = dict(generate(model, prompts, limits, None, lambda row, tokens: tokens[-1] == 2))
+    got = written(model, prompts, limits, end=2)
     for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
         ids = torch.tensor([prompt])
         options = {"max_new_tokens": limit, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
@@ -65,5 +66,4 @@ def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
 
 
 def test_a_finished_text_is_given_before_longer_ones(model):
-    order = [row for row, _ in generate(model, random_tokens(4, 5, 9), [10, 2], None, lambda row, tokens: False)]
-    assert order == [1, 0]
+    assert list(written(model, random_tokens(4, 5, 9), [10, 2])) == [1, 0]

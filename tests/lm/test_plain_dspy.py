@@ -16,6 +16,7 @@ from dspy.streaming import StreamListener, StreamResponse
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat_format import chat_call
 from raisf.lm.connect import connect
+from raisf.lm.local.inference import Rows
 from raisf.lm.local.model import LocalLM
 from raisf.signatures import answers, critique, judges, reasoning
 
@@ -167,9 +168,8 @@ def test_fields_stream_from_an_event_loop(pocket):
 
 def test_what_streams_is_batched_with_what_does_not(pocket, monkeypatch):
     lm, sizes = pocket.copy(cache=False), []
-    engine = lm.base_engine
-    generate = engine._generate
-    monkeypatch.setattr(engine, "_generate", lambda batch: sizes.append(len(batch)) or generate(batch))
+    step = Rows.step
+    monkeypatch.setattr(Rows, "step", lambda rows, picked: sizes.append(len(picked)) or step(rows, picked))
     programs = [dspy.streamify(dspy.Predict(READER), stream_listeners=[StreamListener("answer")]) for _ in range(4)]
 
     async def all_of_them():

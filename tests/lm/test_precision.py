@@ -7,11 +7,16 @@ import dspy
 import pytest
 import torch
 
+import raisf
+from raisf import cli
+from raisf.evaluation.identity import describe
+from raisf.experiments.opening import LMChoice, open_program
 from raisf.lm.connect import connect
 from raisf.lm.local import weights
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import choose_precision, parameters
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 
 @pytest.fixture
@@ -74,6 +79,41 @@ def test_an_adapter_answers_in_the_precision_of_its_base(llama, fast, tmp_path: 
         adapted = base.with_weights(tmp_path / "lora")
         assert adapted.base_engine is base.base_engine
         assert adapted.model.endswith("-bfloat16") == (dtype == "bfloat16")
+
+
+def test_the_command_lines_choice_reaches_answers_and_artifact(llama, fast, tmp_path: Path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(llama)
+    get_peft_model(model, LoraConfig(r=4, target_modules="all-linear")).save_pretrained(str(tmp_path / "lora"))
+    described, programs = {}, {}
+    for dtype in ("bfloat16", "float32"):
+        program = programs[dtype] = open_program("direct", lm=LMChoice(f"local/{llama}", dtype=dtype))
+        described[dtype] = describe(program)
+        program.answer_directly.lm = program.answer_directly.lm.with_weights(tmp_path / "lora")
+        raisf.save(program, tmp_path / dtype)
+        kept = read_json(tmp_path / dtype / "manifest.json")["lms"][0]["connect"]["spec"]
+        assert kept.endswith("-bfloat16") == (dtype == "bfloat16")
+        opened = open_program(str(tmp_path / dtype))
+        assert opened.answer_directly.lm.model.endswith("-bfloat16") == (dtype == "bfloat16")
+    assert described["bfloat16"] != described["float32"]
+    # Its adapters stand on the base that the user gives, in the precision that she gives.
+    other = open_program(str(tmp_path / "bfloat16"), lm=LMChoice(f"local/{llama}", dtype="float32"))
+    assert other.answer_directly.lm.base_engine is programs["float32"].answer_directly.lm.base_engine
+    with pytest.raises(InputError, match="--dtype without --lm"):
+        open_program(str(tmp_path / "bfloat16"), lm=LMChoice(dtype="float32"))
+
+
+def test_a_dtype_that_was_not_given_changes_no_name():
+    assert "dtype" not in LMChoice("pocket").options
+    assert LMChoice("pocket", dtype="float32").options["dtype"] == "float32"
+
+
+def test_every_command_that_takes_a_language_model_takes_a_dtype(capsys):
+    for command in ("ask", "eval", "compile", "compare"):
+        assert cli.main([command, "--help"]) == 0
+        assert "--dtype" in capsys.readouterr().out
 
 
 def test_weights_are_counted_without_reading_them(llama):

@@ -1,7 +1,6 @@
 """A kept beginning saves time and nothing else: what comes after it must be what the model says without it."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from raisf.lm.local import prefixes
-from raisf.lm.local.inference import generate, load_model, score
-from raisf.lm.local.jobs import batches
+from raisf.lm.local.inference import load_model, score
+from raisf.lm.local.jobs import readings
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
 from raisf.lm.local.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
+from tests.lm.conftest import Given, written
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -72,8 +72,7 @@ def test_texts_after_a_kept_beginning_are_those_without_it(model: Any, loras: Lo
     prompts = [head.tokens + prompt for prompt in random_tokens(3, 4, 19, 7, 7)]
 
     def texts(prefix: Any) -> dict[int, list[int]]:
-        blend = loras.blend([head.lora] * len(prompts))
-        return dict(generate(model, prompts, [9, 3, 9, 6], None, lambda row, new: new[-1] == 2, blend, [prefix] * 4))
+        return written(model, prompts, [9, 3, 9, 6], 2, loras, [head.lora] * 4, [prefix] * 4)
 
     assert texts(head) == texts(head) == texts(None)
 
@@ -161,12 +160,12 @@ def passes(kept: Prefixes, prompts: list[list[int]], times: int, at_once: int) -
     for _ in range(times):
         found = []
         for start in range(0, len(prompts), at_once):
-            jobs: list[Any] = [
-                SimpleNamespace(prompt=prompt, lora=BASE, labels={}) for prompt in prompts[start:][:at_once]
+            together = prompts[start:][:at_once]
+            drafts = [
+                Given(prompt, 9, BASE, prefix)
+                for prompt, prefix in zip(together, kept.find([(BASE, prompt) for prompt in together]), strict=True)
             ]
-            for job, prefix in zip(jobs, kept.find([(job.lora, job.prompt) for job in jobs]), strict=True):
-                job.prefix = prefix
-            found += [len(batch) for batch in batches(jobs, "cpu")]
+            found += [len(batch) for batch in readings(drafts, "cpu")]
         sizes.append(found)
     return sizes
 
@@ -201,7 +200,6 @@ def test_one_batch_continues_several_prefixes_adapters_and_none(model: Any, lora
     assert scores == pytest.approx(score(model, sequences, starts, owners, loras), abs=1e-4)
 
     def texts(prefixes: Any) -> dict[int, list[int]]:
-        limits = [9, 3, 9, 6, 9]
-        return dict(generate(model, prompts, limits, None, lambda *_: False, loras.blend(owners), prefixes))
+        return written(model, prompts, [9, 3, 9, 6, 9], None, loras, owners, prefixes)
 
     assert texts(prefixes) == texts(None)

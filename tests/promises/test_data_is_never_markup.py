@@ -69,7 +69,7 @@ def home(tmp_path_factory):
 def test_an_evaluation_over_hostile_kinds_in_a_hostile_folder_shows_its_table(home, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     test = home / "tests[/x]/t.jsonl"
-    argv = ["eval", "--program", "direct", "--test", str(test), "--out", str(home / "records.jsonl")]
+    argv = ["eval", "--program", "direct", "--test", str(test), "--out", str(home / "records.jsonl"), "--lm", "pocket"]
     assert cli.main(argv) == 0
     shown = capsys.readouterr()
     assert "exact match, [/kind]" in shown.out and "exact match, $x$ a␛]0;owned␇" in shown.out
@@ -80,7 +80,7 @@ def test_an_evaluation_over_hostile_kinds_in_a_hostile_folder_shows_its_table(ho
 def test_a_comparison_with_hostile_labels_shows_its_tables_and_draws_its_figures(home, capsys):
     labels = ["direct", "[/x]=direct", r"a$\frac$=direct", "_hidden=direct", f"{HOSTILE.strip()}=direct"]
     argv = ["compare", "--programs", ",".join(labels), "--test", str(home / "tests[/x]/t.jsonl"), "--no-judges"]
-    assert cli.main([*argv, "--out", str(home / "report")]) == 0
+    assert cli.main([*argv, "--out", str(home / "report"), "--lm", "pocket"]) == 0
     shown = capsys.readouterr()
     for label in ("[/x]", r"a$\frac$", "_hidden", "a␛]0;owned␇"):
         assert label in shown.out
@@ -95,7 +95,7 @@ def test_a_comparison_with_hostile_labels_shows_its_tables_and_draws_its_figures
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["tree", "json"])
 def test_asking_over_hostile_passages_prints_no_control_character(home, capsys, more):
     argv = ["ask", f"Who is Belrin's mayor? {HOSTILE}", "--program", "rag", "--index", str(home / "index")]
-    assert cli.main([*argv, *more]) == 0
+    assert cli.main([*argv, "--lm", "pocket", *more]) == 0
     shown = capsys.readouterr()
     assert is_harmless(shown.out) and is_harmless(shown.err)
     if more:

@@ -247,7 +247,7 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     monkeypatch.setattr("raisf.experiments.opening.LMChoice.open", lambda choice: mute.lm())
     train = tmp_path / "train.jsonl"
     train.write_text("".join(json.dumps(dict(example)) + "\n" for example in world[1]))
-    argv = ["collect", "--train", str(train), "--index", str(world[0]), "--out", str(tmp_path / "judges")]
+    argv = ["collect", "--train", str(train), "--index", str(world[0]), "--out", str(tmp_path / "judges"), "--lm", "x"]
     mute.mute = third
     assert cli.main(argv) == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -256,5 +256,5 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     assert cli.main([*argv, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unfinished"] == 0
     mute.mute = lambda fields: True
-    assert cli.main([*argv[:-1], str(tmp_path / "none")]) == 1
+    assert cli.main([*argv, "--out", str(tmp_path / "none")]) == 1
     assert "--adapter compact" in capsys.readouterr().err

@@ -169,3 +169,35 @@ def test_every_way_of_telling_a_full_disk_is_understood(error: Exception, tmp_pa
     with pytest.raises(RaisfError, match=r"cannot write .*ix .*: free some space"), atomic_folder(tmp_path / "ix", "m"):
         spoil()
     assert os.listdir(tmp_path) == []
+
+
+COMPILES = """
+import os, pathlib, sys, time
+from raisf.retrieval.encoders.colbert_shims import own_extensions
+with own_extensions():
+    folder = pathlib.Path(os.environ["TORCH_EXTENSIONS_DIR"], "some_cpp")
+    folder.mkdir(exist_ok=True)
+    (folder / "lock").open("x").close()  # as PyTorch marks that it compiles
+    print("compiling", flush=True)
+    time.sleep(float(sys.argv[1]))
+    (folder / "lock").unlink()
+"""
+
+
+def test_a_compilation_of_extensions_that_was_killed_holds_nobody_up(tmp_path: Path):
+    def compiles(seconds: float) -> subprocess.Popen[str]:
+        environment = {**os.environ, "RAISF_CACHE": str(tmp_path)}
+        return subprocess.Popen(
+            [sys.executable, "-c", COMPILES, str(seconds)], stdout=subprocess.PIPE, env=environment, text=True
+        )
+
+    killed = compiles(1000)
+    assert killed.stdout and killed.stdout.readline() == "compiling\n"
+    killed.kill()
+    killed.wait()
+    assert len(list(tmp_path.rglob("lock"))) == 1
+    under_way = compiles(2)
+    assert under_way.stdout and under_way.stdout.readline() == "compiling\n"
+    waits = compiles(0)  # a mark of one that lives is respected: else its own would stand in its way
+    assert (under_way.wait(), waits.wait()) == (0, 0)
+    assert list(tmp_path.rglob("lock")) == []

@@ -1,7 +1,9 @@
 """What the tests of the application share: a small world with its index, as the commands make them."""
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +24,13 @@ def make_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def records() -> Any:
+    """tests/raisf/records.py, which makes records by hand."""
+    spec = importlib.util.spec_from_file_location("records", Path(__file__).parent / "records.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

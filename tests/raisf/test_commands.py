@@ -53,7 +53,7 @@ def test_asking_for_json_gives_the_whole_trace(home, question, capsys):
 
 def test_a_question_too_long_for_the_command_line_comes_by_standard_input(question, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{question}\n"))
-    answered = _json(capsys, "ask", "-", "--program", "direct")
+    answered = _json(capsys, "ask", "-", "--program", "direct", "--lm", "pocket")
     assert answered["trace"]["root"]["question"] == question
 
 
@@ -75,8 +75,8 @@ def test_an_artifact_refuses_options_it_was_not_compiled_for(artifact, capsys):
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--set", "evidence=false"]) == 2
     assert cli.main(["ask", "Who?", "--program", str(artifact), "--max-tokens", "9"]) == 2
     shown = capsys.readouterr().err
-    assert "another --relevance: leave that option out, or compile again" in shown
-    assert "another evidence: leave that option out, or compile again" in shown
+    assert "another --relevance: leave that option out, give --program ra-isf, or compile again" in shown
+    assert "another evidence: leave that option out, give --program ra-isf, or compile again" in shown
     assert "--max-tokens without --lm" in shown
 
 

@@ -99,7 +99,7 @@ def test_strategyqa_is_scored_by_accuracy_and_gets_the_papers_yes_no_form(data, 
 def test_evidence_is_quoted_first_by_the_pocket_models_alone(data, endpoint, tmp_path):
     """No paper does so; the pocket models read nothing else."""
     folder = data("nq", test=BORN)
-    for lm, evidence in ((None, True), (endpoint, False)):
+    for lm, evidence in ((LMChoice("pocket"), True), (endpoint, False)):
         workspace = Workspace(tmp_path / f"out-{evidence}", folder, lm=lm, engine="bm25")
         assert {workspace.open(Setting(name)).evidence for name in ("rag", "self-ask", "ra-isf")} == {evidence}
 

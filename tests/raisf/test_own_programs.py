@@ -100,7 +100,7 @@ def test_a_module_of_ones_own_answers_with_the_retriever_and_the_options_it_take
 
 
 def test_a_program_of_our_kind_is_drawn(capsys):
-    assert cli.main(["ask", "Who?", "--program", "mine.rag:OurKind"]) == 0
+    assert cli.main(["ask", "Who?", "--program", "mine.rag:OurKind", "--lm", "pocket"]) == 0
     assert "from memory" in capsys.readouterr().out
 
 

@@ -86,3 +86,18 @@ def faults() -> dict[str, bool]:
 )
 def test_the_shim_is_still_needed(faults: dict[str, bool], shim: str):
     assert faults[shim], f"colbert-ai no longer needs {shim}: remove it from retrieval/colbert_shims.py, and this case"
+
+
+def test_a_search_imports_no_training_and_the_packages_own_names_are_there_all_the_same():
+    # In a process of its own: this one has imported what other tests want.
+    told = """
+import multiprocessing, sys
+from raisf.retrieval.encoders import colbert_shims
+colbert_shims.colbert()
+print([name for name in ("peft", "faiss", "colbert.trainer", "colbert.indexer") if name in sys.modules])
+from colbert import Checkpoint, Searcher
+import colbert
+print(Searcher.__module__, colbert.Checkpoint is Checkpoint, multiprocessing.get_start_method(allow_none=True))
+"""
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["[]", "colbert.searcher True None"]

@@ -21,6 +21,7 @@ from raisf.retrieval.index import add_to_index, build_index, open_folder, open_i
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import connections, watcher
 from raisf.retrieval.serving import server as server_module
+from raisf.retrieval.serving.connections import SETTLE
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
 from raisf.utils.errors import InputError, RaisfError
@@ -209,7 +210,7 @@ def test_closing_waits_for_no_client_that_is_still_sending(index: Index, serving
             client.sendall(b"GET /?query=a HTTP/1.0\r\nX-a: ")
             wait_for(lambda: server._server.server_state.connections)
             start = time.monotonic()
-        assert time.monotonic() - start < 3 and not server._server.server_state.connections
+        assert time.monotonic() - start < SETTLE + 3 and not server._server.server_state.connections
 
 
 def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):

@@ -2,7 +2,7 @@
 
 import sys
 
-from raisf.commands.command import argument, command
+from raisf.commands.command import argument, command, option
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import CommandResult
 from raisf.experiments.opening import LMChoice
@@ -15,13 +15,15 @@ from raisf.utils.errors import InputError
     '  raisf ask "..." --index indexes/mine --lm openai/gpt-4o-mini\n'
     '  raisf ask "..." --index indexes/mine --lm openai/llama --api-base http://127.0.0.1:8000/v1\n'
     '  raisf ask "..." --program artifacts/a --json\n'
+    '  raisf ask "..." --index indexes/mine --live\n'
     '  raisf ask "..." --program mypackage.rag:MyRAG --index indexes/mine\n'
     "  raisf ask - --program direct < question.txt",
 )
 @argument("question", help="the question; - reads it from standard input")
+@option("--live", is_flag=True, help="show the tree on standard error while it grows")
 @program_options
 @lm_options
-def ask_command(question: str, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
+def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     """Answer one question and show how: route, passages with verdicts, sub-questions, cost."""
     from raisf.programs.trace import Trace, render
     from raisf.utils.display import as_text
@@ -29,9 +31,17 @@ def ask_command(question: str, choice: ProgramChoice, lm: LMChoice) -> CommandRe
     question = (sys.stdin.read() if question == "-" else question).strip()
     if not question:
         raise InputError("the question is empty: give one in quotes, or - to read it from standard input")
-    prediction = choice.open(lm)(question=question)
+    program = choice.open(lm)
+    if live:
+        from raisf.commands.live import ask_live
+
+        prediction = ask_live(program, question)
+    else:
+        prediction = program(question=question)
     trace = prediction.get("trace")
     if not isinstance(trace, Trace):  # a module of the user's own, which keeps none
         answer = str(prediction.get("answer") or "")
         return CommandResult({"answer": answer, "trace": None}, as_text(answer))
-    return CommandResult({"answer": prediction.answer, "trace": trace.model_dump(mode="json")}, render(trace))
+    root = trace.root
+    found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
+    return CommandResult({"answer": prediction.answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))

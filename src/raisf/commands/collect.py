@@ -5,7 +5,16 @@ from pathlib import Path
 import click
 
 from raisf.commands.command import GO_ON, command, option
-from raisf.commands.options import TeacherChoice, k_option, labels_option, lm_options, teacher_options, threads_option
+from raisf.commands.options import (
+    TeacherChoice,
+    asked_on,
+    k_option,
+    labels_option,
+    lm_options,
+    ray_option,
+    teacher_options,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, folder
 from raisf.experiments.opening import LMChoice, open_program
@@ -33,6 +42,7 @@ from raisf.experiments.opening import LMChoice, open_program
 @teacher_options
 @labels_option()
 @threads_option
+@ray_option
 @lm_options
 def collect_command(
     train: Path,
@@ -45,6 +55,7 @@ def collect_command(
     relevance: str | None,
     labels: str,
     threads: int,
+    ray: str | None,
     teacher: TeacherChoice,
     lm: LMChoice,
 ) -> CommandResult:
@@ -57,15 +68,16 @@ def collect_command(
     from raisf.utils.display import as_text
 
     trainset = load_questions(train)
-    made = collect(
-        open_program("ra-isf", lm=lm, index=index, where=where, k=k, relevance=relevance),
-        trainset,
-        out,
-        labels=labels,  # type: ignore[arg-type]
-        teacher=teacher.open(),
-        others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
-        threads=threads,
-    )
+    with asked_on(ray, lm):
+        made = collect(
+            open_program("ra-isf", lm=lm, index=index, where=where, k=k, relevance=relevance, questions=trainset),
+            trainset,
+            out,
+            labels=labels,  # type: ignore[arg-type]
+            teacher=teacher.open(),
+            others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
+            threads=threads,
+        )
     notes = [as_text("know: who is compared with gold is the LM's own closed-book answers", "dim")]
     if made["teacher"]:
         notes.append(as_text(teacher_line(made["teacher"])))

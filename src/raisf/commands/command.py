@@ -1,6 +1,7 @@
 """What commands are made of: click's, with --json, examples in their help, and a word to who presses Ctrl-C."""
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,15 @@ from raisf.commands.result import show
 
 NOTHING_WRITTEN = "nothing was written"
 GO_ON = "run the same command again to go on where it stopped"
+
+
+_LINE = "raisf.command_line"
+
+
+def command_line() -> str:
+    """The command line that is being run, ready to be run again; "" outside of a command."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_LINE, "") if context else ""
 
 
 class Option(click.Option):
@@ -57,7 +67,10 @@ class Command(click.Command):
         """As click's; the arguments of an action are parsed by its own command."""
         if args and args[0] in self.actions:
             return self.actions[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-        return super().make_context(info_name, _spread(args, self.several), parent, **extra)
+        given = [one for one in args if one != "--json"]  # which shows the same result
+        made = super().make_context(info_name, _spread(args, self.several), parent, **extra)
+        made.meta[_LINE] = shlex.join(["raisf", info_name or "", *given])
+        return made
 
     def invoke(self, ctx: click.Context) -> None:
         """Runs the command and shows what it gives."""

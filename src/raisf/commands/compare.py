@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from raisf.commands.command import GO_ON, command, option
+from raisf.commands.command import GO_ON, command, command_line, option
 from raisf.commands.options import index_options, labels_option, limit_option, lm_options, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled_programs
@@ -66,7 +66,7 @@ def compare_command(
     examples = load_questions(test)[:limit]
     report = compare(
         {
-            label: without_cache(open_fitting(name, lm=lm, index=index, where=where, k=k))
+            label: without_cache(open_fitting(name, lm=lm, index=index, where=where, questions=examples, k=k))
             for label, name in programs.items()
         },
         examples,
@@ -76,6 +76,7 @@ def compare_command(
         threads=threads,
         title=f"{len(programs)} programs on {test.stem}",
         test=f"{test}, {len(examples)} questions",
+        command=command_line(),
     )
     view = Group(*(section.view() for section in report.sections.values()), as_text(f"\nreport: {out / PAGE}"))
     return CommandResult({"out": str(out), **report.results}, view)

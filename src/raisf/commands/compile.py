@@ -1,7 +1,7 @@
 """`raisf compile`."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from raisf.commands.options import (
 from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments import own
-from raisf.experiments.opening import LMChoice, given
+from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class WeightsChoice:
     """What `--how weights` was told; None: not given."""
 
     base: str | None
+    train_predictors: str | None
     rows: int | None
+    layers: int | None
     learning_rate: float | None
     epochs: int | None
     batch_size: int | None
@@ -100,10 +102,15 @@ class WeightsChoice:
 
         if self.full and self.rank is not None:
             raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
-        names = ("rank", "learning_rate", "epochs", "batch_size", "processes")
+        if self.full and self.layers is not None:
+            raise InputError("--layers is LoRA's, and --full trains all weights: leave one out")
+        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
         settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
-        return given({"base": self.base, "rows": self.rows, "training": training})
+        predictors: Any = self.train_predictors
+        if predictors not in (None, "judges", "all"):
+            predictors = [name.strip() for name in predictors.split(",") if name.strip()]
+        return given({"base": self.base, "predictors": predictors, "rows": self.rows, "training": training})
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +181,31 @@ weights_options = as_one(
     _weights(
         "--base",
         metavar="SPEC",
-        help="the local LM to train on: pocket, pocket-tiny, pocket-t5 or local/PATH_OR_HUB_ID; default: the --lm",
+        help="the local LM to train on: smollm2, pocket, pocket-tiny, pocket-t5, local/PATH_OR_HUB_ID or "
+        "local/FILE.gguf; default: the --lm",
+    ),
+    _weights(
+        "--train-predictors",
+        metavar="NAMES",
+        help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
+        "such as know,relevant,answer_from; default: judges",
     ),
     _weights(
         "--rows",
         type=at_least(2),
         metavar="N",
-        help="examples a judge at most; default: 1000, the paper's",
+        help="examples per predictor at most; default: 1000, the paper's",
     ),
     _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
     _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
     _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
     _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
+    _weights(
+        "--layers",
+        type=at_least(1),
+        metavar="N",
+        help="only the upper N layers learn, which is faster: the backward pass ends below them; default: all",
+    ),
     _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
     _weights(
         "--processes",
@@ -229,7 +249,9 @@ calibration_options = as_one(
     "  raisf compile --train worlds/home/train.jsonl --dev worlds/home/dev.jsonl \\\n"
     "      --index indexes/home --out artifacts/a\n"
     "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
-    "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c",
+    "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
+    "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
+    "      --index indexes/mine --out artifacts/d",
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
 @option(
@@ -298,7 +320,9 @@ def compile_command(
     optimizer: Any = optimizer_named(how, prompts.strategy, **options)
     thresholds = calibration.optimizer(labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
-    program = choice.open(lm)
+    if choice.program is None:
+        choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
+    program = choice.open(lm, questions=trainset)
     if thresholds is not None:
         thresholds.check(program, valset)
     if rows_from:
@@ -315,5 +339,5 @@ def compile_command(
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
     view += [*judge_rows_view(report), *unlabelled_lines(report)]
-    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(choice.program, out)} --test FILE"))
+    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -8,10 +8,12 @@ from raisf.commands.command import GO_ON, command, option
 from raisf.commands.eval_judge import JudgeEvaluation
 from raisf.commands.options import (
     ProgramChoice,
+    asked_on,
     labels_option,
     limit_option,
     lm_options,
     program_options,
+    ray_option,
     threads_option,
 )
 from raisf.commands.result import CommandResult
@@ -46,6 +48,7 @@ ALONE = "one judge alone, against gold"
 )
 @option("--fresh", is_flag=True, help="drop this command's records in --out and begin anew")
 @threads_option
+@ray_option
 @option(
     "--module",
     type=click.Choice(("know", "relevance", "decomposition")),
@@ -64,6 +67,7 @@ def eval_command(
     cache: bool,
     fresh: bool,
     threads: int,
+    ray: str | None,
     module: str | None,
     train: Path | None,
     labels: str,
@@ -71,9 +75,6 @@ def eval_command(
     lm: LMChoice,
 ) -> CommandResult:
     """Answer a file of questions and measure; one record a question, so that it can be stopped and resumed."""
-    if module:
-        program = choice.open(lm, searches=module == "relevance")
-        return JudgeEvaluation(module, program, choice.program, test, limit, train, out, labels, threads).run()
     from rich.console import Group
 
     from raisf.data.questions import load_questions
@@ -82,12 +83,18 @@ def eval_command(
     from raisf.utils.display import as_text
 
     examples = load_questions(test)[:limit]
-    program = choice.open(lm)
+    choice = choice.named(lm, examples)
+    asked = str(choice.program)
+    program = choice.open(lm, searches=module in (None, "relevance"), questions=examples)
+    if module:
+        with asked_on(ray, lm):
+            return JudgeEvaluation(module, program, asked, test, limit, train, out, labels, threads).run()
     if not cache:
         program = without_cache(program)
-    name = f"{Path(choice.program).name.replace(':', '.')}-{test.stem}"
+    name = f"{Path(asked).name.replace(':', '.')}-{test.stem}"
     out = out or records_path(Path("runs"), name, program, examples)
-    report = evaluate(program, examples, out, threads=threads, fresh=fresh)
-    check_readable({choice.program: (report.unreadable, report.outputs)}, str(out))
-    view = Group(report.table(f"{choice.program} on {test}"), as_text(f"records: {out}"))
-    return CommandResult({"program": choice.program, "test": str(test), "out": str(out), **report.as_dict()}, view)
+    with asked_on(ray, lm):
+        report = evaluate(program, examples, out, threads=threads, fresh=fresh)
+    check_readable({asked: (report.unreadable, report.outputs)}, str(out))
+    view = Group(report.table(f"{asked} on {test}"), as_text(f"records: {out}"))
+    return CommandResult({"program": asked, "test": str(test), "out": str(out), **report.as_dict()}, view)

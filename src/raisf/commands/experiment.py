@@ -1,6 +1,7 @@
 """`raisf experiment`: a table or a figure of the papers by one command, on the closed world or on any data and LM."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raisf import __version__
-from raisf.commands.command import GO_ON, argument, command, option
-from raisf.commands.options import TeacherChoice, as_one, lm_options, teacher_options, threads_option
+from raisf.commands.command import GO_ON, argument, command, command_line, option
+from raisf.commands.options import (
+    TeacherChoice,
+    as_one,
+    asked_on,
+    lm_options,
+    ray_option,
+    teacher_options,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled, names, specs
-from raisf.experiments.opening import DEFAULT_LM, LMChoice
-from raisf.experiments.real import MOST_TOKENS, SMOLLM2, RealChoice
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.real_rows import MOST_TOKENS, SMOLLM2, RealChoice
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,9 +59,9 @@ real_options = as_one(
         "programs",
         type=labelled,
         multiple=True,
-        metavar="LABEL=DIR",
-        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it; "
-        "with another label a row of its own",
+        metavar="LABEL=NAME",
+        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it: "
+        "a folder, or smollm2, which ships; with another label a row of its own",
     ),
     _real("--only", type=names, default="", metavar="A,B,...", help="only these rows; what was answered is shown too"),
     _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
@@ -123,6 +132,7 @@ real_options = as_one(
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
 @teacher_options
 @threads_option
+@ray_option
 @real_options
 @lm_options
 def experiment_command(
@@ -139,12 +149,14 @@ def experiment_command(
     zero_shot: bool,
     seed: int,
     threads: int,
+    ray: str | None,
     teacher: TeacherChoice,
     real: RealChoice,
     lm: LMChoice,
 ) -> CommandResult:
     """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
     from raisf.experiments.catalog import EXPERIMENTS
+    from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace, WorkspaceBars
     from raisf.reports.report import check_folder
 
@@ -152,33 +164,34 @@ def experiment_command(
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
     if name == REAL:
         lm = replace(lm, spec=lm.spec or SMOLLM2, max_tokens=lm.max_tokens or MOST_TOKENS)
-        return _real_text(out, data, real, lm, n, options)
+        with asked_on(ray, lm):
+            return _real_text(out, data, real, lm, n, options)
     if real != RealChoice():
         raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
     data = data or _closed_world(out / "made" / "world")
     labeller = teacher.open()
     options |= {"checkpoint": checkpoint, "base": base, "bases": bases, "teacher": labeller}
     workspace = Workspace(out, data, lm=lm, n=n, **options)
-    facts = {
+    facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.spec or DEFAULT_LM,
-        "base of the judges": base or lm.spec or DEFAULT_LM,
+        "language model": lm.decided(index, workspace.test).spec,
+        "base of the judges": base or lm.decided(index, workspace.test).spec,
         "teacher": labeller.model if labeller else None,
+        "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
         "seed": seed,
-        "raisf": __version__,
+        **_made_by(),
     }
     chosen = NAMES if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
     few_shot = not zero_shot
     rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}
+    answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
-    with WorkspaceBars(
-        [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged], len(workspace.test)
-    ) as bars:
+    with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in chosen:
             made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
             left_out[one] = workspace.left_out
-            _write(out, one, facts, made[one])
+            _write(out, one, facts, made[one], workspace.files(rows_of[one]))
     return _result(out, facts, made, left_out)
 
 
@@ -192,23 +205,33 @@ def _real_text(
 
     workspaces = open_workspaces(out / REAL, data, choice, lm=lm, n=n, **options)
     wanted = {label: row for label, row in choice.rows().items() if not choice.only or label in choice.only}
-    facts = {
+    facts: dict[str, Any] = {
         "data": ", ".join(f"{name} ({len(one.test)} test questions)" for name, one in workspaces.items()),
         "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
         **{label: f"the artifact {folder}" for label, folder in choice.programs},
         "seed": options["seed"],
-        "raisf": __version__,
+        **_made_by(),
     }
     sections: list[Section] = []
     with WorkspaceBars([wanted], sum(len(one.test) for one in workspaces.values())) as bars:
         for sections in RealComparison(workspaces, choice).run(bars):
-            _write(out, REAL, facts, sections)
+            files = {
+                f"{name}: {row}": file for name, one in workspaces.items() for row, file in one.files(wanted).items()
+            }
+            _write(out, REAL, facts, sections, files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
                 write_markdown(page, "Real text", facts, sections)
     return _result(out, facts, {REAL: sections})
 
 
-def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]") -> None:
+def _made_by() -> dict[str, Any]:
+    from raisf.experiments.provenance import versions, without_credentials
+
+    return {"raisf": __version__, "versions": versions(), "command": without_credentials(command_line())}
+
+
+def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]", files: Mapping[str, Path]) -> None:
+    from raisf.experiments.provenance import answered
     from raisf.reports.report import RESULTS
     from raisf.utils.files import write_json
 
@@ -217,7 +240,9 @@ def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]
     for section in sections:
         section.write(folder)
     found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
-    write_json(folder / RESULTS, {"experiment": name, "facts": facts, "sections": found})
+    facts["answered"] = answered(files.values())
+    records = {label: str(file.relative_to(out)) for label, file in files.items()}
+    write_json(folder / RESULTS, {"experiment": name, "facts": facts, "records": records, "sections": found})
     _write_page(out, facts)
 
 
@@ -244,6 +269,7 @@ def _closed_world(folder: Path) -> Path:
 
 def _write_page(out: Path, facts: dict[str, Any]) -> None:
     """One page of all experiments that were ever run into the folder."""
+    from raisf.reports.headline import best_of
     from raisf.reports.page import write_page
     from raisf.reports.report import PAGE, RESULTS
     from raisf.reports.sections import Section
@@ -258,4 +284,4 @@ def _write_page(out: Path, facts: dict[str, Any]) -> None:
                 section.title = f"{name}: {section.title}" if number == 0 else section.title
                 section.drawings = saved["drawings"]
                 sections.append(section)
-    write_page(out / PAGE, "The papers' experiments", facts, sections)
+    write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))

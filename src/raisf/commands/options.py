@@ -1,20 +1,32 @@
 """The options that several commands share; those that belong together reach a command as one value."""
 
+import contextlib
 import functools
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import click
 
 from raisf.commands.command import option
 from raisf.commands.values import at_least, not_negative, seconds, share, switch
-from raisf.experiments.opening import DEFAULT_LM, LMChoice, given, open_program
+from raisf.experiments.opening import QUESTIONS, QUESTIONS_REMOTE, LMChoice, default_program, given, open_program
 from raisf.utils.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-threads_option = option("--threads", type=at_least(1), default=8, metavar="N", help="questions at a time; default: 8")
+_threads = option(
+    "--threads",
+    type=at_least(1),
+    metavar="N",
+    help=f"questions at a time; default: {QUESTIONS}, at an endpoint {QUESTIONS_REMOTE}",
+)
+ray_option = option(
+    "--ray",
+    metavar="ADDRESS",
+    help="ask on the nodes of a Ray cluster: HOST:PORT of its head, ray://HOST:PORT, or auto; paths of indexes, models "
+    "and artifacts must hold on every node",
+)
 seed_option = option("--seed", type=int, default=0, metavar="N", help="of every random choice; default: 0")
 limit_option = option("--limit", type=at_least(1), metavar="N", help="only the first N questions")
 k_option = option("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5")
@@ -32,6 +44,28 @@ def as_one(name: str, kind: type, *options: Decorator) -> Decorator:
         return functools.reduce(lambda decorated, add: add(decorated), reversed(options), gathered)
 
     return decorate
+
+
+def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--threads; what is not given follows from where the LM is."""
+
+    @functools.wraps(function)
+    def settled(**values: Any) -> Any:
+        if values["threads"] is None:
+            lm = LMChoice(values.get("spec"), values.get("api_base"))
+            values["threads"] = QUESTIONS_REMOTE if lm.remote else QUESTIONS
+        return function(**values)
+
+    return _threads(settled)
+
+
+def asked_on(ray: str | None, lm: LMChoice) -> contextlib.AbstractContextManager[None]:
+    """As a context: questions are asked on the nodes of a cluster, if one is named."""
+    if ray is None:
+        return contextlib.nullcontext()
+    from raisf.evaluation.cluster import on_cluster
+
+    return on_cluster(ray, lm.limit)
 
 
 def labels_option(heading: str = "options") -> Decorator:
@@ -70,9 +104,9 @@ lm_options = as_one(
         "--lm",
         "spec",
         metavar="SPEC",
-        help="pocket (ships with the project, needs no network), smollm2, local/PATH_OR_HUB_ID, local/FILE.gguf, or "
-        f"a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the artifact's, else "
-        f"{DEFAULT_LM}",
+        help="smollm2 (SmolLM2-135M, in the process), pocket (for closed worlds), local/PATH_OR_HUB_ID, "
+        "local/FILE.gguf, or a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the "
+        "artifact's, else $RAISF_LM, else pocket in a closed world and smollm2 elsewhere",
     ),
     _lm("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ..."),
     _lm(
@@ -87,7 +121,27 @@ lm_options = as_one(
         help="0 takes the likeliest token, 2 is the highest; default: 0",
     ),
     _lm("--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"),
+    _lm(
+        "--dtype",
+        type=click.Choice(("default", "float32", "bfloat16")),
+        help="how a model in the process computes; default: bfloat16 where the CPU is made for it and the model has 50 "
+        "million weights or more, else float32",
+    ),
     _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
+    _lm("--calls", type=at_least(1), metavar="N", help="LM calls that may be under way at once; default: 32"),
+    _lm(
+        "--completions",
+        is_flag=True,
+        default=None,
+        help="send the text of --adapter compact or pocket to the endpoint's /completions, to be continued as it is",
+    ),
+    _lm(
+        "--no-probabilities",
+        "probabilities",
+        flag_value=False,
+        default=None,
+        help="have an endpoint write its verdicts out, and do not ask it for the probabilities of their labels",
+    ),
 )
 """Which language model answers and how it is spoken to; a command takes them as `lm`."""
 
@@ -128,7 +182,7 @@ teacher_options = as_one(
 class ProgramChoice:
     """Which program runs, over which index, within which limits, as the command line says it."""
 
-    program: str
+    program: str | None
     index: str | None
     where: str | None
     k: int | None
@@ -143,14 +197,19 @@ class ProgramChoice:
     know_threshold: float | None
     relevance_threshold: float | None
 
-    def open(self, lm: LMChoice, *, searches: bool = True) -> Any:
+    def named(self, lm: LMChoice, questions: Sequence[Any] = ()) -> "ProgramChoice":
+        """The choice with a program's name: its own, else that of `raisf.experiments.opening.default_program`."""
+        return self if self.program else replace(self, program=default_program(lm, self.index, questions))
+
+    def open(self, lm: LMChoice, *, searches: bool = True, questions: Sequence[Any] = ()) -> Any:
         """The program, ready to be asked; see `raisf.experiments.opening.open_program`."""
         options = asdict(self)
         name, index, where = (options.pop(one) for one in ("program", "index", "where"))
         switches = dict(options.pop("switches"))
-        if clash := switches.keys() & {"name", "lm", "index", "where", "searches"}:
+        if clash := switches.keys() & {"name", "lm", "index", "where", "searches", "about", "questions"}:
             raise InputError(f"{name} has no option {clash.pop()!r}")
-        return open_program(name, lm=lm, index=index, where=where, searches=searches, **(given(options) | switches))
+        opening: dict[str, Any] = {"lm": lm, "index": index, "where": where, "questions": questions}
+        return open_program(name, searches=searches, **opening, **(given(options) | switches))
 
 
 _program = functools.partial(option, heading="program")
@@ -173,9 +232,8 @@ program_options = as_one(
     _program(
         "--program",
         metavar="NAME",
-        default="ra-isf",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own; default: ra-isf",
+        "dspy.Module of your own; default: smollm2, which is compiled, for that LM, and ra-isf for any other",
     ),
     index_options("program"),
     _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5"),

@@ -7,6 +7,7 @@ from raisf.commands.result import CommandResult
 @command("programs", "  raisf programs\n  raisf programs --json")
 def programs_command() -> CommandResult:
     """List the programs: what each does and its source."""
+    from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import PROGRAMS, about, defaults
     from raisf.utils.display import DataTable, as_text
 
@@ -16,4 +17,8 @@ def programs_command() -> CommandResult:
         summary, source = about(program)
         rows.append({"name": name, "summary": summary, "source": source, "options": defaults(program)})
         table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
-    return CommandResult({"programs": rows}, table)
+    compiled = []
+    for name, (summary, source) in SHIPPED.items():
+        compiled.append({"name": name, "summary": summary, "source": source})
+        table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
+    return CommandResult({"programs": rows, "compiled": compiled}, table)

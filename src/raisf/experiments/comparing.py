@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf import __version__
 from raisf.experiments.opening import records_path
+from raisf.experiments.provenance import provenance
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def compare(
     progress: "bool | Progress" = True,
     title: str = "",
     test: str = "",
+    command: str = "",
 ) -> "ComparisonReport":
     """Lets programs answer the same questions, tests every pair of them, and holds their judges to gold.
 
@@ -47,6 +48,7 @@ def compare(
         progress: Show bars on standard error; or the bars to show them among.
         title: Of the page; made up where it is empty.
         test: What the page calls the test set.
+        command: The command line that the page names.
 
     Returns:
         The report: `results` (JSON values), `sections` (its tables by name) and `records` (by label and question id).
@@ -70,8 +72,10 @@ def compare(
         records = answer_all(programs, testset, folder / "records", threads=threads, progress=progress)
         judged = judge_all(programs, testset, folder / "judges", labels=labels, threads=threads) if judges else {}
         compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
-        facts = {"test": test or f"{len(testset)} questions", "raisf": __version__}
+        files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
+        facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
+        report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
             report.write(folder)
         check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
@@ -94,7 +98,7 @@ def answer_all(
     records = {}
     with progress_bar(progress) as bars:
         for label, program in programs.items():
-            path = records_path(folder, _system(program), program, examples)
+            path = records_file(folder, program, examples)
             evaluate(program, examples, path, threads=threads, progress=bars, name=label)
             records[label] = {record["id"]: record for record in read_jsonl(path)}
     return records
@@ -144,6 +148,11 @@ def judge_all(
         if kept.keys() == found[label].keys():
             journal.close()
     return {label: reports for label, reports in found.items() if reports}
+
+
+def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:
+    """Where a folder keeps a program's records."""
+    return records_path(folder, _system(program), program, examples)
 
 
 def judged_path(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import compare
 from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
 from raisf.experiments.opening import open_program, without_cache
-from raisf.experiments.real import SMOLLM2, shipped_program
+from raisf.experiments.real_rows import SMOLLM2, artifact_folder
+from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl, sha256_file
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 SYSTEMS = ("direct", "rag", "zero-shot", "prompts", "weights", "shipped")
 COMPILED = ("prompts", "weights")
 SHOWN = "weights"
-# Few enough for two cores and some twenty minutes: candidates of prompts answer all dev questions.
-QUESTIONS, DEV_QUESTIONS = 30, 12
-TRAINING = {"rows": 120, "epochs": 3, "batch_size": 4}
+# Few enough for two cores and some twenty minutes.
+QUESTIONS = 30
+# Questions to learn from and to select on: candidates of prompts answer all of the latter, weights are only measured.
+SPLITS = {"prompts": (164, 12), "weights": (164, 60)}
+TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
 # Of RA-ISF, and the passages of rag.
-K, BUDGET = 3, {"max_depth": 2, "max_calls": 60}
+K = 3
+BUDGET: dict[str, Any] = {"max_depth": 2, "max_calls": 60}
 MOST_TOKENS = 96
 
 
@@ -65,9 +69,10 @@ def run_real_demo(
     from raisf.reports.report import PAGE
 
     opened: Any = connect(lm, max_tokens=MOST_TOKENS)  # before anything is made
-    begin, training = begin or shipped_program(), training or TRAINING
+    begin, training = begin or _shipped(), training or TRAINING
     index, artifacts = out / f"index-{engine}", {name: out / f"{name}-{engine}" for name in SYSTEMS}
     made_from = {name: sha256_file(almanac() / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    made_from |= {how: list(counts) for how, counts in SPLITS.items()}
     made_from |= {"lm": opened.model, "begin": sha256_file(begin / "manifest.json") if begin else None, **training}
     out.mkdir(parents=True, exist_ok=True)
     if is_stale(out, made_from):
@@ -75,20 +80,29 @@ def run_real_demo(
             shutil.rmtree(old)
     if begin is None:
         del artifacts["shipped"]
-    dev, test = _few(out, "dev", DEV_QUESTIONS), _few(out, "test", questions)
+    test = _few(out, "test", questions)
     _make_index(index, engine)
     _make_students(begin, opened, index, artifacts)
     for how in COMPILED:
-        _compile(how, artifacts, dev, out / "work", training)
+        files = [_few(out, split, n) for split, n in zip(("train", "dev"), SPLITS[how], strict=True)]
+        _compile(how, artifacts, files, out / "work", training)
     report = _compare(artifacts, test, out / f"report-{engine}", begin)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
     return DemoResult(report, out / f"report-{engine}" / PAGE, trace, f'raisf ask "{question}" --program {best}')
 
 
+def _shipped() -> Path | None:
+    """What ships compiled for SmolLM2; None where this installation lacks it, which the demo then says."""
+    try:
+        return artifact_folder(SMOLLM2)
+    except InputError:
+        return None
+
+
 def _few(out: Path, split: str, n: int) -> Path:
     """The first questions of a split as a file, so that the commands shown can be given by hand."""
-    path = out / f"{split}.jsonl"
+    path = out / f"{split}-{n}.jsonl"
     rows = list(read_jsonl(almanac() / f"{split}.jsonl"))[:n]
     path.write_text("".join(map(dump_line, rows)), encoding="utf-8")
     return path
@@ -135,13 +149,15 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
         save(open_program(str(begin), index=index, k=K, **BUDGET), artifacts["shipped"])
 
 
-def _compile(how: str, artifacts: dict[str, Path], dev: Path, work: Path, training: "Mapping[str, int]") -> None:
+def _compile(
+    how: str, artifacts: dict[str, Path], files: list[Path], work: Path, training: "Mapping[str, int]"
+) -> None:
     from raisf.data.questions import load_questions
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import compile
 
-    train, student, artifact = almanac() / "train.jsonl", artifacts["zero-shot"], artifacts[how]
+    (train, dev), student, artifact = files, artifacts["zero-shot"], artifacts[how]
     made = {
         "prompts": "few-shot prompts for the judges, from the training questions",
         "weights": "a LoRA adapter for each judge, trained on the training questions",
@@ -158,7 +174,8 @@ def _compile(how: str, artifacts: dict[str, Path], dev: Path, work: Path, traini
     given: dict[str, Any] = {}
     if how == "weights":
         given["rows"] = training["rows"]
-        given["training"] = Training(**{name: value for name, value in training.items() if name != "rows"})
+        settings: dict[str, Any] = {name: value for name, value in training.items() if name != "rows"}
+        given["training"] = Training(**settings)
     trainset, valset = load_questions(train), load_questions(dev)
     save(compile(open_program(str(student)), trainset=trainset, valset=valset, how=how, work=work, **given), artifact)
 

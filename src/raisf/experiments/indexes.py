@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ class Indexes:
                 raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
             path.parent.mkdir(parents=True, exist_ok=True)
             kept = self._without_questions()
-            options: dict[str, Any] = {"checkpoint": encoder} if encoder else {}
-            build_index(kept or self.corpus, path, engine=name, **options)
+            # The closed world's published figures are the untrained checkpoint's.
+            default = MINILM if name != "bm25" and self.corpus.with_name("world.json").is_file() else None
+            build_index(kept or self.corpus, path, engine=name, checkpoint=encoder or default)
         return path
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:

@@ -3,15 +3,21 @@
 A program's name is one of the registry, the folder of an artifact, or a class of the user's (`raisf.experiments.own`).
 """
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from raisf.experiments import own
 from raisf.utils.errors import InputError
 
-DEFAULT_LM = "pocket"
+POCKET = "pocket"
+"""The default LM of a closed world, and of nothing else: it has never heard of the real one."""
+ZERO_SHOT = "ra-isf"
+"""The default program, but for an LM that a compiled one ships for."""
+QUESTIONS, QUESTIONS_REMOTE = 32, 8
+"""Asked at a time: an engine in the process batches their calls; of an endpoint the limit of calls is what counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +30,68 @@ class LMChoice:
     temperature: float | None = None
     max_tokens: int | None = None
     timeout: float | None = None
+    dtype: str | None = None
+    calls: int | None = None
+    completions: bool | None = None
+    probabilities: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """All but the spec."""
-        return {name: value for name, value in asdict(self).items() if name != "spec"}
+        """All but the spec, and the limit of calls, which is the process's.
+
+        The newer ones only where they were given: folders are called after these, and keep their names.
+        """
+        optional = {name for name in ("dtype", "completions", "probabilities") if getattr(self, name) is None}
+        return {name: value for name, value in asdict(self).items() if name not in {"spec", "calls"} | optional}
+
+    @property
+    def remote(self) -> bool:
+        """Whether an endpoint is named."""
+        base = (self.spec or "").partition("@")[0]  # what follows is a LoRA adapter's folder
+        return self.api_base is not None or ("/" in base and not base.startswith("local/"))
+
+    def limit(self) -> None:
+        """Lets so many calls be under way in this process."""
+        if self.calls is not None:
+            from raisf.programs.concurrency import set_concurrency
+
+            set_concurrency(self.calls)
 
     def open(self) -> Any:
-        """The language model; the default one where there is no spec.
+        """The language model; the default one of real text where there is no spec.
 
         Raises:
-            InputError: The spec names nothing that can be opened, or an option does not go with it.
+            InputError: The spec names nothing that can be opened, or an option does not go with it; there is no spec,
+                and the default LM is not here.
         """
         from raisf.lm.connect import connect
 
-        return _forgetful(connect(DEFAULT_LM if self.spec is None else self.spec, **given(self.options)))
+        self.limit()
+        return _forgetful(connect(self.spec, **given(self.options)))
+
+    def decided(self, index: Any = None, questions: Sequence[Any] = ()) -> "LMChoice":
+        """The choice with a spec: its own, else `RAISF_LM`, else what suits the passages.
+
+        Args:
+            index: What is searched, a folder, an address or a retriever; None: nothing is known of it.
+            questions: What is asked, as `raisf.load_questions` gives it; they say where there is no index.
+
+        Raises:
+            InputError: There is no spec, the passages are no closed world's, and the default LM is not here.
+        """
+        if self.spec is not None:
+            return self
+        from raisf.data.world.recognising import is_world_question
+        from raisf.lm.connect import VARIABLE, default_spec
+        from raisf.retrieval.closed_world import of_closed_world
+
+        if os.environ.get(VARIABLE, "").strip():
+            closed = False
+        elif index is not None:
+            closed = of_closed_world(index)
+        else:
+            closed = bool(questions) and all(is_world_question(example.get("id")) for example in questions[:5])
+        return replace(self, spec=POCKET if closed else default_spec())
 
     def instead_of(self, artifact: str) -> Any:
         """The language model; None, the artifact's own, where there is no spec.
@@ -50,6 +103,7 @@ class LMChoice:
         if self.spec is None and (alone := given({**self.options, "api_base": None})):
             shown = ", ".join(f"--{option.replace('_', '-')}" for option in alone)
             raise InputError(f"{shown} without --lm: {artifact} brings its own language model; give --lm too")
+        self.limit()
         return None if self.spec is None else self.open()
 
 
@@ -58,32 +112,59 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def default_program(lm: LMChoice, index: Any = None, questions: Sequence[Any] = ()) -> str:
+    """The program where none is named: the one that ships compiled for the LM, else ra-isf as it is.
+
+    Raises:
+        InputError: The LM is a default one, and it, or the program compiled for it, is not here.
+    """
+    from raisf.optimize.shipped import PROGRAMS, shipped_folder
+
+    spec = lm.decided(index, questions).spec or ""
+    if spec not in PROGRAMS or lm.adapter not in (None, "compact"):
+        return ZERO_SHOT
+    shipped_folder(spec)
+    return spec
+
+
 def open_program(
-    name: str,
+    name: str | None,
     *,
     lm: LMChoice | None = None,
     index: Path | str | None = None,
     where: str | None = None,
     searches: bool = True,
+    about: Path | str | None = None,
+    questions: Sequence[Any] = (),
     **options: Any,
 ) -> Any:
     """A program that is ready to be asked.
 
     Args:
-        name: A name of the registry, the folder of an artifact, or package.module:Class.
-        lm: The LM; without a spec the artifact's own, or the default one.
+        name: A name of the registry or of a compiled program that ships, the folder of an artifact, or
+            package.module:Class; None: see `default_program`.
+        lm: The LM; without a spec the artifact's own, or the default one (`LMChoice.decided`).
         index: The folder of an index, or a server's URL; an artifact remembers its own.
         where: A filter on the index's passages.
         searches: False where it will not be asked to search: then it needs no index.
+        about: The index that it is asked about without searching it; like that, it decides on the default LM.
+        questions: What it will be asked, as far as that is known; they decide where there is no index.
         **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
 
     Raises:
         InputError: An unknown name, a missing index, an option that the program does not have.
     """
+    from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import PROGRAMS, build
     from raisf.programs.registry import searches as takes_retriever
+    from raisf.programs.tracing import trace_from_environment
 
+    trace_from_environment()
     lm, options = lm or LMChoice(), given(options)
+    if name is None:
+        if searches and index is None:
+            raise InputError(f"{ZERO_SHOT} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+        name = default_program(lm, index, questions)
     if own.is_own(name) and "@" in name:
         return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
     if own.is_own(name):
@@ -93,20 +174,33 @@ def open_program(
         if searches and index is None and takes_retriever(PROGRAMS[name]):
             raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
         program = build(name, _open_index(index, where), **options)
-    elif Path(name).is_dir():
+    elif name in SHIPPED or Path(name).is_dir():
+        if name in SHIPPED and searches and index is None:
+            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
         return _open_artifact(name, lm, _open_index(index, where), options)
     else:
         raise InputError(
-            f"no program {name!r}: choose one of {', '.join(PROGRAMS)}, or give a folder made by `raisf compile`, or "
-            "package.module:Class for a class of your own"
+            f"no program {name!r}: choose one of {', '.join([*PROGRAMS, *SHIPPED])}, or give a folder made by "
+            "`raisf compile`, or package.module:Class for a class of your own"
         )
-    program.set_lm(lm.open())
+    if any(program.named_predictors()):  # a module of the user's own may ask nobody
+        program.set_lm(lm.decided(about if index is None else index, questions).open())
     return program
 
 
-def open_fitting(name: str, *, index: Path | str | None = None, where: str | None = None, **options: Any) -> Any:
+def open_fitting(
+    name: str,
+    *,
+    lm: LMChoice | None = None,
+    index: Path | str | None = None,
+    where: str | None = None,
+    questions: Sequence[Any] = (),
+    **options: Any,
+) -> Any:
     """`open_program`, without the index and the options for which a program has no use."""
     from raisf.programs.registry import PROGRAMS, defaults, searches
+
+    lm = lm or LMChoice()
 
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
@@ -115,9 +209,10 @@ def open_fitting(name: str, *, index: Path | str | None = None, where: str | Non
     elif name in PROGRAMS:
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
     else:
-        return open_program(name, index=index, where=where, **options)
-    fitting = {key: value for key, value in options.items() if key in known or key == "lm"}
-    return open_program(name, **fitting, **({"index": index, "where": where} if searching else {}))
+        return open_program(name, lm=lm, index=index, where=where, **options)
+    fitting = {key: value for key, value in options.items() if key in known}
+    searched = {"index": index, "where": where} if searching else {}
+    return open_program(name, lm=lm, about=index, questions=questions, **fitting, **searched)
 
 
 def without_cache(program: Any) -> Any:
@@ -141,7 +236,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     from raisf.programs.registry import options as options_of
 
     api_base = lm.api_base if lm.spec is None else None
-    compiled: Any = load(Path(folder), lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
+    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
     for _, predictor in compiled.named_predictors():
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:
@@ -150,7 +245,10 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     for name, predictor in compiled.named_predictors():
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
             changes = "--relevance" if name == "relevant" else "evidence"
-            raise InputError(f"{folder} was compiled with another {changes}: leave that option out, or compile again")
+            raise InputError(
+                f"{folder} was compiled with another {changes}: leave that option out, give --program {ZERO_SHOT}, or "
+                "compile again"
+            )
         setattr(program, name, predictor)
     return program
 

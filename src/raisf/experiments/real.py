@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.opening import LMChoice, open_program, records_path
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
@@ -15,99 +16,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from raisf.reports.sections import Section
-
-SETS = ("hotpotqa", "2wiki", "musique")
-SMOLLM2 = "smollm2"
-# Of an answer: a small model that was not trained to end goes on to the last token it may write.
-MOST_TOKENS = 96
-# RA-ISF's, in every row: a judge that says no to all would else ask some hundred sub-questions of a question.
-BUDGET: Mapping[str, Any] = {"max_depth": 2, "max_calls": 60}
-# The judges are asked alone about this many of the test questions: one gives some ten judgements.
-JUDGED_QUESTIONS = 100
-
-
-@dataclass(frozen=True)
-class Row(Setting):
-    """A program of the comparison.
-
-    Attributes:
-        judges_only: Of trained weights only the judges', as in the paper: the LM itself answers.
-        lent: The predictors that "weights-all" lends to a program that has none of its own, by name.
-        judged: Whether its judges are asked alone, too.
-    """
-
-    judges_only: bool = False
-    lent: tuple[str, ...] = ()
-    judged: bool = False
-
-
-# By label. What can be trained, or given as an artifact, is in `GIVEN`.
-ROWS: dict[str, Row] = {
-    "direct": Row("direct"),
-    "rag": Row("rag"),
-    "rag-reader": Row("rag", lent=("answer_from",)),
-    "iter-retgen": Row("iter-retgen"),
-    "blendfilter": Row("blendfilter"),
-    "zero-shot": Row("ra-isf", BUDGET, judged=True),
-    "prompts-labeled": Row("prompts", BUDGET, judged=True),
-    "prompts-random": Row("prompts-random", BUDGET, judged=True),
-    "weights-judges": Row("weights", BUDGET, judges_only=True, judged=True),
-    "weights-all": Row("weights-all", BUDGET, judged=True),
-    "no-know": Row("weights-all", {**BUDGET, "use_know": False}),
-    "no-relevance": Row("weights-all", {**BUDGET, "use_relevance": False}),
-    "no-decomposition": Row("weights-all", {**BUDGET, "use_decomposition": False}),
-}
-GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
-# What every other row is tested against, the first that is there.
-AGAINST = ("weights-all", "weights-judges", "prompts-random", "prompts-labeled", "zero-shot")
-ABOUT = (
-    "direct: from memory; rag: reads five passages; rag-reader: the same with the reader of weights-all; zero-shot to "
-    "weights-all: RA-ISF with no, labeled or searched demonstrations, with trained judges, and with trained judges and "
-    f"answerers; no-...: weights-all without one of its judges. RA-ISF goes {BUDGET['max_depth']} sub-questions deep "
-    f"and makes {BUDGET['max_calls']} LM calls a question at most."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RealChoice:
-    """What is compared, as the command line says it.
-
-    Attributes:
-        programs: Artifacts by label, each a folder or the name of one that ships: of `GIVEN`, instead of compiling
-            them, or of rows of their own.
-        only: The labels of the rows to answer; all if empty.
-        no_judges: Whether the judges are not asked alone.
-        page: A Markdown file to write the tables into; what stands above them there stays.
-    """
-
-    programs: tuple[tuple[str, str], ...] = ()
-    only: tuple[str, ...] = ()
-    no_judges: bool = False
-    page: Path | None = None
-
-    def rows(self) -> dict[str, Row]:
-        """All rows, those of artifacts that are no variant of ours at the end.
-
-        Raises:
-            InputError: A label of `only` is no row's, or an artifact is given for a row that is none.
-        """
-        from raisf.optimize.manifest import read
-
-        rows = dict(ROWS)
-        for label, folder in self.artifacts().items():
-            if label in ROWS and label not in GIVEN:
-                raise InputError(
-                    f"--program {label}=...: {label} is no artifact; give {', '.join(GIVEN)}, or a new name"
-                )
-            recursive = read(folder).program == "ra-isf"
-            rows.setdefault(label, Row(label, BUDGET if recursive else {}, judged=recursive))
-        if strangers := [label for label in self.only if label not in rows]:
-            raise InputError(f"--only: no row {strangers[0]!r}; choose of {', '.join(rows)}")
-        return rows
-
-    def artifacts(self) -> dict[str, Path]:
-        """By label, the folders that were given."""
-        return {label: _artifact_folder(name) for label, name in self.programs}
 
 
 class RealWorkspace(Workspace):
@@ -222,21 +130,6 @@ class RealComparison:
 
         against = next((label for label in AGAINST if label in answers), None)
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against)
-
-
-def shipped_program() -> Path | None:
-    """The folder of the compiled program that ships for SmolLM2; None where there is none."""
-    from raisf import optimize
-
-    folder = Path(optimize.__file__).parent / "shipped" / SMOLLM2
-    return folder if (folder / "manifest.json").is_file() else None
-
-
-def _artifact_folder(name: str) -> Path:
-    shipped = shipped_program() if name == SMOLLM2 else None
-    if shipped is None and not Path(name).is_dir():
-        raise InputError(f"--program: {name} is no folder; give one made by `raisf compile`")
-    return shipped or Path(name)
 
 
 def open_workspaces(

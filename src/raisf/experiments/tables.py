@@ -80,7 +80,7 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
     made = table(*published.TABLE_1.values(), names=tuple(published.TABLE_1))
     (first,) = made(workspace, answers)
     comparison = compare_records(answers)
-    first.draw(plots.accuracy_against_cost(comparison.reports, workspace.measure))
+    first.draw(*plots.accuracy_against_cost(comparison.reports, workspace.measure))
     _, cost, kinds = answer_sections(comparison)
     return [first, _differences(comparison, _best(answers)), kinds, cost]
 

@@ -5,9 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, answer_all, judge_all
+from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
 from raisf.experiments.indexes import Indexes
-from raisf.experiments.opening import DEFAULT_LM, LMChoice, open_fitting, open_program, without_cache
+from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
 from raisf.experiments.settings import COMPILED, LEARNT, SMALLER, Setting
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import ProgressBars
@@ -69,16 +69,17 @@ class Workspace:
 
         self.out, self.data, self.lm = out, data, lm or LMChoice()
         self.base, self.teacher = base, teacher
-        default = SMALLER if (self.lm.spec or DEFAULT_LM) == DEFAULT_LM else ()
-        self.bases = tuple(default if bases is None else bases)
         self.rows, self.seed, self.threads = rows, seed, threads
         self.test = load_questions(data / "test.jsonl")[:n]
+        default = SMALLER if self.lm.decided(index, self.test).spec == POCKET else ()
+        self.bases = tuple(default if bases is None else bases)
         about = data / "dataset.json"
         self.name: str | None = read_json(about).get("dataset") if about.is_file() else None
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.left_out: dict[str, str] = {}
         self.taught: dict[str, Any] = {}
         self._answered: dict[str, RecordsById] = {}
+        self._files: dict[str, Path] = {}
         self._failed: dict[str, RaisfError] = {}
         self._check_folder()
 
@@ -140,15 +141,21 @@ class Workspace:
             except RaisfError as error:
                 self._failed[key] = error
                 continue
+            folder = self.out / "records"
             try:
-                made = answer_all(program, self.test, self.out / "records", threads=self.threads, progress=bars)
+                made = answer_all(program, self.test, folder, threads=self.threads, progress=bars)
                 self._answered[key], down = made[label], 0
+                self._files[key] = records_file(folder, program[label], self.test)
             except RaisfError as error:
                 down = down + 1 if isinstance(error, LMError) else 0
                 if down == 2:
                     raise
                 self._failed[key] = error
         return self._sorted_out(settings, self._answered)
+
+    def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
+        """By label, the records of the settings that were answered."""
+        return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
 
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
@@ -281,7 +288,7 @@ class Workspace:
             options |= {"base": setting.base or self.base, "training": Training(seed=self.seed, **setting.training)}
             options |= {"rows": self.rows} if self.rows else {}
         if setting.program == "weights-all":
-            options["predictors"] = [name for name, _ in program.named_predictors()]
+            options["predictors"] = "all"
         optimizer = optimizer_named(how, strategy, **common, **options)
         if self.teacher is not None:
             optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)

@@ -32,8 +32,8 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
 
 def training_table(report: dict[str, Any]) -> Table:
     """A row for each trained predictor: its rows, the validation before and after, and the cost."""
-    columns = ("judge", "rows", "loss", "exact", "epoch", "tokens/s")
-    title = "trained weights; loss and exact on the dev split, before → after"
+    columns = ("predictor", "rows", "loss", "exact", "epoch", "tokens/s")
+    title = f"trained weights, {report['trained']}; loss and exact on the dev split, before → after"
     table = DataTable(*columns, title=title, title_justify="left")
     for name, made in report["predictors"].items():
         first, best = made["curve"][0], made["curve"][made["best_epoch"]]

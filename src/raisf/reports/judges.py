@@ -33,6 +33,6 @@ def reliability_table(bins: "Sequence[Bin]", positive: str) -> "Table":
     for one in bins:
         if one.n and one.share is not None:
             bar = Text("█" * round(20 * one.share), style="cyan")
-            low, high = f"{one.low:.1f}", f"{one.high:.1f}"
+            low, high = f"{one.low:.2f}", f"{one.high:.2f}"
             table.add_row(f"{low}-{high}", str(one.n), f"{one.probability:.3f}", f"{one.share:.3f}", bar)
     return table

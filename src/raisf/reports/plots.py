@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from raisf.optimize.judges.reliability import POSITIVE, diagram
 from raisf.utils.text import plot_label
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b6770", "#b8a800")
 UNSETTLED = "#d9dee3"
+WIDTH = 5.2  # inches
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -23,11 +25,29 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
 
 
-def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact match") -> Figure:
+def exact_match(reports: "Mapping[str, Report]") -> Figure:
+    """The result at a glance: exact match of each program with its interval."""
+    figure = _figure(0.9 + 0.34 * len(reports))
+    panel = figure.subplots()
+    for place, (name, colour) in enumerate(colours(reports).items()):
+        em = reports[name].em
+        value, low, high = (100 * end for end in (em.value, em.low, em.high))
+        panel.errorbar(
+            value, place, xerr=[[max(0.0, value - low)], [max(0.0, high - value)]], fmt="o", color=colour, capsize=3
+        )
+        panel.annotate(f"{value:.1f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=9)
+    panel.set_yticks(range(len(reports)), [plot_label(name) for name in reports])
+    panel.set(xlabel="exact match, percent, with 95% intervals", xlim=(0, 100), ylim=(len(reports) - 0.4, -0.8))
+    _quiet(panel, "x")
+    return figure
+
+
+def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact match") -> list[Figure]:
     """The measure over LM calls and over seconds per question: what is up and to the left is better."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for panel, cost, label in zip(panels, ("lm_calls", "seconds"), ("LM calls", "seconds"), strict=True):
+    figures = []
+    for cost, label in (("lm_calls", "LM calls"), ("seconds", "seconds")):
+        figure = _figure(3.3, legend=len(reports))
+        panel = figure.subplots()
         for name, colour in colours(reports).items():
             report, em = reports[name], reports[name].em
             x, y = report.cost.get(cost, 0.0), 100 * em.value
@@ -40,17 +60,17 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
                 capsize=3,
                 label=plot_label(name),
             )
-        panel.set(xlabel=f"{label} per question", ylim=(0, 100))
+        panel.set(xlabel=f"{label} per question", ylabel=f"{measure}, percent", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
-    panels[0].set_ylabel(f"{measure}, percent")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+        _legend(figure, *panel.get_legend_handles_labels())
+        figures.append(figure)
+    return figures
 
 
 def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figure:
     """A bar a program: the share of the questions by route; what was answered right is full, the rest pale."""
-    figure = Figure(figsize=(10, 0.8 + 0.5 * len(reports)), layout="constrained")
+    figure = _figure(0.9 + 0.42 * len(reports), legend=len(routes) + 1)
     panel = figure.subplots()
     for place, report in enumerate(reports.values()):
         left = 0.0
@@ -69,8 +89,8 @@ def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figu
     panel.invert_yaxis()
     panel.set(xlabel="percent of the questions; full colour: answered right", xlim=(0, 100))
     named = {**colours(routes), "no answer": UNSETTLED}
-    handles = [Patch(color=colour, label=plot_label(name)) for name, colour in named.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(routes) + 1, frameon=False)
+    handles = [Patch(color=colour) for colour in named.values()]
+    _legend(figure, handles, [plot_label(name) for name in named])
     _quiet(panel, "x")
     return figure
 
@@ -83,22 +103,23 @@ def reliability_curves(judged: Mapping[str, dict[str, Any]], colour: Mapping[str
         colour: Of each program.
     """
     shown = [judge for judge in POSITIVE if any(report.get(judge, {}).get("bins") for report in judged.values())]
-    if not shown:
-        return []
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    for panel, judge in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+    figures = []
+    for judge in shown:
+        figure = _figure(3.8, legend=len(judged), columns=1)
+        panel = figure.subplots()
         lines = (
             (plot_label(name), colour[name], report.get(judge, {}).get("bins", [])) for name, report in judged.items()
         )
         diagram(panel, judge, lines)
-        panel.set_title(judge)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return [figure]
+        panel.set_title(f"the {judge} judge; n: judgements per point", fontsize=10)
+        _legend(figure, *panel.get_legend_handles_labels(), columns=1)
+        figures.append(figure)
+    return figures
 
 
 def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figure:
     """A line for each name, with its interval as a band; scores in percent."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = _figure(3.4, legend=len(lines))
     panel = figure.subplots()
     for name, colour in colours(lines).items():
         points = sorted(lines[name].items())
@@ -111,29 +132,52 @@ def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figu
     panel.set(xlabel=x, ylabel=y, ylim=(0, 100))
     panel.set_xticks(sorted({number for line in lines.values() for number in line}))
     _quiet(panel)
-    figure.legend(loc="outside right center", frameon=False)
+    _legend(figure, *panel.get_legend_handles_labels())
     return figure
 
 
 def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figure]:
-    """The validation loss of each judge whose weights were trained, epoch by epoch."""
-    curves = {
-        f"{name}: {judge}": made["curve"]
-        for name, report in compiled.items()
-        for judge, made in (report or {}).get("predictors", {}).items()
-        if "curve" in made
-    }
-    if not curves:
-        return []
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    panel = figure.subplots()
-    for name, colour in colours(curves).items():
-        losses = [point["loss"] for point in curves[name]]
-        panel.plot(range(len(losses)), losses, "-o", markersize=3.5, color=colour, label=plot_label(name))
-    panel.set(xlabel="epoch", ylabel="validation loss, nats per token", yscale="log")
-    _quiet(panel)
-    figure.legend(loc="outside right center", frameon=False)
-    return [figure]
+    """The validation loss of each judge whose weights were trained, epoch by epoch; a figure per judge.
+
+    Losses of different judges differ by orders of magnitude, and one that is low and flat from the first epoch would
+    leave the others no room on an axis that all share.
+    """
+    losses: dict[str, dict[str, list[float]]] = {}
+    for name, report in compiled.items():
+        for judge, made in (report or {}).get("predictors", {}).items():
+            if "curve" in made:
+                losses.setdefault(judge, {})[name] = [point["loss"] for point in made["curve"]]
+    colour = colours(dict.fromkeys(name for lines in losses.values() for name in lines))
+    figures = []
+    for judge, lines in losses.items():
+        figure = _figure(2.6, legend=len(lines) if len(colour) > 1 else 0)
+        panel = figure.subplots()
+        for name, line in lines.items():
+            panel.plot(range(len(line)), line, "-o", markersize=3.5, color=colour[name], label=plot_label(name))
+        highest = max(max(line) for line in lines.values())
+        panel.set(xlabel="epoch", ylabel="loss, nats per token", ylim=(0, 1.1 * highest or 1))
+        panel.set_title(f"{judge}, on the dev split", fontsize=10)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _quiet(panel)
+        if len(colour) > 1:
+            _legend(figure, *panel.get_legend_handles_labels())
+        figures.append(figure)
+    return figures
+
+
+def _figure(height: float, legend: int = 0, columns: int = 2) -> Figure:
+    """A figure as wide as a telephone's screen, so that its text is read there too; pages set two side by side.
+
+    Args:
+        height: In inches, of what is drawn.
+        legend: Names in the legend below it.
+        columns: That they stand in.
+    """
+    return Figure(figsize=(WIDTH, height + 0.22 * -(-legend // columns)), layout="constrained")
+
+
+def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], columns: int = 2) -> None:
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def _quiet(panel: Any, grid: str = "both") -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
+from raisf.reports.examples import Example, wins_and_losses
+from raisf.reports.headline import headline
 from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
@@ -37,6 +39,8 @@ class ComparisonReport:
         results: What results.json holds: scores, pairs, judges and what compiling took, as JSON values.
         sections: The tables and figures by name, in order.
         records: By label and question id, what each program answered.
+        headline: The result in a sentence.
+        examples: Questions that only one of the two best programs has right, with their trees.
     """
 
     title: str
@@ -44,6 +48,8 @@ class ComparisonReport:
     results: dict[str, Any]
     sections: dict[str, Section]
     records: Mapping[str, Mapping[str, dict[str, Any]]]
+    headline: str = ""
+    examples: Sequence[Example] = ()
 
     def write(self, out: Path) -> None:
         """Writes results.json, the tables as CSV, and report.html into a folder."""
@@ -53,7 +59,8 @@ class ComparisonReport:
         write_json(out / RESULTS, self.results)
         for section in self.sections.values():
             section.write(out)
-        write_page(out / PAGE, self.title, self.facts, list(self.sections.values()))
+        sections = list(self.sections.values())
+        write_page(out / PAGE, self.title, self.facts, sections, self.headline, self.examples)
 
 
 def report_of(
@@ -84,7 +91,8 @@ def report_of(
         _compiled(compiled),
     ]
     sections = {section.name: section for section in made if section.rows}
-    sections["cost"].draw(plots.accuracy_against_cost(comparison.reports))
+    sections["answers"].draw(plots.exact_match(comparison.reports))
+    sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
     sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
     if "judge-relevance" in sections:
         sections["judge-relevance"].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
@@ -97,7 +105,8 @@ def report_of(
         "judges": dict(judged),
         "compiled": {name: report for name, report in compiled.items() if report},
     }
-    return ComparisonReport(title, facts, results, sections, records)
+    told = headline(comparison)
+    return ComparisonReport(title, facts, results, sections, records, told, wins_and_losses(comparison, records))
 
 
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:

@@ -1,0 +1,20 @@
+# The service: raisf serve, raisf serve-index, raisf mcp.
+#   docker build -t raisf .
+#   docker run --rm -v "$PWD/indexes:/data/indexes:ro" -v "$PWD/keys.txt:/run/secrets/key:ro" -p 8080:8080 raisf \
+#       serve /data/indexes/mine --host 0.0.0.0 --api-key-file /run/secrets/key
+FROM python:3.12-slim
+
+# g++ and ninja: colbert-ai compiles extensions for indexes built with --search plaid.
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ ninja-build \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/raisf
+COPY . .
+RUN pip install --no-cache-dir '.[serve,documents,offline]' && useradd --create-home raisf
+USER raisf
+WORKDIR /data
+ENV HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz')"]
+ENTRYPOINT ["raisf"]
+CMD ["serve", "--help"]

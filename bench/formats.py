@@ -1,0 +1,104 @@
+"""Which format serves a signature better: DSPy's chat form in the model's own template, or the compact form as text.
+
+    python -m bench.formats --questions dev.jsonl [--lm smollm2] [--n 20] [--shots 0 3] [--json]
+
+Questions are HotpotQA's, whose paragraphs come along: relevance is judged on a supporting and another paragraph of
+each, answers are read from the supporting ones, or given from memory. Shown examples are the file's last questions.
+A judge's figure is the AUROC of its probability, or of its verdict where it only writes one; an answerer's its token
+F1; then the share of replies that could be read.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import dspy
+
+from raisf.data.questions import load_questions
+from raisf.data.schemas import paragraphs, read_rows
+from raisf.evaluation.judges import auroc
+from raisf.evaluation.metrics import token_f1
+from raisf.lm.connect import adapter_for, connect
+from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.signatures.judges import PassageRelevance
+from raisf.utils.display import DataTable, console
+
+FORMATS = ("chat", "compact")
+
+
+def cases(path: str) -> list[dict[str, Any]]:
+    """Questions with their answers, supporting paragraphs, and one paragraph that supports nothing."""
+    found = []
+    for row, example in zip(read_rows(path), load_questions(path), strict=True):
+        texts = {title: f"{title} | {text}" for title, text in paragraphs(row)}
+        gold = [texts[title] for title in example.gold_titles if title in texts]
+        other = next((text for title, text in texts.items() if title not in example.gold_titles), None)
+        if gold and other:
+            evidence = " ".join(example.get("gold_sentences") or []) or "none"
+            found.append({"question": example.question, "answers": example.answers, "gold": gold, "other": other})
+            found[-1]["evidence"] = evidence
+    return found
+
+
+def rows(signature: Any, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a signature is asked about a case, and what it should say."""
+    if signature is PassageRelevance:
+        for passage, verdict in ((case["gold"][0], "relevant"), (case["other"], "irrelevant")):
+            yield {"question": case["question"], "passage": passage, "verdict": verdict}
+    else:
+        read = {"passages": case["gold"], "evidence": case["evidence"]} if signature is GroundedAnswer else {}
+        yield {"question": case["question"], **read, "answer": case["answers"][0], "answers": case["answers"]}
+
+
+def measure(lm: Any, signature: Any, asked: list[dict[str, Any]], shown: list[dict[str, Any]]) -> tuple[float, float]:
+    """The signature's figure, and the share of replies that could be read."""
+    predictor = dspy.Predict(signature)
+    predictor.demos = [dspy.Example(**row) for row in shown]
+    scores, gold, read = [], [], 0
+    with dspy.context(lm=lm, adapter=adapter_for(lm)):
+        for row in asked:
+            try:
+                said = predictor(**{name: row[name] for name in signature.input_fields})
+                read += 1
+            except Exception:  # a reply that cannot be read, in whichever way its format says so
+                said = None
+            if signature is PassageRelevance:
+                sure = (said.get("probabilities") or {}).get("relevant") if said else 0.5
+                scores.append(float(said.verdict == "relevant") if said and sure is None else float(sure or 0))
+                gold.append(row["verdict"] == "relevant")
+            else:
+                scores.append(token_f1(str(said.answer), row["answers"]) if said else 0.0)
+    figure = auroc(gold, scores) if gold else sum(scores) / len(scores)
+    return float(figure), read / len(asked)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.formats", description=__doc__)
+    parser.add_argument("--questions", required=True)
+    parser.add_argument("--lm", default="smollm2")
+    parser.add_argument("--n", type=int, default=20)
+    parser.add_argument("--shots", type=int, nargs="+", default=[0, 3])
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found = cases(given.questions)
+    asked, last = found[: given.n], found[-max([1, *given.shots]) :]
+    table, out = DataTable("signature", "examples", *FORMATS, title=f"{given.lm}, {given.n} questions"), []
+    for signature in (PassageRelevance, GroundedAnswer, DirectAnswer):
+        for shots in given.shots:
+            shown = [row for case in last[:shots] for row in rows(signature, case)][: shots + shots % 2]
+            cells = []
+            for form in FORMATS:
+                lm = connect(given.lm, adapter=form, max_tokens=100)
+                figure, read = measure(lm, signature, [row for case in asked for row in rows(signature, case)], shown)
+                out.append([signature.__name__, shots, form, round(figure, 3), round(read, 3)])
+                cells.append(f"{figure:.2f}, read {read:.0%}")
+                if not given.json:
+                    console(stderr=True).print(*map(str, out[-1]))
+            table.add_row(signature.__name__, str(shots), *cells)
+    print(json.dumps(out)) if given.json else console().print(table)
+
+
+if __name__ == "__main__":
+    main()

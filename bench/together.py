@@ -1,0 +1,55 @@
+"""Searches that come from many threads: encoded together, against one by one.
+
+    python -m bench.together INDEX QUESTIONS.jsonl [--queries 128] [--threads 1 8 32]
+
+A ratio counts, CPU seconds beside wall clock. It says how many queries found other passages: an encoder in
+bfloat16 rounds otherwise in a batch, so searches over one are not encoded together by default.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from raisf.data.questions import load_questions
+from raisf.retrieval.index import open_index
+from raisf.retrieval.search.together import Together
+
+
+def measure(index: Any, queries: Sequence[str], threads: int) -> tuple[float, float, list[list[str]]]:
+    """CPU and wall-clock milliseconds a query, and what was found."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda query: [passage.pid for passage in index(query, 5)], queries))
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return 1000 * cpu / len(queries), 1000 * wall / len(queries), found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("index")
+    parser.add_argument("questions")
+    parser.add_argument("--queries", type=int, default=128)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 8, 32])
+    given = parser.parse_args()
+    index: Any = open_index(given.index)
+    queries = [example.question for example in load_questions(given.questions)[: given.queries]]
+    search = index._searchers[0]
+    together = Together(search._encode._work)
+    index(queries[0], 5)
+    for threads in given.threads:
+        search._encode = Together(together._work, most=1)
+        alone = measure(index, queries, threads)
+        search._encode = together
+        both = measure(index, queries, threads)
+        differ = sum(one != other for one, other in zip(alone[2], both[2], strict=True))
+        print(
+            f"{threads} threads, {len(queries)} queries: one by one {alone[0]:.1f} ms CPU ({alone[1]:.1f} ms), "
+            f"together {both[0]:.1f} ms CPU ({both[1]:.1f} ms): {both[0] / alone[0]:.2f} of the CPU; "
+            f"{differ} found otherwise"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Questions asked on the nodes of a Ray cluster; what comes back is kept here, by one process, as if asked here.
+
+A task is a chunk of questions on one node. The program travels as Ray sends things, pickled: an index as its folder,
+which every node finds under the same path, a model in the process as the name and hash of its weights, an endpoint as
+its address without the key, which a node reads from its own environment. A chunk whose node dies is asked again
+elsewhere, as a whole; nothing of it had come back, so nothing is lost and nothing is there twice.
+"""
+
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+
+from raisf.evaluation.runner import Outcome, ask_here, asked_by
+from raisf.utils.errors import InputError, LMError, RaisfError
+
+CHUNK = 32
+"""Questions of a task at most: what a node that dies takes along."""
+TRIES = 5
+"""How often a chunk may be lost, with its node or its process, before it is the chunk's fault."""
+REST_SECONDS = 30.0
+"""A node that lost a chunk is left alone for so long: one that died counts as alive for some seconds more."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a node asks: the program, the settings of DSPy that hold, and what to call in each process before."""
+
+    program: Callable[..., dspy.Prediction]
+    settings: dict[str, Any]
+    prepare: Callable[[], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error on its way; not every exception survives being pickled."""
+
+    name: str
+    text: str
+    of_lm: bool
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """What is told of an error."""
+        return cls(type(error).__name__, str(error), isinstance(error, LMError), getattr(error, "exit_code", 1))
+
+    def error(self) -> RaisfError:
+        """An error that is shown as the one that it was."""
+        kind: Any = type(self.name, (LMError if self.of_lm else RaisfError,), {})
+        error = kind(self.text)
+        error.exit_code = self.exit_code
+        return error
+
+
+@contextlib.contextmanager
+def on_cluster(address: str, prepare: Callable[[], Any] | None = None) -> Iterator[None]:
+    """As a context: `ask_all`, and so `evaluate` and the collecting of labels, ask on the nodes of a cluster.
+
+    Args:
+        address: `HOST:PORT` of its head, `ray://HOST:PORT` from outside, or `auto`.
+        prepare: Called once in each process that asks, such as for a limit of calls. Must be picklable.
+
+    Raises:
+        InputError: Ray is not installed, or no cluster answers there.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise InputError("--ray needs Ray: pip install 'raisf[ray]', here and on every node") from None
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise InputError(f"no Ray cluster at {address!r} ({error}): start one with `ray start --head`") from error
+    try:
+        with asked_by(_Cluster(ray, prepare).ask):
+            yield
+    finally:
+        ray.shutdown()
+
+
+class _Cluster:
+    def __init__(self, ray: Any, prepare: Callable[[], Any] | None) -> None:
+        self._ray, self._prepare = ray, prepare
+        self._answer = ray.remote(max_retries=0, max_calls=0)(answer)
+
+    def ask(
+        self,
+        program: Callable[..., dspy.Prediction],
+        examples: Sequence[dspy.Example],
+        keep: Callable[[Outcome], None],
+        *,
+        threads: int,
+        inputs: Sequence[str],
+    ) -> None:
+        """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads."""
+        ray = self._ray
+        settings = {name: value for name in ("lm", "adapter") if (value := getattr(dspy.settings, name)) is not None}
+        try:
+            work = ray.put(Work(program, settings, self._prepare))
+        except Exception as error:  # whatever pickling it raises
+            logger.warning("asked here, since it cannot be sent to the nodes: %r (%s)", program, error)
+            return ask_here(program, examples, keep, threads=threads, inputs=inputs)
+        size = max(1, min(CHUNK, -(-len(examples) // (2 * max(1, len(self._nodes()))))))
+        waiting = [list(range(start, min(start + size, len(examples)))) for start in range(0, len(examples), size)]
+        lost: Counter[int] = Counter()
+        rests: dict[str, float] = {}
+        running: dict[Any, tuple[str, list[int]]] = {}
+        try:
+            while waiting or running:
+                nodes, now = self._nodes(), time.monotonic()
+                busy = {node for node, _ in running.values()} | {node for node, until in rests.items() if until > now}
+                for node in [node for node in nodes if node not in busy][: len(waiting)]:
+                    chunk = waiting.pop(0)
+                    rows = [(at, {name: examples[at][name] for name in inputs}) for at in chunk]
+                    running[self._start(node, work, rows, threads)] = node, chunk
+                if not running and nodes:
+                    time.sleep(1)
+                    continue
+                if not running:
+                    raise RaisfError("the Ray cluster has no node left: start one, and run the same command again")
+                done, _ = ray.wait(list(running), num_returns=1, timeout=5)
+                for one in done:
+                    node, chunk = running.pop(one)
+                    try:
+                        found, error = ray.get(one)
+                    except ray.exceptions.RayTaskError as failed:
+                        raise RaisfError(f"a node cannot ask the program: {failed.cause}") from failed
+                    except ray.exceptions.RayError as gone:
+                        lost[chunk[0]] += 1
+                        if lost[chunk[0]] >= TRIES:
+                            raise RaisfError(f"some questions end every process that asks them: {gone}") from gone
+                        rests[node] = time.monotonic() + REST_SECONDS
+                        waiting.insert(0, chunk)
+                        continue
+                    for at, prediction, failure, seconds in found:
+                        keep(Outcome(examples[at], prediction, failure and failure.error(), seconds))
+                    if error is not None:
+                        raise error.error()
+        finally:
+            for one in running:  # Ctrl-C, or an error: what is under way is of no use to anybody
+                ray.cancel(one, force=True)
+
+    def _start(self, node: str, work: Any, rows: list[tuple[int, dict[str, Any]]], threads: int) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
+
+        here = NodeAffinitySchedulingStrategy(node, soft=False)
+        return self._answer.options(scheduling_strategy=here).remote(work, rows, threads)
+
+    def _nodes(self) -> list[str]:
+        """Those that are alive and have a CPU for a task."""
+        return [node["NodeID"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+
+
+_Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float]]
+_latest: list[Work] = []
+
+
+def answer(work: Work, rows: list[tuple[int, dict[str, Any]]], threads: int) -> tuple[_Rows, Failure | None]:
+    """Asks some questions in a process of a node.
+
+    Args:
+        work: What is asked.
+        rows: The questions' numbers and the program's arguments.
+        threads: Questions at a time.
+
+    Returns:
+        Their numbers, predictions, errors and seconds; and why it was given up, if it was.
+    """
+    if not _latest and work.prepare is not None:
+        work.prepare()
+    _latest[:] = [work]  # the index of the next chunk's copy is this one, as long as it is held
+    found: _Rows = []
+    examples = [dspy.Example(at=at, given=given) for at, given in rows]
+
+    def keep(outcome: Outcome) -> None:
+        failure = None if outcome.error is None else Failure.of(outcome.error)
+        found.append((outcome.example.at, outcome.prediction, failure, outcome.seconds))
+
+    try:
+        with dspy.context(**work.settings):
+            ask_here(lambda given: work.program(**given), examples, keep, threads=threads, inputs=("given",))
+    except RaisfError as error:
+        return found, Failure.of(error)
+    return found, None

@@ -1,0 +1,203 @@
+"""Verdicts with probabilities from endpoints: one token is asked for, and each label's share is read off its place.
+
+A server that gives log-probabilities lists, beside the token that it wrote, the likeliest others in its place. Where a
+reply is to be a label alone, those tokens are how the labels begin; so one token holds the whole verdict. What a server
+can do shows in its first replies, and is kept (`Scoring`).
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from dspy.lm15 import (
+    Config,
+    ContextLengthError,
+    DataPart,
+    InvalidRequestError,
+    Message,
+    Request,
+    Response,
+    UnsupportedFeatureError,
+)
+
+from raisf.lm.transport import transient
+
+# How many tokens are asked to be listed: vLLM, SGLang, llama.cpp and OpenAI's chat give 20, OpenAI's /completions and
+# Azure 5. A server that refuses both and takes the same prompt without the wish has no log-probabilities.
+LISTED = (20, 5, None)
+# Replies without a label, or refusals for another reason, after which a model that never gave one is asked as usual.
+MISSES = 3
+# A label that is not listed has at most the probability of the last one listed: as much is taken, if it is so little.
+UNLISTED_SHARE = 0.05
+# Space as tokenizers write it, where a server shows tokens raw.
+_SPACES = " \t\r\n\u0120\u010a\u2581"
+
+
+Attempt = Callable[[Request, int], Awaitable[Response | None]]
+
+
+class Scoring:
+    """What is known of the log-probabilities of a model at an endpoint; of the endpoint's loop alone.
+
+    Attributes:
+        possible: False once it is known that there are none; the labels are generated then.
+        sure: Whether it has given some.
+        listed: How many tokens it lists at most.
+    """
+
+    def __init__(self) -> None:
+        self.possible, self.sure = True, False
+        self.listed: int | None = LISTED[0]
+        self._misses = 0
+        self._first: asyncio.Future[None] | None = None
+
+    async def verdict(self, request: Request, attempt: Attempt, retries: int, seconds: float | None) -> Response:
+        """The labels' probabilities.
+
+        Args:
+            request: A choice of labels, whose probabilities are required.
+            attempt: Asks, and tries again so many times.
+            retries: How many times it may.
+            seconds: How long it may wait for another call that is finding out what the server can do.
+
+        Raises:
+            UnsupportedFeatureError: The server gives none, or no label is among the likeliest tokens.
+            LM15Error: The call failed otherwise.
+        """
+        if not self.sure and self._first is not None and self._first.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self._first], timeout=seconds)
+            return await self._ask(request, attempt, retries)
+        if self.sure:
+            return await self._ask(request, attempt, retries)
+        self._first = first = asyncio.get_running_loop().create_future()
+        try:
+            return await self._ask(request, attempt, retries)
+        finally:
+            first.set_result(None)
+
+    async def _ask(self, request: Request, attempt: Attempt, retries: int) -> Response:
+        if not self.possible:
+            raise _unsupported("the endpoint gives no log-probabilities")
+        name, labels = asked_labels(request)
+        response = await self._first_token(request, attempt, retries)
+        token = next(iter(response.logprobs or ()), None)
+        if token is None or not token.top:
+            # It answered, and left the wish for log-probabilities aside.
+            self._missed(for_good=bool(response.text))
+            raise _unsupported("the endpoint gives no log-probabilities")
+        found = label_probabilities(((one.token, one.logprob) for one in token.top), labels)
+        if found is None:
+            self._missed()
+            raise _unsupported(f"no label is among the likeliest tokens: {token.token!r}")
+        self.sure = True
+        best = max(found, key=found.__getitem__)
+        data = DataPart(value={name: best}, probabilities={name: found}, method="candidate_sequence_likelihood")
+        return replace(response, message=Message.assistant(data), finish_reason="stop", logprobs=None)
+
+    async def _first_token(self, request: Request, attempt: Attempt, retries: int) -> Response:
+        refused: Exception | None = None
+        for listed in LISTED[LISTED.index(self.listed) :]:
+            try:
+                # What fails may fail for the wish: then the tries that are left go without it.
+                response = await attempt(_one_token(request, listed), retries if self.sure else 0)
+            except ContextLengthError:
+                raise
+            except InvalidRequestError as error:
+                refused = error
+                if self.sure:
+                    break  # then it is the prompt that it refuses, and says so when asked as usual
+                continue
+            except Exception as error:
+                if self.sure or not transient(error):
+                    raise
+                await attempt(_one_token(request, None), max(0, retries - 1))
+                refused = error
+                break
+            assert response is not None
+            self.listed = listed
+            return response
+        self._missed()
+        raise _unsupported(str(refused)) from refused
+
+    def _missed(self, for_good: bool = False) -> None:
+        if not self.sure:
+            self._misses += 1
+            self.possible = not for_good and self._misses < MISSES
+
+
+def asked_labels(request: Request) -> tuple[str, list[str]]:
+    """Name and labels of the one choice whose probabilities a request requires; no labels where it requires none."""
+    if request.config.probabilities is None:
+        return "", []
+    schema: Any = (request.config.response_format or {}).get("schema", {})
+    declared = [(name, field.get("enum") or []) for name, field in schema.get("properties", {}).items()]
+    return declared[0] if len(declared) == 1 else ("", [])
+
+
+def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) -> dict[str, float] | None:
+    """Each label's probability, from the likeliest first tokens of a reply that is to be a label alone.
+
+    A label's share is that of the tokens that are it, whatever their case and the space before them; where none is, of
+    those that begin it: for a label of several tokens, the first one's. The shares are normalised over the labels.
+
+    Args:
+        listed: Tokens and their log-probabilities (natural logarithm).
+        labels: Two or more.
+
+    Returns:
+        None where the first token does not decide: it begins several labels, or none.
+    """
+    whole, begun = dict.fromkeys(labels, 0.0), dict.fromkeys(labels, 0.0)
+    least = 1.0
+    shared = rest = 0.0
+    for token, logprob in listed:
+        if not logprob <= 0:  # no probability: nan, or above 1 by more than rounding
+            if not 0 < logprob < 1e-3:
+                return None
+            logprob = 0.0
+        probability = math.exp(logprob)
+        least = min(least, probability)
+        rest += probability
+        possible = [label for label in labels if _begins(token, label)]
+        if len(possible) > 1:
+            shared += probability
+        elif possible:
+            (whole if _is(token, possible[0]) else begun)[possible[0]] += probability
+    # Where a tokenizer has a token for the label, it does not write it in pieces: what begins like it is another word.
+    shares = {label: whole[label] or begun[label] for label in labels}
+    found = sum(shares.values())
+    if found <= 0 or shared > UNLISTED_SHARE * found:
+        return None
+    unlisted = min(least, max(0.0, 1 - rest))
+    missing = [label for label, share in shares.items() if share == 0]
+    if unlisted * len(missing) > UNLISTED_SHARE * found:
+        return None
+    shares |= dict.fromkeys(missing, unlisted)
+    total = sum(shares.values())
+    return {label: share / total for label, share in shares.items()}
+
+
+def _is(token: str, label: str) -> bool:
+    return token.strip(_SPACES).rstrip(".,;:!\"'*`").casefold() == label.casefold()
+
+
+def _begins(token: str, label: str) -> bool:
+    """Whether a reply that begins with the token can be the label, and is no word of a sentence such as "I"."""
+    said = token.strip(_SPACES)
+    if _is(token, label):
+        return True
+    if not said or (len(said) == 1 and not said.islower()):
+        return False
+    return any(form.startswith(said) for form in (label, label.capitalize(), label.upper()))
+
+
+def _one_token(request: Request, listed: int | None) -> Request:
+    """The same prompt, for one token. At temperature 1 the list is the model's own, whatever a server makes of it."""
+    config = Config(max_tokens=1, temperature=1.0, logprobs=listed, extensions=request.config.extensions)
+    return replace(request, config=config)
+
+
+def _unsupported(why: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(why, feature="config.probabilities")

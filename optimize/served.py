@@ -1,0 +1,87 @@
+"""An artifact whose weights a server holds: each predictor asks its own LoRA module there, all at one URL."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from raisf.lm.connect import connect, without_secrets
+from raisf.optimize.manifest import KeptLM, Manifest
+from raisf.utils.errors import InputError, LMError
+
+SECONDS = 30
+"""How long the server may take to say what it serves."""
+
+
+def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dspy.LM]:
+    """The LMs of an artifact that was made with a model in the process, asked at an endpoint instead.
+
+    A predictor with a LoRA adapter asks the module that the server has under the predictor's name (vLLM) or under
+    `BASE:NAME` (SGLang); any other one asks the base. They are asked in the formats that they had in the process.
+
+    Args:
+        folder: The artifact.
+        manifest: Its own.
+        api_base: The server's URL, up to and with `/v1`.
+
+    Returns:
+        By predictor.
+
+    Raises:
+        InputError: The server has no such module, or the artifact has weights that are no LoRA adapters.
+        LMError: It does not say what it serves.
+    """
+    if whole := [name for name, kept in manifest.weights.items() if kept.kind != "lora"]:
+        raise InputError(
+            f"the artifact {folder} has a whole model of its own for {whole[0]!r}, no LoRA adapter: leave out "
+            "--api-base (api_base=), or serve each model and set program.PREDICTOR.lm"
+        )
+    models = _models(api_base)
+    place = without_secrets(api_base)
+    modules = {name: _module(name, models, place, folder) for name in manifest.weights}
+    bases = [one["id"] for one in models if one.get("parent") is None and one["id"] not in modules.values()]
+    lms: dict[str, dspy.LM] = {}
+    for entry in manifest.lms:
+        for name in entry.predictors:
+            model = modules.get(name) or next(iter(bases), None)
+            if model is None:
+                raise InputError(f"{place} serves no base model beside the modules {', '.join(modules.values())}")
+            lms[name] = _open(entry, model, api_base)
+    return lms
+
+
+def _open(entry: KeptLM, model: str, api_base: str) -> dspy.LM:
+    options = entry.connect.model_dump(exclude_none=True, exclude={"api_base", "spec"})
+    bare = options.get("adapter") in ("compact", "pocket")
+    return connect(f"openai/{model}", api_base, completions=bare, **options)
+
+
+def _module(name: str, models: list[dict[str, Any]], place: str, folder: Path) -> str:
+    for model in models:
+        if model["id"] == name or model["id"].endswith(f":{name}"):
+            return model["id"]
+    raise InputError(
+        f"{place} serves {', '.join(one['id'] for one in models) or 'nothing'}, and no LoRA module {name!r}: "
+        f"{folder / 'README.md'} has the command that serves the artifact's"
+    )
+
+
+def _models(api_base: str) -> list[dict[str, Any]]:
+    key = os.environ.get("OPENAI_API_KEY") or "none"
+    url = f"{api_base.rstrip('/')}/models"
+    try:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            found = [one for one in json.load(response)["data"] if isinstance(one["id"], str)]
+    except urllib.error.HTTPError as error:
+        raise LMError(f"{without_secrets(url)} answers HTTP {error.code}: is --api-base right, up to /v1?") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LMError(
+            f"{without_secrets(url)} does not say what is served ({error}): is the server running, and --api-base "
+            "right?"
+        ) from error
+    return found

@@ -1,0 +1,86 @@
+"""A program in a conversation: earlier turns make the last question one that stands alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from raisf.programs.calls import Run
+from raisf.programs.questions import clean
+from raisf.programs.state import harmless
+from raisf.programs.steps import reads_instructions
+from raisf.signatures.conversation import StandaloneQuestion
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+MOST_TURNS = 8
+"""Turns that are read, the last ones: what a question refers to is rarely further back."""
+
+LONGEST_TURN = 500
+"""Characters of a turn that are read."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What was said before; the speaker is "user" or "assistant"."""
+
+    speaker: str
+    text: str
+
+
+class Conversation(dspy.Module):
+    """Answers the last question of a conversation.
+
+    It compiles like any module: `rewrite` takes demonstrations, and a program of ours inside is found.
+
+    Args:
+        program: Called as `program(question=...)`; shared, not copied.
+    """
+
+    def __init__(self, program: dspy.Module) -> None:
+        super().__init__()
+        self.rewrite = dspy.Predict(StandaloneQuestion)
+        self.program = program
+
+    def forward(self, question: str, turns: Sequence[Turn] = ()) -> dspy.Prediction:
+        """The program's prediction, with `standalone`, the question that it was asked."""
+        standalone = self.standalone(question, turns)
+        prediction: Any = self.program(question=standalone)
+        prediction.standalone = standalone
+        return prediction
+
+    def standalone(self, question: str, turns: Sequence[Turn], max_seconds: float | None = None) -> str:
+        """The question so that it needs no other: one LM call, and none where nothing was said before.
+
+        The question itself where the LM's output cannot be read, and where the LM reads no instructions (pocket).
+        """
+        lm = self.rewrite.lm or self._programs_lm()
+        if not turns or lm is None or not reads_instructions(lm):
+            return question
+        said = [f"{turn.speaker}: {clean(turn.text)[:LONGEST_TURN]}" for turn in turns[-MOST_TURNS:]]
+        with dspy.context(lm=lm):
+            prediction = Run(None, None, max_seconds).ask(self.rewrite, turns=said, question=question)
+        return clean(prediction.standalone) if prediction and clean(prediction.standalone) else question
+
+    def take_rewriting(self, path: Path) -> None:
+        """Take up how questions are rewritten from what `save` wrote of a compiled conversation.
+
+        Args:
+            path: The .json file. Only the instruction and the demonstrations are taken, never an LM or an address.
+
+        Raises:
+            InputError: It is no such file.
+        """
+        saved = read_json(path)
+        state = saved.get("rewrite") if isinstance(saved, dict) else None
+        try:
+            kept, _ = harmless({"rewrite": state})
+            self.rewrite.load_state({**kept["rewrite"], "lm": None})
+        except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
+            raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
+
+    def _programs_lm(self) -> Any:
+        found = (predictor.lm for _, predictor in self.program.named_predictors() if predictor.lm is not None)
+        return next(found, dspy.settings.lm)

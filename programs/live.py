@@ -1,0 +1,150 @@
+"""A question that is being answered in a thread of its own, and its events as they come."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import dspy
+
+from raisf.programs.calls import Run
+from raisf.programs.events import CostEvent, DoneEvent, Event
+from raisf.programs.trace import Cost, Trace
+from raisf.utils.errors import RaisfError
+
+LOOK = 0.1
+"""Seconds after which a stream looks for changes that nobody has announced, such as a verdict just written down."""
+
+
+class Cancelled(RaisfError):
+    """Whoever asked has gone away, or has stopped the question."""
+
+
+class Live:
+    """A question under way.
+
+    Args:
+        run: Its calls; what changes in its tree is told.
+        answer: Answers the question; runs in a thread, in a copy of this context.
+    """
+
+    def __init__(self, run: Run, answer: Callable[[], dspy.Prediction]) -> None:
+        self.run = run
+        self.ended = False
+        self._began = False
+        self._lock = threading.Lock()
+        self._at_end: list[Callable[[], None]] = []
+        self._answer = answer
+        self._prediction: dspy.Prediction | None = None
+        self._error: BaseException | None = None
+        self._cost = Cost()
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Begin; `changed` is called from any thread when there may be new events."""
+        self.run.progress.changed = changed
+        self._began = True
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._work,), daemon=True, name="raisf-question").start()
+
+    def stop(self) -> None:
+        """Let no further call start, and end those to an endpoint that are under way."""
+        if not self.ended:
+            self.run.stop(Cancelled("the question was stopped"))
+
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Call something once its last call is over; at once where that has been, or where it never began."""
+        with self._lock:
+            waits = self._began and not self.ended
+            if waits:
+                self._at_end.append(then)
+        if not waits:
+            then()
+
+    def events(self) -> Iterator[Event]:
+        """What is new since the last call; the last of all is the `DoneEvent`.
+
+        Raises:
+            RaisfError: The question could not be answered.
+        """
+        ended = self.ended  # before the last look, which then sees everything
+        yield from self.run.progress.changes()
+        cost = self.run.cost_so_far()
+        if cost.model_copy(update={"seconds": self._cost.seconds}) != self._cost or ended:
+            self._cost = cost
+            yield CostEvent(cost=cost)
+        if not ended:
+            return
+        if self._error is not None:
+            raise self._error
+        trace = None if self._prediction is None else self._prediction.get("trace")
+        answer = "" if self._prediction is None else str(self._prediction.get("answer") or "")
+        yield DoneEvent(answer=answer, trace=trace if isinstance(trace, Trace) else None)
+
+    def _work(self) -> None:
+        try:
+            # DSPy's trace is for compiling; in a service it would keep ten thousand calls.
+            with dspy.context(trace=None):
+                self._prediction = self._answer()
+        except BaseException as error:
+            self._error = error
+        with self._lock:
+            self.ended = True
+        for then in self._at_end:
+            then()
+        self.run.progress.tell()
+
+
+def live_module(module: dspy.Module, question: str) -> Live:
+    """A module that keeps no trace, such as a user's own: a tree of one node, and its answer in the end."""
+    run = Run(None, None, None)
+
+    def answer() -> dspy.Prediction:
+        with dspy.track_usage() as usage, run.node(question) as node:
+            run.usage = usage
+            prediction: Any = module(question=question)
+            node.conclude("direct", "by a module of your own", prediction.get("answer"))
+        return prediction
+
+    return Live(run, answer)
+
+
+def stream(live: Live) -> Iterator[Event]:
+    """The events of a question as they come. Closing the iterator, or leaving it, stops the question."""
+    changed = threading.Event()
+    live.start(changed.set)
+    try:
+        while True:
+            changed.wait(LOOK)
+            changed.clear()
+            for event in live.events():
+                yield event
+                if isinstance(event, DoneEvent):
+                    return
+    finally:
+        live.stop()
+
+
+async def astream(live: Live) -> AsyncIterator[Event]:
+    """The same for coroutines; cancelling whoever reads it stops the question."""
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def announce() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(changed.set)
+
+    live.start(announce)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+            changed.clear()
+            for event in live.events():
+                yield event
+                if isinstance(event, DoneEvent):
+                    return
+    finally:
+        live.stop()

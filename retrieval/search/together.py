@@ -1,0 +1,69 @@
+"""Work that threads ask for one by one and that is cheaper done together: what comes meanwhile goes next, as one."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Together(Generic[Item, Result]):
+    """Calls a function of many items for the callers of several threads.
+
+    A lone caller waits for nothing and does its own work. Who comes while another works waits; the next of those that
+    wait takes all that is there.
+
+    Args:
+        work: From items to their results, in the same order. What it makes of an item does not depend on the others.
+        most: Items that one call takes.
+    """
+
+    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]], most: int = 32) -> None:
+        self._work, self._most = work, most
+        self._waiting: list[tuple[Sequence[Item], Future[Sequence[Result]]]] = []
+        self._arriving, self._working = threading.Lock(), threading.Lock()
+
+    def __call__(self, items: Sequence[Item]) -> Sequence[Result]:
+        """The results for some items."""
+        mine: Future[Sequence[Result]] = Future()
+        with self._arriving:
+            self._waiting.append((items, mine))
+        while not mine.done():
+            with self._working:
+                if not mine.done():
+                    self._do(self._taken())
+        return mine.result()
+
+    def _taken(self) -> list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]:
+        """The first that wait, at least one, up to so many items."""
+        with self._arriving:
+            count = total = 0
+            for items, _ in self._waiting:
+                total += len(items)
+                if count and total > self._most:
+                    break
+                count += 1
+            taken, self._waiting = self._waiting[:count], self._waiting[count:]
+            return taken
+
+    def _do(self, jobs: list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]) -> None:
+        """Where the work fails, each job is done alone, so that only the bad one does."""
+        try:
+            found = self._work([item for items, _ in jobs for item in items])
+        except Exception as error:
+            if len(jobs) == 1:
+                jobs[0][1].set_exception(error)
+                return
+            for job in jobs:
+                self._do([job])
+            return
+        except BaseException:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
+            with self._arriving:
+                self._waiting[:0] = jobs
+            raise
+        start = 0
+        for items, future in jobs:
+            future.set_result(found[start : start + len(items)])
+            start += len(items)

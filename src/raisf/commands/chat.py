@@ -1,0 +1,62 @@
+"""`raisf chat`."""
+
+import sys
+
+from raisf.commands.command import command
+from raisf.commands.options import ProgramChoice, lm_options, program_options
+from raisf.commands.result import CommandResult
+from raisf.experiments.opening import LMChoice
+
+
+@command(
+    "chat",
+    "  raisf chat --index indexes/home\n"
+    "  raisf chat --program artifacts/a --lm openai/gpt-4o-mini\n"
+    "  raisf chat --index indexes/mine < questions.txt",
+)
+@program_options
+@lm_options
+def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
+    """Ask one question after another; each may refer to those before it, and its tree is shown while it grows."""
+    from raisf.commands.live import ask_live
+    from raisf.programs.conversation import Conversation, Turn
+    from raisf.programs.trace import Trace, render
+    from raisf.utils.display import DataTable, as_text, console
+    from raisf.utils.errors import RaisfError
+
+    program = choice.open(lm)
+    conversation, turns, screen = Conversation(program), list[Turn](), console(stderr=True)
+    interactive = sys.stdin.isatty()
+    if interactive:
+        screen.print(as_text("An empty line, or Ctrl-D, ends it; Ctrl-C stops a question.", "dim"))
+    answers: list[dict[str, str]] = []
+    while question := _next(interactive):
+        try:
+            standalone = conversation.standalone(question, turns)
+            if standalone != question:
+                screen.print(as_text(f"asked as: {standalone}", "dim"))
+            prediction = ask_live(program, standalone)
+        except RaisfError as error:
+            print(f"error: {error}", file=sys.stderr)
+            continue
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            continue
+        answers.append({"question": question, "asked_as": standalone, "answer": prediction.answer})
+        trace = prediction.get("trace")
+        screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
+        turns += [Turn("user", question), Turn("assistant", prediction.answer)]
+    table = DataTable.grid(padding=(0, 2))
+    for answer in [] if interactive else answers:  # else they stand on the screen already
+        table.add_row(answer["question"], as_text(answer["answer"], "bold"))
+    return CommandResult({"answers": answers}, table)
+
+
+def _next(interactive: bool) -> str:
+    """The next question; "" at the end."""
+    if not interactive:
+        return next((line.strip() for line in sys.stdin if line.strip()), "")
+    try:
+        return input("? ").strip()
+    except (EOFError, KeyboardInterrupt):
+        return ""

@@ -1,0 +1,31 @@
+"""`raisf mcp`."""
+
+from raisf.commands.command import command
+from raisf.commands.options import ProgramChoice, lm_options, program_options
+from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
+from raisf.experiments.opening import LMChoice
+from raisf.utils.errors import RaisfError
+
+
+@command(
+    "mcp",
+    "  raisf mcp indexes/home\n"
+    "  raisf mcp artifacts/a --lm openai/gpt-4o-mini\n"
+    '  {"mcpServers": {"handbook": {"command": "raisf", "args": ["mcp", "/path/to/indexes/handbook"]}}}',
+)
+@targets_argument
+@limit_options
+@program_options
+@lm_options
+def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
+    """Offer the tools `ask` and `search` to an MCP client, over standard input and output."""
+    import anyio
+
+    try:
+        from raisf.serving.mcp_tools import make_mcp, serve_stdio
+    except ModuleNotFoundError as error:
+        raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
+
+    anyio.run(serve_stdio, make_mcp(open_service(targets, choice, lm, limits)))
+    return facts_result({})

@@ -1,0 +1,83 @@
+"""`raisf serve`."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from raisf.commands.command import command, option
+from raisf.commands.options import ProgramChoice, lm_options, program_options
+from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
+from raisf.commands.values import FILE, at_least
+from raisf.experiments.opening import LMChoice
+from raisf.utils.errors import RaisfError
+from raisf.utils.text import visible
+
+DEFAULT_PORT = 8080
+
+
+@command(
+    "serve",
+    "  raisf serve indexes/home\n"
+    "  raisf serve indexes/mine --program ra-isf,rag --lm openai/gpt-4o-mini\n"
+    "  raisf serve artifacts/a old=artifacts/b --port 9000\n"
+    "  raisf serve indexes/mine --host 0.0.0.0 --api-key-file keys.txt --documents docs\n"
+    "  raisf serve http://127.0.0.1:8893 --lm openai/llama --api-base http://127.0.0.1:8000/v1",
+)
+@targets_argument
+@option("--port", type=at_least(0), default=DEFAULT_PORT, metavar="N", help=f"default: {DEFAULT_PORT}; 0: any")
+@option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="the address to listen at; any but this machine's own demands --api-key-file; default: 127.0.0.1",
+)
+@option("--api-key-file", type=FILE, metavar="FILE", help="keys, one a line: who has one may ask (Bearer KEY)")
+@option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="a name under which a proxy passes requests on; by default localhost alone, and any where a key is asked for "
+    "at another --host",
+)
+@option("--documents", type=FILE, metavar="DIR", help="the folder that was indexed: the page opens its files")
+@limit_options
+@program_options
+@lm_options
+def serve_command(
+    targets: tuple[str, ...],
+    port: int,
+    host: str,
+    api_key_file: Path | None,
+    hosts: tuple[str, ...],
+    documents: Path | None,
+    limits: LimitChoice,
+    choice: ProgramChoice,
+    lm: LMChoice,
+) -> CommandResult:
+    """Serve programs: a page to ask on, OpenAI's chat completions, MCP, and events."""
+    try:
+        from raisf.serving.app import make_app
+        from raisf.serving.guard import Access
+        from raisf.serving.mcp_tools import make_mcp
+        from raisf.serving.server import AppServer
+    except ModuleNotFoundError as error:
+        raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
+
+    start = time.perf_counter()
+    access = Access.of(host, api_key_file, hosts)
+    service = open_service(targets, choice, lm, limits)
+    with AppServer(make_app(service, access, documents, make_mcp(service)), host, port) as server:
+
+        def stop(*signalled: object) -> None:
+            print("answering what has come in ...", file=sys.stderr)
+            server.stop()
+
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, stop)
+        names = ", ".join(service.served)
+        print(f"serving {visible(names)} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        server.serve()
+    return facts_result({"programs": names, "seconds": round(time.perf_counter() - start, 1)})

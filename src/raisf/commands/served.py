@@ -1,0 +1,141 @@
+"""What `raisf serve` and `raisf mcp` have in common: which programs answer, and within which limits."""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.commands.command import argument, option
+from raisf.commands.options import ProgramChoice, as_one
+from raisf.commands.values import FILE, at_least, labelled_programs, seconds
+from raisf.experiments.opening import LMChoice
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from raisf.serving.service import Service
+
+targets_argument: Callable[[Any], Any] = argument(
+    "targets",
+    nargs=-1,
+    metavar="[INDEX_OR_ARTIFACT]...",
+    help="a folder made by `raisf index`, the URL of `raisf serve-index`, or a folder made by `raisf compile`; "
+    "several too, each as NAME=FOLDER if need be: each index is asked by each --program",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChoice:
+    """What clients may ask."""
+
+    concurrency: int
+    rate: int
+    question_seconds: float
+    log_questions: bool
+    conversation: Path | None
+
+
+limit_options = as_one(
+    "limits",
+    LimitChoice,
+    option(
+        "--concurrency",
+        type=at_least(1),
+        default=16,
+        metavar="N",
+        heading="limits",
+        help="questions at once; default: 16",
+    ),
+    option(
+        "--rate",
+        type=at_least(0),
+        default=120,
+        metavar="N",
+        heading="limits",
+        help="questions a minute of one client; 0: no limit; default: 120",
+    ),
+    option(
+        "--question-seconds",
+        type=seconds,
+        default=300,
+        metavar="S",
+        heading="limits",
+        help="seconds a question may take, whatever --max-seconds or a client says; default: 300",
+    ),
+    option(
+        "--log-questions",
+        is_flag=True,
+        heading="limits",
+        help="write questions and answers into the log, which else tells only times and counts",
+    ),
+    option(
+        "--conversation",
+        type=FILE,
+        metavar="FILE",
+        help="how earlier turns are read: a compiled raisf.programs.conversation.Conversation, saved as .json",
+    ),
+)
+"""What clients may ask; a command takes them as `limits`."""
+
+
+def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, limits: LimitChoice) -> "Service":
+    """The programs that targets and options name, ready to be asked.
+
+    Raises:
+        InputError: There is none, two have the same name, or one cannot be opened.
+    """
+    from raisf.programs.conversation import Conversation
+    from raisf.serving.limits import Limits
+    from raisf.serving.service import Served, Service
+
+    served: dict[str, Served] = {}
+
+    def add(name: str, choice: ProgramChoice) -> None:
+        if name in served:
+            raise InputError(f"two programs are called {name!r}: write NAME=FOLDER for one of them")
+        label = None if choice.index is None else Path(choice.index).name or choice.index
+        program = choice.open(lm)
+        conversation = Conversation(program)
+        if limits.conversation is not None:
+            conversation.take_rewriting(limits.conversation)
+        served[name] = Served(name, program, label, conversation)
+
+    named = [_named(target) for target in [*targets, *([choice.index] if choice.index and not targets else [])]]
+    indexes = {label: place for label, place in named if not _is_artifact(place)}
+    if len(indexes) + sum(_is_artifact(place) for _, place in named) < len(named):
+        raise InputError("two indexes have the same name: write NAME=FOLDER for one of them")
+    for label, place in named:
+        if _is_artifact(place):
+            add(label, replace(choice, program=place))
+    for label, place in (indexes if named else {"": None}).items():
+        asked = replace(choice, index=place).named(lm)
+        for name, program in labelled_programs(asked.program or "").items():
+            add(name if len(indexes) < 2 else f"{name}@{label}", replace(asked, program=program))
+    _log()
+    wanted = Limits(limits.concurrency, limits.rate, limits.question_seconds, choice.max_calls)
+    return Service(served, wanted, limits.log_questions)
+
+
+def _named(target: str) -> tuple[str, str]:
+    label, given, place = target.partition("=")
+    if given and "/" not in label and place:
+        return label, place
+    return Path(target).name or target, target
+
+
+def _is_artifact(place: str) -> bool:
+    from raisf.optimize.manifest import STATE
+
+    return (Path(place) / STATE).is_file()
+
+
+def _log() -> None:
+    """The service's log: a line of JSON each on standard error."""
+    log = logging.getLogger("raisf.serving")
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False

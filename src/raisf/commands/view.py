@@ -1,0 +1,72 @@
+"""`raisf view`: a page over what evaluations have left."""
+
+import signal
+import sys
+from pathlib import Path
+
+from raisf.commands.command import argument, command, option
+from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.values import FILE, at_least
+from raisf.utils.text import visible
+
+DEFAULT_PORT = 8895
+EXPORTED = "view.html"
+
+
+@command(
+    "view",
+    "  raisf view reports/home\n"
+    "  raisf view runs/rag.jsonl runs/ra-isf.jsonl --index indexes/home\n"
+    "  raisf view reports/home --export reports/home/view.html",
+)
+@argument(
+    "paths",
+    type=FILE,
+    nargs=-1,
+    required=True,
+    metavar="RECORDS_OR_REPORT...",
+    help="records' files that `raisf eval` wrote, folders of them, folders of `raisf compare` and `raisf experiment`",
+)
+@option(
+    "--index",
+    type=FILE,
+    metavar="DIR",
+    help="the index that was searched, for the passages' texts, which records leave out; default: the one that the "
+    "report names",
+)
+@option(
+    "--export",
+    type=FILE,
+    metavar="FILE",
+    help=f"write the page with all data as one HTML file, and serve nothing; into a folder as {EXPORTED}",
+)
+@option("--port", type=at_least(0), default=DEFAULT_PORT, metavar="N", help=f"default: {DEFAULT_PORT}; 0: any")
+@option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="the address to listen at; whoever reaches it reads the records: another only in a network that you trust; "
+    "default: 127.0.0.1, this machine only",
+)
+def view_command(
+    paths: tuple[Path, ...], index: Path | None, export: Path | None, port: int, host: str
+) -> CommandResult:
+    """Open a page over records: runs, questions, trees beside gold, two programs side by side."""
+    from raisf.viewing.view import View
+
+    if export is not None:
+        from raisf.viewing.page import export as write
+
+        out = export / EXPORTED if export.is_dir() or not export.suffix else export
+        view = View(paths, index)
+        size = write(view, out)
+        shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}
+        return facts_result(shown | {"out": str(out), "megabytes": round(size / 1e6, 2)})
+    from raisf.viewing.server import ViewServer
+
+    with ViewServer(lambda: View(paths, index), host, port) as server:
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, lambda *_: server.stop())
+        print(f"{', '.join(map(visible, paths))} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        server.serve()
+    return facts_result({"viewed": ", ".join(map(str, paths))})

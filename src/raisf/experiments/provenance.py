@@ -1,0 +1,85 @@
+"""What a result was made from, so that it can be made again: LM, index, seeds, versions, command, date."""
+
+import datetime
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf import __version__
+
+if TYPE_CHECKING:
+    import dspy
+
+# Of the libraries whose version can change a result.
+LIBRARIES = ("dspy", "torch", "transformers", "colbert-ai", "bm25s")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def provenance(
+    programs: "Sequence[dspy.Module]", test: str, answers: Iterable[Path], command: str = ""
+) -> dict[str, Any]:
+    """The facts of a report, by name; None for what does not hold.
+
+    Args:
+        programs: That answered.
+        test: What the questions are.
+        answers: The records' files: the last one written dates the result, so that showing it again changes nothing.
+        command: What was called.
+    """
+    return {
+        "test": test,
+        "language model": ", ".join(_models(programs)) or None,
+        "index": ", ".join(_indexes(programs)) or None,
+        "seed": ", ".join(map(str, _seeds(programs))) or None,
+        "answered": answered(answers),
+        "command": without_credentials(command) or None,
+        "raisf": __version__,
+        "versions": versions(),
+    }
+
+
+def versions() -> str:
+    """Python's version and the libraries', in a line."""
+    return ", ".join([f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])
+
+
+def answered(answers: Iterable[Path]) -> str | None:
+    """When the last answer was written, in UTC."""
+    latest = max((path.stat().st_mtime for path in answers if path.is_file()), default=None)
+    if latest is None:
+        return None
+    return datetime.datetime.fromtimestamp(latest, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def without_credentials(text: str) -> str:
+    """A text without the user names and passwords of its URLs."""
+    return _CREDENTIALS.sub("", text)
+
+
+def _models(programs: "Sequence[dspy.Module]") -> list[str]:
+    import dspy
+
+    lms = [predictor.lm or dspy.settings.lm for program in programs for _, predictor in program.named_predictors()]
+    return list(dict.fromkeys(str(lm.model) for lm in lms if lm is not None))
+
+
+def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:
+    """The folders or addresses that are searched, or what finds there."""
+    from raisf.retrieval.adapting import searched
+    from raisf.retrieval.passage import found_by
+
+    found = [retriever for program in programs if (retriever := _retriever(program, searched)) is not None]
+    named = [getattr(one, "path", None) or getattr(one, "url", None) or found_by(one) for one in found]
+    return list(dict.fromkeys(without_credentials(str(name)) for name in named))
+
+
+def _retriever(program: Any, searched: Any) -> Any:
+    return getattr(program, "retriever", None) or searched(program)
+
+
+def _seeds(programs: "Sequence[dspy.Module]") -> list[Any]:
+    reports: list[Mapping[str, Any]] = [getattr(program, "compile_report", None) or {} for program in programs]
+    return list(dict.fromkeys(seed for report in reports if (seed := report.get("seed")) is not None))

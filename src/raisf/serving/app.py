@@ -1,0 +1,187 @@
+"""What the service answers at which path."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from raisf.programs.registry import PROGRAMS, about
+from raisf.serving import openai_api
+from raisf.serving.guard import Access, BodyTooLarge, Guard, error
+from raisf.serving.limits import TooManyQuestions
+from raisf.serving.service import NoSuchProgram, Service
+from raisf.serving.sources import document_of, source_of
+from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
+from raisf.utils.errors import InputError, LMError, RaisfError
+
+PAGE = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
+
+
+def make_app(service: Service, access: Access, documents: Path | None = None, mcp: Any = None) -> Any:
+    """The ASGI application.
+
+    Args:
+        service: What answers.
+        access: Who may ask.
+        documents: The folder that the indexed documents lie in, to be opened from the page; None: they are not.
+        mcp: The MCP server of the same service; None: there is none.
+    """
+    routes = _Routes(service, access, documents)
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        if mcp is None:
+            yield
+        else:
+            async with mcp.session_manager.run():
+                yield
+
+    app = Starlette(
+        routes=[*routes.all(), *(mcp.streamable_http_app().routes if mcp else [])],
+        lifespan=lifespan,
+        exception_handlers={RaisfError: _refuse, BodyTooLarge: _too_large, Gone: _gone},
+    )
+    return Guard(app, access, service.limits.body, service.metrics.refused)
+
+
+class _Routes:
+    def __init__(self, service: Service, access: Access, documents: Path | None) -> None:
+        self._service, self._access, self._documents = service, access, documents
+
+    def all(self) -> list[Route]:
+        return [
+            Route("/", self.page),
+            Route("/page/{name}", self.page),
+            Route("/ask", self.ask, methods=["POST"]),
+            Route("/programs", self.programs),
+            Route("/source", self.source),
+            Route("/document", self.document),
+            Route("/healthz", self.healthz),
+            Route("/metrics", self.metrics),
+            Route("/v1/models", self.models),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        name = request.path_params.get("name")
+        if name is not None and name not in PAGE:
+            return error(404, "there is no such file", "not_found")
+        body = files("raisf.serving").joinpath("page", name or "index.html").read_bytes()
+        return Response(body, media_type=PAGE[name] if name else "text/html")
+
+    async def ask(self, request: Request) -> Response:
+        given = await _body(request)
+        if not isinstance(given, dict):
+            raise InputError('a request is an object such as {"question": "..."}')
+        asked = self._service.begin(
+            given.get("question"),
+            given.get("program"),
+            client=_client(request),
+            max_calls=given.get("max_calls"),
+            max_seconds=given.get("max_seconds"),
+        )
+        if given.get("stream") is False:
+            with asked:
+                done = await unless_gone(request.receive, asked.outcome())
+            return JSONResponse(done.model_dump(mode="json"))
+
+        async def events() -> AsyncIterator[bytes]:
+            yield sse({"id": asked.id, "program": asked.served.name}, "start")
+            try:
+                async for event in asked.events():
+                    yield sse(event.model_dump_json(), event.type)
+            except RaisfError as failure:
+                yield sse({"type": "error", "message": str(failure), "kind": _kind(failure)[1]}, "error")
+
+        return EventStream(events, asked.close)
+
+    async def chat(self, request: Request) -> Response:
+        wanted = openai_api.read_chat(await _body(request))
+        asked = self._service.begin(
+            wanted.question,
+            wanted.model,
+            client=_client(request),
+            turns=wanted.turns,
+            max_calls=wanted.max_calls,
+            max_seconds=wanted.max_seconds,
+        )
+        base = str(request.base_url).rstrip("/")
+        if wanted.stream:
+            return EventStream(lambda: openai_api.chunks(wanted, asked, base), asked.close)
+        with asked:
+            done = await unless_gone(request.receive, asked.outcome())
+        return JSONResponse(openai_api.completion(wanted, asked, done, base))
+
+    async def models(self, request: Request) -> Response:
+        return JSONResponse(openai_api.models(self._service))
+
+    async def programs(self, request: Request) -> Response:
+        rows = []
+        for name, served in self._service.served.items():
+            system = getattr(served.program, "system", "")
+            summary = about(PROGRAMS[system])[0] if system in PROGRAMS else "A module of your own."
+            rows.append({"name": name, "system": system, "index": served.index, "about": summary})
+        return JSONResponse({"programs": rows, "documents": self._documents is not None})
+
+    async def source(self, request: Request) -> Response:
+        served = self._service.choose(request.query_params.get("program"))
+        pid = request.query_params.get("pid", "")
+        return JSONResponse(await run_in_threadpool(source_of, served.retriever, pid))
+
+    async def document(self, request: Request) -> Response:
+        served = self._service.choose(request.query_params.get("program"))
+        source = request.query_params.get("source", "")
+        found = await run_in_threadpool(document_of, self._documents, served.retriever, source)
+        # Whatever it holds, it runs nothing and is no page of this site.
+        headers = {"content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
+        headers |= {} if found.media_type != "application/pdf" else {"content-security-policy": "default-src 'self'"}
+        return FileResponse(found.path, headers=headers, media_type=found.media_type)
+
+    async def healthz(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "questions": self._service.admission.under_way})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _body(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError) as problem:
+        raise InputError(f"the body is not JSON ({str(problem)[:80]})") from problem
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _kind(problem: Exception) -> tuple[int, str]:
+    if isinstance(problem, TooManyQuestions):
+        return 429, "rate_limit_exceeded"
+    if isinstance(problem, NoSuchProgram):
+        return 404, "model_not_found"
+    if isinstance(problem, InputError):
+        return 400, "invalid_request"
+    return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
+
+
+async def _refuse(request: Request, problem: Exception) -> Response:
+    status, code = _kind(problem)
+    headers = {"retry-after": str(problem.retry_after)} if isinstance(problem, TooManyQuestions) else None
+    return error(status, str(problem), code, headers)
+
+
+async def _too_large(request: Request, problem: Exception) -> Response:
+    return error(413, "the body is too large", "too_large")
+
+
+async def _gone(request: Request, problem: Exception) -> Response:
+    return Response(status_code=499)

@@ -1,0 +1,178 @@
+"""Who may speak to the service: the address that a request names, the site that it comes from, its key, its size."""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from raisf.utils.errors import InputError
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+OPEN = ("/", "/healthz", "/page/")
+"""What needs no key: the page itself, which asks for one, and what a supervisor looks at."""
+SHORTEST_KEY = 16
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+    # One request a connection: none is cut off when the server stops between two.
+    "connection": "close",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may speak to the service.
+
+    Attributes:
+        hosts: The names that a request's Host may have; empty: any. Any other name is a page that has its own name
+            resolved to this machine (DNS rebinding).
+        keys: SHA-256 of each key that is taken; empty: none is asked for.
+    """
+
+    hosts: frozenset[str] = LOOPBACK
+    keys: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, host: str, key_file: Path | None, hosts: Iterable[str] = ()) -> "Access":
+        """The access of a service that listens at an address.
+
+        Args:
+            host: The address.
+            key_file: Holds the keys, a line each.
+            hosts: Further names of this machine, for a proxy in front of it.
+
+        Raises:
+            InputError: Others than this machine reach the address and there is no key; or the file holds none.
+        """
+        local = host in LOOPBACK
+        if not local and key_file is None:
+            raise InputError(
+                f"{host} can be reached from outside: give --api-key-file FILE with a key of {SHORTEST_KEY} characters "
+                "or more, or listen at 127.0.0.1"
+            )
+        named = {name.lower() for name in hosts}
+        return cls(frozenset(LOOPBACK | named if local or named else ()), _keys(key_file) if key_file else ())
+
+    def knows(self, authorization: str) -> bool:
+        """Whether a request's Authorization names a key; takes equally long for all keys."""
+        kind, _, given = authorization.partition(" ")
+        digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
+        return any([hmac.compare_digest(digest, key) for key in self.keys]) and kind.lower() == "bearer"
+
+
+def _keys(path: Path) -> tuple[bytes, ...]:
+    try:
+        keys = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the keys in {path} ({error}): give a text file with a key a line") from error
+    if not keys:
+        raise InputError(f"{path} holds no key: write one of {SHORTEST_KEY} characters or more into it")
+    if short := [number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY]:
+        raise InputError(f"key {short[0]} in {path} is shorter than {SHORTEST_KEY} characters: make a longer one")
+    return tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+
+
+class Guard:
+    """ASGI middleware: refuses what may not come in, before anything reads it.
+
+    Args:
+        app: What answers the rest.
+        access: Who may.
+        body: Bytes of a body at most.
+        refused: Called with the reason of each refusal.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, body: int, refused: Callable[[str], Any]) -> None:
+        self._app, self._access, self._body, self._refused = app, access, body, refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = {name for name, _ in message["headers"]}
+                more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in present]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        refusal = self._refusal(scope["path"], headers)
+        if refusal is not None:
+            reason, response = refusal
+            self._refused(reason)
+            await response(scope, receive, guarded)
+            return
+        await self._app(scope, _limited(receive, self._body), guarded)
+
+    def _refusal(self, path: str, headers: Headers) -> tuple[str, JSONResponse] | None:
+        host = headers.get("host", "")
+        name = _hostname(f"//{host}")
+        if self._access.hosts and name not in self._access.hosts:
+            return "host", error(421, f"this service is not {host!r:.80}", "invalid_host")
+        origin = headers.get("origin")
+        if (origin is not None and urlsplit_netloc(origin) != host) or headers.get("sec-fetch-site") == "cross-site":
+            return "origin", error(403, "a page of another site may not ask here", "invalid_origin")
+        public = path in OPEN or path.startswith("/page/")
+        if self._access.keys and not public and not self._access.knows(headers.get("authorization", "")):
+            refused = error(401, "give a key: Authorization: Bearer KEY", "invalid_api_key")
+            refused.headers["www-authenticate"] = "Bearer"
+            return "key", refused
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._body:
+            return "body", error(413, f"a body has {self._body:,} bytes at most", "too_large")
+        return None
+
+
+class BodyTooLarge(Exception):
+    """A body without a length that turned out too large."""
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise BodyTooLarge
+        return message
+
+    return limited
+
+
+def error(status: int, message: str, code: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """A refusal, in the form of OpenAI's API."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status, headers)
+
+
+def urlsplit_netloc(url: str) -> str:
+    """The host and port of an origin; "" for one that has none ("null")."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
+
+
+def _hostname(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""

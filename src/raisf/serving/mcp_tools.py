@@ -1,0 +1,106 @@
+"""The service as tools of the Model Context Protocol: `ask` and `search`."""
+
+import functools
+import sys
+from io import TextIOWrapper
+from typing import Any
+
+import anyio
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import ToolAnnotations
+from starlette.concurrency import run_in_threadpool
+
+from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
+from raisf.serving.service import Service, cited_passages, tells
+from raisf.utils.errors import InputError, RaisfError
+
+MOST_PASSAGES = 50
+READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
+
+
+def make_mcp(service: Service) -> FastMCP:
+    """The MCP server over a service, for HTTP (`streamable_http_app`) and `serve_stdio`."""
+    names = ", ".join(service.served)
+    server = FastMCP(
+        "raisf",
+        instructions="Answers questions from an index of documents, with the passages that each answer was read from. "
+        f"Programs: {names}.",
+        stateless_http=True,
+        log_level="ERROR",
+        # `raisf.serving.guard` stands before it.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+
+    @server.tool(annotations=READS)
+    @_told
+    async def ask(question: str, ctx: Context, program: str | None = None) -> dict[str, Any]:
+        """Answer a question from the indexed documents.
+
+        Gives the answer ("unknown" if there is none), the sentence that it was read from, and the passages it rests on.
+        """
+        steps = 0
+        with service.begin(question, program, client="mcp") as asked:
+            done: Any = None
+            async for event in asked.events():
+                done = event
+                if isinstance(event, AnswerEvent) or (isinstance(event, QuestionEvent) and event.begun):
+                    steps += 1
+                    await ctx.report_progress(steps, message=tells(event))
+            return _answer(done)
+
+    @server.tool(annotations=READS)
+    @_told
+    async def search(query: str, k: int = 5, program: str | None = None) -> dict[str, Any]:
+        """Find the k passages of the indexed documents that fit a query best."""
+        served = service.choose(program)
+        if served.retriever is None:
+            raise InputError(f"{served.name} searches nothing")
+        if not 1 <= k <= MOST_PASSAGES:
+            raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
+        found = await run_in_threadpool(served.retriever, query, k)
+        rows = [
+            {"id": p.pid, "title": p.title, "text": p.text, "citation": p.citation, "score": p.score} for p in found
+        ]
+        return {"passages": rows}
+
+    return server
+
+
+async def serve_stdio(server: FastMCP) -> None:
+    """Speak over standard input and the process's own standard output, until the client closes it.
+
+    `sys.stdout` itself may stand for standard error: what libraries print would end up between the messages.
+    """
+    assert sys.__stdout__ is not None
+    out = anyio.wrap_file(TextIOWrapper(sys.__stdout__.buffer, encoding="utf-8"))
+    async with stdio_server(stdout=out) as (read, write):
+        inner = server._mcp_server
+        await inner.run(read, write, inner.create_initialization_options())
+
+
+def _answer(done: DoneEvent) -> dict[str, Any]:
+    root = done.trace.root if done.trace else None
+    cited = [{"id": one.pid, "title": one.citation or one.title, "text": one.text} for one in cited_passages(done)]
+    return {
+        "answer": done.answer,
+        "evidence": root.evidence if root else None,
+        "reason": root.reason if root else "",
+        "citations": cited,
+        "lm_calls": done.trace.cost.lm_calls if done.trace else None,
+    }
+
+
+def _told(tool: Any) -> Any:
+    """A tool whose mistakes are told to the model; others' words stay in the log."""
+
+    @functools.wraps(tool)
+    async def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await tool(*args, **kwargs)
+        except RaisfError as error:
+            raise ToolError(str(error)) from error
+
+    return told

@@ -1,0 +1,196 @@
+"""OpenAI's chat completions over a program: the last user's message is the question, earlier turns its context.
+
+Beyond OpenAI's fields a completion has `trace`, the whole tree. Sampling options are taken and have no effect: how a
+program asks its LM is the server's to say. A call that `dspy.Predict` wrote is read back into its fields and answered
+in its format, so `dspy.LM("openai/NAME", api_base=...)` makes a program an LM.
+"""
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from raisf.lm.chat_format import ChatCall, chat_call
+from raisf.programs.conversation import Turn
+from raisf.programs.events import DoneEvent, QuestionEvent
+from raisf.programs.trace import Cost
+from raisf.serving.service import Question, Service, cited_passages
+from raisf.serving.streaming import sse
+from raisf.utils.errors import InputError, RaisfError
+
+MOST_MESSAGES = 200
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """What a client asks for.
+
+    Attributes:
+        model: A program's name; None: the first.
+        question: The last user's message, or the question of a DSPy call.
+        turns: What was said before it.
+        call: A call that one of DSPy's adapters wrote.
+        stream: Whether the answer comes in chunks.
+        usage: Whether the last chunk tells the tokens.
+        events: Whether chunks tell each node's change (`"trace": true` in the body).
+        max_calls: The request's own limit of LM calls.
+        max_seconds: The request's own limit of seconds.
+    """
+
+    model: str | None
+    question: str
+    turns: Sequence[Turn]
+    call: ChatCall | None
+    stream: bool
+    usage: bool
+    events: bool
+    max_calls: Any
+    max_seconds: Any
+
+
+def read_chat(given: Any) -> ChatRequest:
+    """The request in a body.
+
+    Raises:
+        InputError: It is none, or asks for what a program cannot do.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get("messages"), list) or not given["messages"]:
+        raise InputError('a request is an object such as {"model": "ra-isf", "messages": [{"role": "user", ...}]}')
+    if given.get("n") not in (None, 1):
+        raise InputError(f"n is {given['n']!r:.20}: a program gives one answer; leave it out")
+    if len(given["messages"]) > MOST_MESSAGES:
+        raise InputError(f"{len(given['messages'])} messages; send at most {MOST_MESSAGES}")
+    messages = [_message(message) for message in given["messages"]]
+    *turns, last = [message for message in messages if message["role"] in ("user", "assistant")] or [{"role": ""}]
+    if last["role"] != "user":
+        raise InputError("the last message must be the user's question")
+    options = given.get("stream_options")
+    call = chat_call(messages)
+    return ChatRequest(
+        model=given.get("model"),
+        question=last["content"] if call is None else _question_of(call),
+        turns=() if call else [Turn(turn["role"], turn["content"]) for turn in turns if turn["content"]],
+        call=call,
+        stream=bool(given.get("stream")),
+        usage=isinstance(options, dict) and bool(options.get("include_usage")),
+        events=given.get("trace") is True,
+        max_calls=given.get("max_calls"),
+        max_seconds=given.get("max_seconds"),
+    )
+
+
+def models(service: Service) -> dict[str, Any]:
+    """The programs, as models."""
+    rows = [{"id": name, "object": "model", "created": service.started, "owned_by": "raisf"} for name in service.served]
+    return {"object": "list", "data": rows}
+
+
+def completion(request: ChatRequest, asked: Question, done: DoneEvent, base: str) -> dict[str, Any]:
+    """A whole completion; `base` is the service's own address, for the citations' links."""
+    message = {
+        "role": "assistant",
+        "content": _content(request, done),
+        "refusal": None,
+        "annotations": annotations(asked, done, base),
+    }
+    return {
+        **_head("chat.completion", asked),
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": _usage(done),
+        "trace": done.trace and done.trace.model_dump(mode="json"),
+    }
+
+
+async def chunks(request: ChatRequest, asked: Question, base: str) -> AsyncIterator[bytes]:
+    """A completion in chunks. The answer is known at the end; until then chunks tell how far it has come, if asked."""
+    head = _head("chat.completion.chunk", asked)
+
+    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        return sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async for event in asked.events():
+            if isinstance(event, DoneEvent):
+                for word in _content(request, event).splitlines(keepends=True):
+                    yield chunk({"content": word})
+                trace = event.trace and event.trace.model_dump(mode="json")
+                yield chunk({"annotations": annotations(asked, event, base)}, "stop", trace=trace)
+                if request.usage:
+                    yield sse({**head, "choices": [], "usage": _usage(event)})
+            elif request.events:
+                yield chunk({}, trace_event=event.model_dump(mode="json"))
+            elif isinstance(event, QuestionEvent):
+                yield b": %s\n\n" % event.node.encode()
+    except RaisfError as error:
+        yield sse({"error": {"message": str(error), "type": "server_error", "code": None}})
+    yield sse("[DONE]")
+
+
+def annotations(asked: Question, done: DoneEvent, base: str) -> list[dict[str, Any]]:
+    """The passages that the answer was read from, as OpenAI's URL citations of the whole answer."""
+    name = quote(asked.served.name, safe="")
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {
+                "start_index": 0,
+                "end_index": len(done.answer),
+                "title": passage.citation or passage.title or passage.pid,
+                "url": f"{base}/#source={name}/{quote(passage.pid, safe='')}",
+            },
+        }
+        for passage in cited_passages(done)
+    ]
+
+
+def _message(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict) or not isinstance(given.get("role"), str):
+        raise InputError('a message is an object such as {"role": "user", "content": "..."}')
+    content = given.get("content")
+    if isinstance(content, list):
+        if any(not isinstance(part, dict) or not isinstance(part.get("text"), str) for part in content):
+            raise InputError("a program reads text only: send parts of type text")
+        content = "\n".join(part["text"] for part in content)
+    if not isinstance(content, str | None):
+        raise InputError(f"a message's content is text, found {type(content).__name__}")
+    role = "system" if given["role"] == "developer" else given["role"]
+    return {"role": role, "content": content or ""}
+
+
+def _question_of(call: ChatCall) -> str:
+    """The field "question", else the only input, else all of them by name."""
+    inputs = {name: str(value) for name, value in call.inputs.items() if value is not None}
+    if "question" in inputs or len(inputs) == 1:
+        return inputs.get("question", next(iter(inputs.values())))
+    return "\n".join(f"{name}: {value}" for name, value in inputs.items())
+
+
+def _content(request: ChatRequest, done: DoneEvent) -> str:
+    if request.call is None:
+        return done.answer
+    names = list(request.call.signature.output_fields)
+    place = "answer" if "answer" in names else names[-1]
+    root = done.trace and done.trace.root
+    reason = (root.evidence or root.reason) if root else ""
+    return request.call.answer({"reasoning": reason, place: done.answer})
+
+
+def _head(kind: str, asked: Question) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": asked.served.name,
+    }
+
+
+def _usage(done: DoneEvent) -> dict[str, int]:
+    cost = done.trace.cost if done.trace else Cost()
+    return {
+        "prompt_tokens": cost.prompt_tokens,
+        "completion_tokens": cost.completion_tokens,
+        "total_tokens": cost.prompt_tokens + cost.completion_tokens,
+    }

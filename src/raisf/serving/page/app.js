@@ -1,0 +1,413 @@
+// The page: asks, draws the tree from the events as they come, and keeps past questions in this browser.
+// What comes from the server, a passage or a model is text: it only ever reaches the page as textContent.
+
+const $ = (id) => document.getElementById(id);
+const PAST = "raisf.past", MOST_PAST = 50, LARGEST = 300_000, LONG = 400;
+// They reorder or hide the text around them; shown as escapes, as the command line does.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
+const shown = (text) => String(text ?? "").replace(HIDDEN, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
+
+function make(tag, options = {}, ...children) {
+  const { text, on, ...rest } = options;
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(rest)) if (value != null) element.setAttribute(name, value);
+  if (text != null) element.textContent = shown(text);
+  if (on) element.addEventListener("click", on);
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+const data = (text, name = "") => make("bdi", { class: name, text, dir: "auto" });
+const share = (p) => (p == null ? null : make("span", { class: "p", text: `p ${p.toFixed(2)}` }));
+const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
+
+// ---- talking to the server
+
+async function call(path, options = {}) {
+  const key = sessionStorage.getItem("raisf.key");
+  const headers = { ...(key && { Authorization: `Bearer ${key}` }), ...options.headers };
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) {
+    await askForKey();
+    return call(path, options);
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => null);
+  const wait = response.headers.get("retry-after");
+  throw new Error((told?.error?.message ?? `the server answers ${response.status}`) + (wait && !told ? ` (in ${wait} s)` : ""));
+}
+
+function askForKey() {
+  $("key").showModal();
+  return new Promise((resolve) => $("key").addEventListener("close", () => {
+    sessionStorage.setItem("raisf.key", $("key-value").value.trim());
+    $("key-value").value = "";
+    resolve();
+  }, { once: true }));
+}
+
+async function* eventsOf(response) {
+  let text = "";
+  for (const reader = response.body.pipeThrough(new TextDecoderStream()).getReader(); ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
+      const line = text.slice(0, end).split("\n").find((one) => one.startsWith("data: "));
+      if (line) yield JSON.parse(line.slice(6));
+    }
+  }
+}
+
+// ---- a node of the tree
+
+class NodeView {
+  constructor(run, place, number) {
+    this.run = run;
+    this.place = place;
+    this.passages = [];
+    this.text = data("", "text");
+    this.result = make("span", { class: "result", hidden: "" });
+    this.why = make("span", { class: "why" });
+    this.know = make("p", { hidden: "" });
+    this.found = make("div");
+    this.steps = make("div");
+    this.quote = make("p", { class: "quote", dir: "auto", hidden: "" });
+    this.children = make("ol", { class: "children", hidden: "" });
+    this.line = make("div", { class: "line" }, number && make("span", { class: "number", text: `${number}.` }),
+      make("p", {}, this.text, " ", this.result, " ", this.why));
+    this.facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote);
+    this.element = make("li", { class: "node", "data-state": "waits" }, this.line, this.facts, this.children);
+  }
+  question(event) {
+    this.text.textContent = shown(event.question);
+    this.element.classList.toggle("long", event.question.length > LONG);
+    // The question that was asked stands above the tree already, unless it was rewritten.
+    this.line.hidden = event.node === "0" && event.question === this.run.asked.trim().replace(/\s+/g, " ");
+    this.element.dataset.state = event.begun ? "works" : "waits";
+    const names = event.waits_for.map((n) => `#${n}`).join(" and ");
+    this.why.textContent = event.begun ? "working" : names ? `waits for ${names}` : "waits";
+  }
+  knows({ verdict, probability, readable }) {
+    const kind = !readable ? ["unread", "unreadable"] : verdict === "know" ? ["yes", "yes"] : ["no", "no"];
+    this.know.replaceChildren("Known by heart? ", make("span", { class: `verdict ${kind[0]}`, text: kind[1] }), " ", share(probability) ?? "");
+    this.know.hidden = false;
+  }
+  bring(passages) {
+    this.passages = passages;
+    this.drawn = passages.map((passage) => this.run.passage(passage, this.place));
+    this.found.replaceChildren(...this.drawn);
+  }
+  judge(number, judgement) {
+    this.passages[number - 1].judgement = judgement;
+    const fresh = this.run.passage(this.passages[number - 1], this.place);
+    fresh.open = this.drawn[number - 1].open;
+    this.drawn[number - 1].replaceWith(fresh);
+    this.drawn[number - 1] = fresh;
+  }
+  step(number, { generation, query, passages }) {
+    const step = make("div", { class: "step" });
+    if (generation && generation !== query) step.append(make("p", {}, data(generation, "quote")));
+    if (query) step.append(make("p", {}, "searched ", data(query, "query")));
+    step.append(...passages.map((passage) => this.run.passage(passage, this.place)));
+    const old = this.steps.children[number - 1];
+    old ? old.replaceWith(step) : this.steps.append(step);
+    if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
+  }
+  end({ answer, reason, evidence, readable, grounded }) {
+    this.element.dataset.state = "done";
+    this.result.replaceChildren(data(readable ? answer : "unreadable"));
+    this.result.classList.toggle("unknown", answer === "unknown");
+    this.result.hidden = false;
+    this.why.textContent = shown(reason);
+    if (evidence) {
+      this.quote.textContent = shown(evidence);
+      this.facts.querySelector(".unread.grounds")?.remove();
+      if (grounded === false) this.facts.append(make("p", { class: "unread grounds", text: "The answer stands in none of the passages read." }));
+      this.quote.hidden = false;
+      const own = [...this.facts.querySelectorAll(".passage")];
+      const relevant = own.filter((one) => one.dataset.verdict === "relevant");
+      highlight(evidence, relevant.length ? relevant : own);
+    }
+  }
+}
+
+// Marks the sentence that the evidence quotes: its very words, or else the one that shares most of its rare words. A
+// passage's title counts with each of its sentences, since evidence says a name where the passage says "it".
+function highlight(evidence, passages) {
+  const words = (text) => new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
+  const sentences = [];
+  for (const passage of passages) {
+    const place = passage.querySelector(".words"), text = place.textContent;
+    const exact = text.indexOf(shown(evidence));
+    if (exact >= 0) return mark(place, text, exact, exact + shown(evidence).length);
+    for (const found of text.matchAll(/[^.!?]+(?:[.!?]+(?=\s|$)|$)|[.!?]/g)) {
+      const here = words(`${passage.querySelector(".title").textContent} ${found[0]}`);
+      sentences.push({ place, text, here, start: found.index, end: found.index + found[0].length });
+    }
+  }
+  const weigh = (word) => Math.log(1 + sentences.length / (sentences.filter(({ here }) => here.has(word)).length || 0.5));
+  const wanted = new Map([...words(evidence)].map((word) => [word, weigh(word)]));
+  const sum = (list) => list.reduce((total, word) => total + wanted.get(word), 0);
+  const all = sum([...wanted.keys()]);
+  let best = null, most = 0.65;
+  for (const one of sentences) {
+    const score = sum([...wanted.keys()].filter((word) => one.here.has(word))) / all;
+    if (score > most) [best, most] = [one, score];
+  }
+  if (best) mark(best.place, best.text, best.start, best.end);
+}
+
+function mark(place, text, start, end) {
+  const lead = start + (text.slice(start, end).length - text.slice(start, end).trimStart().length);
+  place.replaceChildren(text.slice(0, lead), make("mark", { text: text.slice(lead, end) }), text.slice(end));
+  place.closest("details").open = true;
+}
+
+// ---- one program's answer to one question
+
+class RunView {
+  constructor(question, program) {
+    Object.assign(this, { asked: question, program, nodes: {}, cost: null, started: performance.now() });
+    this.answer = make("p", { class: "answer working", text: "Working" });
+    this.figures = make("p", { class: "cost" });
+    this.cited = make("div", { class: "cited" });
+    this.tree = make("ol", { class: "tree", "aria-label": `How ${program} answered` });
+    this.foot = make("div");
+    const head = make("header", {}, make("h2", { class: "asked", text: question, dir: "auto" }), this.answer, this.cited, this.figures);
+    this.element = make("article", { class: "run", "aria-label": `${program}: ${question.slice(0, 100)}` }, head, this.tree, this.foot);
+    this.drawCost();
+  }
+  passage(passage, place) {
+    const { judgement, probability = judgement?.probability } = passage;
+    const relevant = judgement?.verdict === "relevant";
+    const [kind, said] = !judgement ? ["p", "·"] : !judgement.readable ? ["unread", "?"] : relevant ? ["yes", "✓"] : ["no", "✗"];
+    const spoken = !judgement ? "not judged" : !judgement.readable ? "unreadable" : relevant ? "relevant" : "not relevant";
+    const title = passage.title || passage.citation || passage.pid;
+    const head = make("summary", {},
+      make("span", { class: `verdict ${kind}` }, make("span", { "aria-hidden": "true", text: said }), make("span", { class: "unseen", text: spoken })),
+      share(probability), data(title, "title"), make("span", { class: "start", text: passage.text.slice(0, 120), "aria-hidden": "true" }));
+    const open = make("button", { type: "button", text: passage.citation ? `Source: ${passage.citation}` : "Source", on: () => openSource(this.program, passage.pid) });
+    return make("details", { class: "passage", "data-verdict": judgement?.verdict, "data-key": `${place} ${passage.pid}` }, head, make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open));
+  }
+  node(place) {
+    if (!this.nodes[place]) {
+      const parent = place.includes(".") ? this.node(place.slice(0, place.lastIndexOf("."))) : null;
+      this.nodes[place] = new NodeView(this, place, parent && place.slice(place.lastIndexOf(".") + 1));
+      (parent?.children ?? this.tree).append(this.nodes[place].element);
+      if (parent) parent.children.hidden = false;
+    }
+    return this.nodes[place];
+  }
+  take(event) {
+    const node = event.node && this.node(event.node);
+    if (event.type === "question") node.question(event);
+    else if (event.type === "know") node.knows(event.judgement);
+    else if (event.type === "passages") node.bring(event.passages);
+    else if (event.type === "judgement") node.judge(event.passage, event.judgement);
+    else if (event.type === "step") node.step(event.number, event.step);
+    else if (event.type === "answer") node.end(event);
+    else if (event.type === "cost") { this.cost = event.cost; this.drawCost(); }
+    else if (event.type === "done") this.done(event.answer, event.trace);
+    else if (event.type === "error") throw new Error(event.message);
+  }
+  done(answer, trace) {
+    Object.assign(this, { ended: true, said: answer, trace, cost: trace?.cost ?? this.cost });
+    this.answer.classList.remove("working");
+    this.answer.replaceChildren(data(answer || "unknown"));
+    this.answer.classList.toggle("unknown", answer === "unknown");
+    if (trace) this.draw(trace);
+    this.drawCost();
+  }
+  draw(trace) { // the whole tree anew, in which repeated work is shown once
+    const open = new Set([...this.tree.querySelectorAll("details[open]")].map((one) => one.dataset.key));
+    this.nodes = {};
+    this.tree.replaceChildren();
+    const cited = new Map();
+    const visit = (node, place) => {
+      this.take({ type: "question", node: place, question: node.question, waits_for: node.waits_for, begun: true });
+      if (node.know) this.take({ type: "know", node: place, judgement: node.know });
+      if (node.passages.length) this.take({ type: "passages", node: place, passages: node.passages });
+      node.steps.forEach((step, at) => this.take({ type: "step", node: place, number: at + 1, step }));
+      node.sub_questions.forEach((child, at) => visit(child, `${place}.${at + 1}`));
+      this.take({ ...node, type: "answer", node: place });
+      const relevant = node.passages.filter((one) => one.judgement?.verdict === "relevant");
+      if (["passages", "acted"].includes(node.route)) for (const one of relevant.length ? relevant : node.passages) cited.set(one.pid, one);
+    };
+    visit(trace.root, "0");
+    for (const one of this.tree.querySelectorAll("details")) one.open ||= open.has(one.dataset.key);
+    this.reason = trace.root.reason;
+    this.cited.replaceChildren(...[...cited.values()].slice(0, 8).map((one) =>
+      make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one.pid) })));
+  }
+  drawCost() {
+    const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
+    const seconds = this.ended && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
+    const parts = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token"),
+      plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
+    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "", ...parts.map((text) => make("span", { text })));
+  }
+  fail(message, kind = "alert") {
+    this.ended = true;
+    this.said = message;
+    this.answer.classList.remove("working");
+    this.answer.textContent = kind === "alert" ? "No answer" : "Stopped";
+    const again = make("button", { type: "button", class: "again", text: "Ask again", on: () => askAll(this.asked, [this.program]) });
+    this.foot.replaceChildren(make("p", { class: kind === "alert" ? "error" : "error muted", role: kind, text: message }), again);
+    for (const node of Object.values(this.nodes)) if (node.element.dataset.state !== "done") node.why.textContent = "not finished";
+  }
+}
+
+// ---- asking
+
+let asking = null;
+
+async function answer(view, signal) {
+  const ticking = setInterval(() => view.drawCost(), 100);
+  try {
+    const body = JSON.stringify({ question: view.asked, program: view.program });
+    const response = await call("/ask", { method: "POST", body, signal, headers: { "Content-Type": "application/json" } });
+    for await (const event of eventsOf(response)) view.take(event);
+    if (!view.ended) throw new Error("the connection ended before the answer came");
+  } catch (problem) {
+    if (signal.aborted) view.fail("You stopped this question.", "status");
+    else view.fail(problem instanceof TypeError ? "The server cannot be reached. Is it still running?" : problem.message);
+  } finally {
+    clearInterval(ticking);
+    view.drawCost();
+  }
+}
+
+async function askAll(question, programs) {
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  const views = programs.map((program) => new RunView(question, program));
+  const entry = { id: Date.now().toString(36), question, runs: programs.map((program) => ({ program })) };
+  remember(entry);
+  show(views, entry.id);
+  busy(true, "Working");
+  await Promise.all(views.map((view) => answer(view, mine.signal)));
+  entry.runs = views.map((view) => ({ program: view.program, answer: view.said, trace: view.trace ?? null }));
+  remember(entry);
+  if (asking === mine) {
+    asking = null;
+    busy(false, views.map((view) => `${view.program}: ${view.said}`).join(". "));
+  }
+}
+
+function show(views, id) {
+  $("empty").hidden = true;
+  $("runs").replaceChildren(...views.map((view) => view.element));
+  history.replaceState(null, "", `#q=${id}`);
+  drawPast();
+}
+
+function busy(now, told) {
+  $("stop").hidden = !now;
+  $("status").textContent = shown(told.slice(0, 300));
+}
+
+// ---- past questions
+
+function past() {
+  try { return JSON.parse(localStorage.getItem(PAST)) ?? []; } catch { return []; }
+}
+
+function remember(entry) {
+  const small = JSON.stringify(entry).length > LARGEST ? { ...entry, runs: entry.runs.map((run) => ({ ...run, trace: null })) } : entry;
+  let kept = [small, ...past().filter((one) => one.id !== entry.id)].slice(0, MOST_PAST);
+  while (kept.length) {
+    try { localStorage.setItem(PAST, JSON.stringify(kept)); break; } catch { kept = kept.slice(0, -1); }
+  }
+  drawPast();
+}
+
+function drawPast() {
+  const entries = past(), current = location.hash.replace("#q=", "");
+  $("past").replaceChildren(...entries.map((entry) => make("li", {}, make("button", {
+    type: "button", "aria-current": entry.id === current ? "true" : null, on: () => reopen(entry),
+  }, make("span", { class: "q", text: entry.question.slice(0, 200), dir: "auto" }),
+    make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" })))));
+  $("none").hidden = entries.length > 0;
+  $("forget").hidden = !entries.length;
+}
+
+function reopen(entry) {
+  asking?.abort();
+  const views = entry.runs.map((run) => {
+    const view = new RunView(entry.question, run.program);
+    if (run.trace) view.done(run.answer, run.trace);
+    else view.fail(run.answer ?? "The page was left before the answer came.", "status");
+    return view;
+  });
+  $("question").value = entry.question;
+  show(views, entry.id);
+}
+
+// ---- sources
+
+async function openSource(program, pid) {
+  const body = $("source-body"), file = $("source-file");
+  $("source-title").textContent = "Source";
+  body.replaceChildren(make("p", { class: "muted", text: "Loading" }));
+  file.replaceChildren();
+  $("source").showModal();
+  try {
+    const where = new URLSearchParams({ program, pid });
+    const { passage, context } = await (await call(`/source?${where}`)).json();
+    $("source-title").textContent = shown([...new Set([passage.title, passage.metadata.section])].filter(Boolean).join(", ") || passage.citation);
+    body.replaceChildren(make("p", { class: "muted", text: passage.citation }),
+      ...context.map((one) => make("p", { class: one.pid === passage.pid ? "here" : "near", text: one.text, dir: "auto" })));
+    if (documents && passage.source) file.replaceChildren(make("button", { type: "button", text: `Open ${passage.source}`, on: () => openFile(program, passage) }));
+  } catch (problem) {
+    body.replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
+  }
+}
+
+async function openFile(program, passage) {
+  const tab = window.open("about:blank"); // before anything is awaited, or it counts as a pop-up
+  const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
+  const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
+  tab.location = URL.createObjectURL(await response.blob()) + place;
+}
+
+// ---- the start
+
+let documents = false;
+
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const question = $("question").value.trim();
+  if (question) askAll(question, [...new Set([$("program").value, $("other").value].filter(Boolean))]);
+});
+$("question").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) asking?.abort();
+  if (event.key === "/" && !/^(TEXTAREA|INPUT|SELECT)$/.test(document.activeElement.tagName)) { event.preventDefault(); $("question").focus(); }
+});
+$("stop").addEventListener("click", () => asking?.abort());
+$("forget").addEventListener("click", () => { localStorage.removeItem(PAST); drawPast(); });
+$("history-toggle").addEventListener("click", () => {
+  $("history-toggle").setAttribute("aria-expanded", String($("history").classList.toggle("shown")));
+});
+for (const close of document.querySelectorAll("[data-close]")) close.addEventListener("click", () => close.closest("dialog").close());
+
+const opened = new URLSearchParams(location.hash.slice(1));
+drawPast();
+const before = past().find((entry) => entry.id === opened.get("q"));
+if (before) reopen(before);
+try {
+  const served = await (await call("/programs")).json();
+  documents = served.documents;
+  for (const { name, about } of served.programs) {
+    $("program").append(make("option", { value: name, text: name, title: about }));
+    $("other").append(make("option", { value: name, text: name, title: about }));
+  }
+  $("other-label").hidden = served.programs.length < 2;
+  const indexes = [...new Set(served.programs.map((one) => one.index).filter(Boolean))];
+  $("serving").textContent = shown(indexes.length ? `over ${indexes.join(", ")}` : served.programs.map((one) => one.name).join(", "));
+} catch (problem) {
+  $("runs").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
+}
+if (opened.has("source")) openSource(...opened.get("source").split("/").map(decodeURIComponent));

@@ -1,0 +1,248 @@
+"""The programs that are served, and a question's way through them: admission, events, figures, log."""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from raisf.programs.conversation import Conversation, Turn
+from raisf.programs.events import AnswerEvent, DoneEvent, Event
+from raisf.programs.live import Cancelled, Live, astream, live_module
+from raisf.programs.program import Program, check_question
+from raisf.programs.trace import Cost, JudgedPassage
+from raisf.serving.limits import Admission, Limits, TooManyQuestions
+from raisf.serving.metrics import Metrics
+from raisf.utils.errors import InputError, RaisfError
+
+logger = logging.getLogger("raisf.serving")
+
+
+class NoSuchProgram(InputError):
+    """A name that nothing here has."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A program under the name that clients know it by.
+
+    Attributes:
+        name: The name, a model's to OpenAI's clients.
+        program: A `Program`, or a module of the user's own.
+        index: The name of what it searches, for people.
+        conversation: How earlier turns are read; None: as `Conversation` does before it is compiled.
+    """
+
+    name: str
+    program: Any
+    index: str | None = None
+    conversation: Conversation | None = None
+
+    @property
+    def retriever(self) -> Any:
+        """What it searches with; None where it does without."""
+        return getattr(self.program, "retriever", None)
+
+
+class Service:
+    """Answers questions for many clients at once.
+
+    Args:
+        served: The programs, by name; the first answers where no name is given.
+        limits: What clients may ask.
+        log_questions: Whether questions and answers stand in the log.
+    """
+
+    def __init__(self, served: Mapping[str, Served], limits: Limits, log_questions: bool = False) -> None:
+        if not served:
+            raise InputError("there is nothing to serve: give an index or an artifact")
+        self.served = dict(served)
+        self.limits = limits
+        self.log_questions = log_questions
+        self.admission = Admission(limits)
+        self.metrics = Metrics(lambda: self.admission.under_way)
+        self.started = int(time.time())
+
+    def choose(self, name: str | None) -> Served:
+        """The program of a name; the first where there is none.
+
+        Raises:
+            NoSuchProgram: No program has this name.
+        """
+        if name is None:
+            return next(iter(self.served.values()))
+        if not isinstance(name, str) or name not in self.served:
+            raise NoSuchProgram(f"no program {name!r:.80} is served here: choose {', '.join(self.served)}")
+        return self.served[name]
+
+    def begin(
+        self,
+        question: Any,
+        name: str | None = None,
+        *,
+        client: str,
+        turns: Sequence[Turn] = (),
+        max_calls: Any = None,
+        max_seconds: Any = None,
+    ) -> "Question":
+        """Let a question in. It must be closed, or its events read to their end.
+
+        Args:
+            question: The text.
+            name: The program's.
+            client: Who asks, for the rate.
+            turns: What was said before; the question is rewritten so that it stands alone.
+            max_calls: Lowers the limit of LM calls.
+            max_seconds: Lowers the limit of seconds.
+
+        Raises:
+            InputError: It is no question, or no such program or limit.
+            TooManyQuestions: It must wait.
+        """
+        served = self.choose(name)
+        check_question(question)
+        calls = _limit("max_calls", max_calls, self.limits.max_calls, int)
+        seconds = _limit("max_seconds", max_seconds, self.limits.max_seconds, float)
+        with ExitStack() as held:
+            try:
+                held.enter_context(self.admission.place(client))
+            except TooManyQuestions:
+                self.metrics.refused("rate")
+                raise
+
+            def live(question: str) -> Live:
+                if isinstance(served.program, Program):
+                    return served.program.live(question, calls, seconds)
+                return live_module(served.program, question)
+
+            conversation = served.conversation or Conversation(served.program)
+            standalone = partial(conversation.standalone, question, turns, seconds) if turns else None
+            asked = Question(self, served, question, live, standalone)
+            asked.held = held.pop_all()
+            return asked
+
+
+class Question:
+    """A question that was let in: its events once, then its place is free."""
+
+    def __init__(
+        self,
+        service: Service,
+        served: Served,
+        text: str,
+        live: Callable[[str], Live],
+        standalone: Callable[[], str] | None,
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self.served, self.text = served, text
+        self._service, self._make, self._standalone = service, live, standalone
+        self.held: ExitStack | None = None
+        self._live = None if standalone else live(text)
+        self._started = time.perf_counter()
+        self._first: float | None = None
+        self._outcome, self._answer, self._cost = "stopped", "", Cost()
+
+    def __enter__(self) -> "Question":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens; cancelling whoever reads stops the question.
+
+        Raises:
+            RaisfError: It could not be answered. What is no error of ours is logged, and told without its words.
+        """
+        try:
+            if self._live is None:
+                assert self._standalone is not None
+                self._live = self._make(await run_in_threadpool(self._standalone))
+            async with aclosing(astream(self._live)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    self._first = self._first or time.perf_counter() - self._started
+                    if isinstance(event, DoneEvent):
+                        self._outcome, self._answer = "answered", event.answer
+                        self._cost = event.trace.cost if event.trace else self._cost
+                    yield event
+        except Cancelled:
+            raise
+        except RaisfError as error:
+            self._outcome = "refused" if isinstance(error, InputError) else "failed"
+            raise
+        except Exception as error:
+            self._outcome = "failed"
+            logger.exception("a question failed")
+            raise RaisfError("the program failed: the server's log says why") from error
+
+    async def outcome(self) -> DoneEvent:
+        """The last event alone."""
+        last: Any = None
+        async with aclosing(self.events()) as events:  # type: ignore[type-var]
+            async for event in events:
+                last = event
+        return last
+
+    def close(self) -> None:
+        """Stop what is left of it, free its place, and write it into the figures and the log; once."""
+        if self.held is None:
+            return
+        if self._live is None:
+            self.held.close()
+        else:
+            self._live.stop()
+            self._live.when_ended(self.held.close)  # what still works holds its place, whoever has gone away
+        self.held = None
+        seconds = time.perf_counter() - self._started
+        self._service.metrics.question(self.served.name, self._outcome, seconds, self._first, self._cost)
+        row: dict[str, Any] = {
+            "event": "question",
+            "id": self.id,
+            "program": self.served.name,
+            "outcome": self._outcome,
+            "seconds": round(seconds, 3),
+            "lm_calls": self._cost.lm_calls,
+            "tokens": self._cost.prompt_tokens + self._cost.completion_tokens,
+        }
+        if self._service.log_questions:
+            row |= {"question": self.text, "answer": self._answer}
+        logger.info(json.dumps(row, ensure_ascii=True))
+
+
+def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
+    """The passages that answers of the tree were read from, each once: the relevant ones, all where none was judged."""
+    found: dict[str, JudgedPassage] = {}
+    for node in done.trace.root.walk() if done.trace else ():
+        if node.route in ("passages", "acted"):
+            relevant = [passage for passage in node.passages if passage.relevant]
+            for passage in relevant or node.passages:
+                found.setdefault(passage.pid, passage)
+    return list(found.values())
+
+
+def tells(event: Event) -> str:
+    """An event in a line, for who shows no tree."""
+    if isinstance(event, AnswerEvent):
+        return f"{event.node}: {event.answer} ({event.reason})"
+    data = event.model_dump()
+    shown = {"know": lambda: data["judgement"]["verdict"] or "unreadable", "question": lambda: data["question"]}
+    shown |= {
+        "passages": lambda: f"{len(data['passages'])} passages",
+        "judgement": lambda: f"passage {data['passage']}: {data['judgement']['verdict'] or 'unreadable'}",
+        "step": lambda: data["step"]["query"] or data["step"]["generation"],
+    }
+    return f"{data.get('node', '')}: {shown[event.type]()}" if event.type in shown else ""
+
+
+def _limit(name: str, given: Any, own: Any, kind: Any) -> Any:
+    if given is None:
+        return own
+    if isinstance(given, bool) or not isinstance(given, int | kind) or given <= 0:
+        raise InputError(f"{name} is {given!r:.40}: give a number above 0")
+    return given if own is None else min(given, own)

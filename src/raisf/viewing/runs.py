@@ -1,0 +1,152 @@
+"""Finds what there is to view: the runs of a records' file, of a report's folder, of experiments."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import ujson
+
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+RESULTS, PAGE, RECORDS = "results.json", "report.html", "records"
+# What the table of questions and the scores stand on; whatever else is missing is shown as missing.
+NEEDED = {"id": str, "question": str, "answers": list, "em": float, "f1": float}
+_REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One program's answers to one test set.
+
+    Attributes:
+        label: What it is called.
+        path: The records' file.
+        program: What the program is: class, options, LMs, hashes of its prompts.
+        groups: The experiments that it is part of.
+    """
+
+    label: str
+    path: Path
+    program: dict[str, Any] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Its records in the file's order; of two of one question the later, as the evaluation counts them.
+
+        Raises:
+            InputError: The file is gone, or a line is no record.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for number, row in _rows(self.path):
+            for name, kind in NEEDED.items():
+                value = row.get(name)
+                if not isinstance(value, int | float if kind is float else kind):
+                    raise InputError(f"{self.path}, line {number}, is no record (no {name!r} in it): {_REMEDY}")
+            found[row["id"]] = row
+        return list(found.values())
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What one or several paths hold.
+
+    Attributes:
+        runs: In the order of the report, or of the files' names.
+        facts: What the report was made from; empty where there is none.
+        pages: Reports' pages.
+    """
+
+    runs: list[Run]
+    facts: dict[str, Any]
+    pages: list[Path]
+
+
+def find_runs(paths: Sequence[Path]) -> Sources:
+    """The runs at some paths: records' files, folders of them, or a report (its folder, results.json or page).
+
+    Raises:
+        InputError: A path holds none.
+    """
+    runs: dict[Path, Run] = {}
+    facts: dict[str, Any] = {}
+    pages: list[Path] = []
+    for path in paths:
+        place = path.parent if path.name in (RESULTS, PAGE) else path
+        for run in _runs_at(place):
+            known = runs.get(run.path.resolve())
+            runs[run.path.resolve()] = run if known is None else known
+        facts |= _facts(place)
+        if (place / PAGE).is_file():
+            pages.append(place / PAGE)
+    return Sources(_distinct(list(runs.values())), facts, pages)
+
+
+def _runs_at(place: Path) -> list[Run]:
+    if place.is_file():
+        return [Run(place.stem, place, _program(place))]
+    if not place.is_dir():
+        raise InputError(f"nothing at {place}: {_REMEDY}")
+    named = _named(place)
+    folder = place / RECORDS if (place / RECORDS).is_dir() else place
+    files = [file for file in sorted(folder.glob("*.jsonl")) if file.with_suffix(".meta.json").is_file()]
+    if not files:
+        raise InputError(f"no records in {place}: {_REMEDY}")
+    order = {name: number for number, name in enumerate(named)}
+    files.sort(key=lambda file: (order.get(file.name, len(order)), file.name))
+    return [_run(file, named.get(file.name) or {}) for file in files]
+
+
+def _run(file: Path, labels: dict[str, str]) -> Run:
+    """A run of a report, under the label that its first experiment calls it by."""
+    return Run(next(iter(labels.values()), file.stem), file, _program(file), tuple(filter(None, labels)))
+
+
+def _named(place: Path) -> dict[str, dict[str, str]]:
+    """By the records' file, what the reports in a folder call it, by experiment ("" for a comparison)."""
+    named: dict[str, dict[str, str]] = {}
+    for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
+        if results.is_file() and isinstance(saved := read_json(results), dict):
+            for label, name in (saved.get("records") or {}).items():
+                named.setdefault(Path(str(name)).name, {})[str(saved.get("experiment") or "")] = str(label)
+    return named
+
+
+def _facts(place: Path) -> dict[str, Any]:
+    for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))] if place.is_dir() else []:
+        if results.is_file() and isinstance(saved := read_json(results), dict):
+            return dict(saved.get("facts") or {})
+    return {}
+
+
+def _program(records: Path) -> dict[str, Any]:
+    meta = records.with_suffix(".meta.json")
+    saved = read_json(meta) if meta.is_file() else None
+    program = saved.get("program") if isinstance(saved, dict) else None
+    return program if isinstance(program, dict) else {}
+
+
+def _distinct(runs: list[Run]) -> list[Run]:
+    """Runs of different labels: where two are called alike, the file tells them apart."""
+    labels = [run.label for run in runs]
+    return [replace(run, label=f"{run.label} ({run.path})") if labels.count(run.label) > 1 else run for run in runs]
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file that may be growing: a last line without its end is not there yet."""
+    if not path.is_file():
+        raise InputError(f"no file at {path}: {_REMEDY}")
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, 1):
+            if not raw.strip():
+                continue
+            try:
+                row = ujson.loads(raw.decode("utf-8"))
+            except ValueError as error:
+                if not raw.endswith(b"\n"):
+                    return
+                raise InputError(f"{path}, line {number}, is no JSON ({error}): {_REMEDY}") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}, is no record: {_REMEDY}")
+            yield number, row

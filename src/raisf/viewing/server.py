@@ -1,0 +1,145 @@
+"""The viewer behind HTTP, on this machine: the page, its data in parts, and the report's page."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import threading
+from collections.abc import Callable
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
+from raisf.retrieval.serving.server import listen
+from raisf.utils.errors import RaisfError
+from raisf.viewing.page import as_json, policy, shell
+from raisf.viewing.view import View
+
+logger = logging.getLogger(__name__)
+
+GRACE = 5
+"""Seconds that closing waits at most for the answers that are under way."""
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+# The report's page holds styles and figures, whose styles stand in their elements, and no script.
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+
+
+class ViewServer:
+    """Serves a view, and its new state when the records have changed.
+
+    As a context it is closed at the end: it listens from the first, and `serve` answers.
+
+    Attributes:
+        url: Its address.
+
+    Args:
+        open_view: Reads the records.
+        host: The address to listen at; where it is loopback, requests that name another host are refused, so that no
+            website can read the records by a name of its own that leads here (DNS rebinding).
+        port: 0: any free one; `url` tells which.
+
+    Raises:
+        InputError: It cannot listen there, or there are no records.
+    """
+
+    def __init__(self, open_view: Callable[[], View], host: str = "127.0.0.1", port: int = 0) -> None:
+        self._open, self._view, self._lock = open_view, open_view(), threading.Lock()
+        self._socket = listen(host, port)
+        port = self._socket.getsockname()[1]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if _is_loopback(host) else ["*"]
+        routes = [
+            Route("/", self._page),
+            Route("/data/summary.json", self._summary),
+            Route("/data/block-{number:int}.json", self._block),
+            Route("/report", self._report),
+        ]
+        application = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
+        self._server = DrainingServer(
+            uvicorn.Config(
+                application,
+                http=ClientConnection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level=logging.ERROR,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE,
+            )
+        )
+
+    def serve(self) -> None:
+        """Answers until `stop` is called, from another thread or a signal's handler."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Lets `serve` end."""
+        self._server.should_exit = True
+
+    def __enter__(self) -> "ViewServer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+    def _fresh(self) -> View:
+        """The view, read again where the records have changed; as it was where they cannot be read now."""
+        with self._lock:
+            if self._view.stale:
+                with contextlib.suppress(RaisfError, OSError):
+                    self._view = self._open()
+            return self._view
+
+    async def _page(self, request: Request) -> Response:
+        view = await run_in_threadpool(self._fresh)
+        links = '<a href="report">Report</a>' if view.sources.pages else ""
+        headers = {"Content-Security-Policy": policy("connect-src 'self'", "frame-ancestors 'none'")}
+        return HTMLResponse("".join(shell(view.title, links)), headers=_HEADERS | headers)
+
+    async def _summary(self, request: Request) -> Response:
+        view = await run_in_threadpool(self._fresh)
+        return await _json(lambda: view.summary)
+
+    async def _block(self, request: Request) -> Response:
+        view, number = self._view, request.path_params["number"]
+        if request.query_params.get("version") != view.version:
+            return PlainTextResponse("the records have changed: load the page again", 410, _HEADERS)
+        if number >= view.blocks:
+            return PlainTextResponse("no such questions", 404, _HEADERS)
+        return await _json(lambda: view.block(number))
+
+    async def _report(self, request: Request) -> Response:
+        pages = self._view.sources.pages
+        if not pages:
+            return PlainTextResponse("there is no report here", 404, _HEADERS)
+        text = await asyncio.to_thread(pages[0].read_text, "utf-8")
+        return HTMLResponse(text, headers=_HEADERS | {"Content-Security-Policy": _REPORT_POLICY})
+
+
+async def _json(make: Callable[[], object]) -> Response:
+    try:
+        text = await run_in_threadpool(lambda: as_json(make()))
+    except RaisfError as error:
+        return PlainTextResponse(str(error), 500, _HEADERS)
+    return Response(text.encode("utf-8", "replace"), media_type="application/json", headers=_HEADERS)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

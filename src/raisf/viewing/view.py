@@ -1,0 +1,167 @@
+"""What the page shows, as JSON values: a summary of all runs and questions, and the trees in blocks."""
+
+import contextlib
+import datetime
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raisf.evaluation.identity import digest
+from raisf.evaluation.report import summarise
+from raisf.utils.errors import InputError
+from raisf.viewing.gold import Texts, judge_errors
+from raisf.viewing.runs import Run, Sources, find_runs
+
+BLOCK = 50
+"""Questions a block: the trees of one question in all runs come together, and its neighbours' with them."""
+
+_DEFAULTS: dict[str, Any] = {
+    "kind": None,
+    "hops": None,
+    "prediction": None,
+    "accuracy": 0.0,
+    "route": None,
+    "recall": None,
+    "precision": None,
+    "cost": {},
+    "read": 0,
+    "unreadable": 0,
+    "error": None,
+    "trace": None,
+}
+Record = dict[str, Any]
+
+
+class View:
+    """Runs and their questions, ready to be shown.
+
+    Args:
+        paths: Where the records lie; see `raisf.viewing.runs.find_runs`.
+        index: The index that was searched, for the passages' texts, which records leave out. None: where the report
+            says that it lies, if it still does.
+
+    Raises:
+        InputError: A path holds no records, or there is no index.
+    """
+
+    def __init__(self, paths: Sequence[Path], index: Path | None = None) -> None:
+        self.sources: Sources = find_runs(paths)
+        self.title = ", ".join(path.name or path.resolve().name for path in paths)
+        self.version = _version(self.sources)
+        self._records = [_by_question(run) for run in self.sources.runs]
+        pids = set(_pids([record["trace"] for of in self._records for record in of.values()]))
+        self.texts = _texts(index, self.sources.facts, self.sources.runs, pids)
+        self._questions = list(dict.fromkeys(key for records in self._records for key in records))
+        self.blocks = -(-len(self._questions) // BLOCK)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the records have changed since they were read."""
+        return _version(self.sources) != self.version
+
+    @functools.cached_property
+    def summary(self) -> dict[str, Any]:
+        """Everything but the trees."""
+        runs = [_summary(run, list(of.values())) for run, of in zip(self.sources.runs, self._records, strict=True)]
+        return {
+            "title": self.title,
+            "version": self.version,
+            "facts": {name: value for name, value in self.sources.facts.items() if value is not None},
+            "texts": bool(self.texts),
+            "block": BLOCK,
+            "runs": runs,
+            "questions": [_question(self._any(key)) for key in self._questions],
+            "answers": [
+                [_answer(of[key], self.texts) if key in of else None for key in self._questions] for of in self._records
+            ],
+        }
+
+    def block(self, number: int) -> dict[str, Any]:
+        """The trees of some questions: by question and run, and the texts of their passages by id.
+
+        Args:
+            number: Of the block, from 0.
+        """
+        keys = self._questions[number * BLOCK : (number + 1) * BLOCK]
+        trees = [[of[key]["trace"] if key in of else None for of in self._records] for key in keys]
+        pids = dict.fromkeys(_pids(trees))
+        return {"trees": trees, "texts": {pid: self.texts[pid] for pid in pids if pid in self.texts}}
+
+    def _any(self, key: tuple[str, str]) -> Record:
+        """A record of a question, one with gold if there is any."""
+        found = [of[key] for of in self._records if key in of]
+        return next((record for record in found if record.get("gold")), found[0])
+
+
+def _version(sources: Sources) -> str:
+    """The state of the records' files."""
+    stats = [run.path.stat() for run in sources.runs if run.path.exists()]
+    return digest([(stat.st_mtime_ns, stat.st_size) for stat in stats])
+
+
+def _by_question(run: Run) -> dict[tuple[str, str], Record]:
+    records = run.records()
+    if not records:
+        raise InputError(f"{run.path} holds no records yet: wait for the first answers")
+    return {(record["id"], record["question"]): _DEFAULTS | record for record in records}
+
+
+def _summary(run: Run, records: list[Record]) -> dict[str, Any]:
+    answered = datetime.datetime.fromtimestamp(run.path.stat().st_mtime, datetime.UTC)
+    return {
+        "label": run.label,
+        "file": run.path.name,
+        "groups": list(run.groups),
+        "program": run.program,
+        "answered": answered.isoformat(timespec="seconds"),
+        **summarise(records).as_dict(),
+    }
+
+
+def _question(record: Record) -> dict[str, Any]:
+    shown = {name: record[name] for name in ("id", "question", "answers", "kind", "hops")}
+    return {**shown, "gold": record.get("gold") or {}}
+
+
+def _answer(record: Record, texts: Texts) -> dict[str, Any]:
+    names = ("prediction", "em", "f1", "route", "recall", "unreadable", "error")
+    cost = record["cost"] or {}
+    return {
+        **{name: record[name] for name in names},
+        "calls": cost.get("lm_calls"),
+        "seconds": cost.get("seconds"),
+        "judges": judge_errors(record, texts),
+    }
+
+
+def _pids(value: Any) -> list[str]:
+    """The ids of all passages in a tree."""
+    found, left = [], [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, dict):
+            left += [item for item in one.values() if isinstance(item, dict | list)]
+            found += [str(one["pid"])] if "pid" in one else []
+    return found
+
+
+def _texts(index: Path | None, facts: dict[str, Any], runs: Sequence[Run], pids: set[str]) -> Texts:
+    """The passages of an index by id. One that only the report names may be gone, or changed since."""
+    from raisf.retrieval.store.manifest import read_manifest
+    from raisf.retrieval.store.rows import read_segment
+
+    named = index or (Path(facts["index"]) if isinstance(facts.get("index"), str) else None)
+    found: Texts = {}
+    if named is None:
+        return found
+    with contextlib.nullcontext() if index else contextlib.suppress(InputError, OSError):
+        manifest = read_manifest(named)
+        if not any(manifest.corpus_sha256 in str(value) for run in runs for value in run.program.values()):
+            raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
+        for segment in manifest.segments:
+            passages = (one for one in read_segment(named, segment) if one.pid in pids)
+            found |= {one.pid: (one.title, one.text) for one in passages}
+    return found

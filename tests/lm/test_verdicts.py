@@ -1,0 +1,181 @@
+"""A judge at an endpoint gives the probability that it gives in the process; or its verdict, and never nothing."""
+
+import asyncio
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import dspy
+import pytest
+from dspy.utils.exceptions import AdapterParseError
+
+from raisf.lm import pocket
+from raisf.lm.connect import adapter_for, connect
+from raisf.lm.verdicts import label_probabilities
+from raisf.signatures.judges import PassageRelevance, SelfKnowledge
+
+QUESTIONS = ["Who is the mayor of Belrin?", "Where was Ada Hill born?", "Which river runs through Velmora?"]
+
+
+@pytest.fixture(scope="module")
+def served(llamas):
+    with llamas.serve({"pocket": pocket.path()}) as endpoint:
+        yield endpoint
+
+
+def ask(lm, question, signature=SelfKnowledge, **inputs):
+    with dspy.context(lm=lm, adapter=adapter_for(lm)):
+        return dspy.Predict(signature)(question=question, **inputs)
+
+
+@pytest.mark.parametrize("completions", [False, True])
+@pytest.mark.parametrize("most", [20, 5])
+def test_a_served_judge_gives_the_probabilities_that_it_gives_in_the_process(llamas, completions, most):
+    local = connect("pocket")
+    with llamas.serve({"pocket": pocket.path()}, most=most) as served:
+        remote = connect("openai/pocket", api_base=served.url, adapter="pocket", completions=completions)
+        for question in QUESTIONS:
+            for signature, inputs in (
+                (SelfKnowledge, {}),
+                (PassageRelevance, {"passage": "Belrin | Its mayor is Oda."}),
+            ):
+                here, there = (ask(lm, question, signature, **inputs) for lm in (local, remote))
+                assert here.verdict == there.verdict
+                assert there.probabilities == pytest.approx(here.probabilities, abs=1e-3)
+        paths = {path for path, _ in served.seen}
+        assert paths == {"/v1/completions" if completions else "/v1/chat/completions"}
+        limits = [body.get("max_completion_tokens") or body.get("max_tokens") for _, body in served.seen]
+        assert set(limits) == {1}  # a verdict is one token
+        assert len(limits) == 2 * len(QUESTIONS) + (most < 20)
+
+
+def test_a_verdict_is_counted_as_one_token_and_kept(served):
+    lm = connect("openai/pocket", api_base=served.url, adapter="pocket")
+    with dspy.track_usage() as usage:
+        first = ask(lm, QUESTIONS[0])
+    assert usage.get_total_tokens()["openai/pocket"]["completion_tokens"] == 1
+    before = len(served.seen)
+    assert ask(lm, QUESTIONS[0]).probabilities == first.probabilities
+    assert len(served.seen) == before  # from DSPy's cache
+
+
+def test_in_the_chat_format_one_label_is_asked_for_and_read_off_its_first_token(served):
+    lm = connect("openai/pocket", api_base=served.url, max_tokens=4)
+    demo = dspy.Example(question="Who wrote Emma?", verdict="know").with_inputs("question")
+    with dspy.context(lm=lm, adapter=adapter_for(lm)), contextlib.suppress(AdapterParseError):  # it knows no chat
+        judge = dspy.Predict(SelfKnowledge)
+        judge.demos = [demo]
+        judge(question=QUESTIONS[1])
+    asked = [body for _, body in served.seen if body.get("top_logprobs") and len(body["messages"]) == 4][-1]
+    assert asked["max_completion_tokens"] == 1 and asked["logprobs"] is True
+    assert asked["messages"][2] == {"role": "assistant", "content": "know"}
+    assert "Respond with the `verdict` alone, one of: know, unknown." in asked["messages"][-1]["content"]
+    assert "completed" not in str(asked["messages"])
+    assert asked["model"] == "pocket"
+
+
+def verdicts(lm, threads=8):
+    questions = [f"Who is the mayor of town {number}?" for number in range(16)]
+    context = dspy.settings.copy()
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda question: _in(context, lm, question), questions))
+
+
+def _in(context, lm, question):
+    with dspy.context(**{"lm": lm, "adapter": adapter_for(lm)}):
+        return dspy.Predict(SelfKnowledge)(question=question)
+
+
+def refuse_any(body):
+    wants = body.get("logprobs")
+    return (400, "unknown parameter") if wants else None
+
+
+def fail_any(body):
+    return (500, "internal error") if body.get("logprobs") else None
+
+
+@pytest.mark.parametrize(
+    ("options", "probes"),
+    [({"logprobs": False}, 1), ({"refuses": refuse_any}, 3)],
+    ids=["ignores", "refuses"],
+)
+def test_a_server_without_log_probabilities_is_asked_as_before_and_found_out_once(llamas, options, probes):
+    with llamas.serve({"pocket": pocket.path()}, **options) as endpoint:
+        lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8)
+        found = [*verdicts(lm), *verdicts(lm.copy(cache=False))]
+        assert {one.verdict for one in found} <= {"know", "unknown"} and "probabilities" not in found[0]
+        short = [body for _, body in endpoint.seen if body["max_completion_tokens"] == 1]
+        assert len(short) == probes and len(endpoint.seen) == len(found) + probes
+        plain = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8, probabilities=False)
+        assert [one.verdict for one in verdicts(plain.copy(cache=False))] == [one.verdict for one in found[:16]]
+        assert len([body for _, body in endpoint.seen if body["max_completion_tokens"] == 1]) == probes
+
+
+def test_a_server_that_fails_where_it_should_refuse_loses_no_question(llamas):
+    with llamas.serve({"pocket": pocket.path()}, refuses=fail_any) as endpoint:
+        lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8)
+        assert [ask(lm, f"{question} {number}").verdict for number, question in enumerate(QUESTIONS * 2)]
+        failing = [body for _, body in endpoint.seen if body.get("logprobs")]
+        assert len(failing) == 3  # then it is not asked any more
+
+
+def test_a_model_that_does_not_answer_with_a_label_is_asked_as_before(llamas):
+    class Animal(dspy.Signature):
+        question: str = dspy.InputField()
+        verdict: Literal["zebra", "quokka"] = dspy.OutputField()
+
+    with llamas.serve({"pocket": pocket.path()}) as endpoint:
+        lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=2)
+        for number in range(5):
+            with pytest.raises(AdapterParseError):  # it writes what it knows to write
+                ask(lm, f"Which animal? {number}", Animal)
+        wished = [bool(body.get("logprobs")) for _, body in endpoint.seen]
+        assert wished == [True, False, True, False, True, False, False, False]
+
+
+def test_a_coroutine_gets_the_same(served):
+    lm = connect("openai/pocket", api_base=served.url, adapter="pocket")
+
+    async def both():
+        with dspy.context(lm=lm, adapter=adapter_for(lm)):
+            judge = dspy.Predict(SelfKnowledge)
+            return await asyncio.gather(*(judge.acall(question=question) for question in QUESTIONS))
+
+    found = asyncio.run(both())
+    assert [one.probabilities for one in found] == [ask(lm, question).probabilities for question in QUESTIONS]
+
+
+@pytest.mark.parametrize(
+    ("listed", "labels", "expected"),
+    [
+        ([(" know", 0.6), (" unknown", 0.2), ("the", 0.1)], ["know", "unknown"], 0.75),
+        ([("Know", 0.3), ("know", 0.3), ("\u0120UNKNOWN", 0.2)], ["know", "unknown"], 0.75),  # any case and space
+        ([("rele", 0.6), ("ir", 0.15), ("irre", 0.05)], ["relevant", "irrelevant"], 0.75),  # by their first tokens
+        ([("k", 0.6), ("un", 0.2)], ["know", "unknown"], 0.75),
+        ([(" relevant", 0.6), (" r", 0.1), (" irrelevant", 0.2)], ["relevant", "irrelevant"], 0.75),  # " r": "right"?
+        ([("know.", 0.6), ("unknown", 0.2)], ["know", "unknown"], 0.75),
+        ([("relevant", 0.45), ("I", 0.5)], ["relevant", "irrelevant"], None),  # "I think ..." says nothing
+        ([("relevant", 0.9), ("I", 0.09)], ["relevant", "irrelevant"], 0.9 / 0.91),
+        ([("know", 0.98), ("yes", 0.01), ("ok", 0.001)], ["know", "unknown"], 0.98 / 0.981),  # unlisted: the least
+        ([("know", 0.6), ("yes", 0.1)], ["know", "unknown"], None),  # unlisted, and there is room for much
+        ([("The", 0.9), ("[[", 0.1)], ["know", "unknown"], None),
+        ([("un", 0.9), ("x", 0.01)], ["unsafe", "unknown"], None),  # the first token decides nothing
+        ([("in", 0.9), ("suf", 0.1)], ["insufficient", "inadequate"], None),
+        ([("", 0.9), ("know", 0.05)], ["know", "unknown"], None),
+        ([], ["know", "unknown"], None),
+        ([("A", 0.8), ("B", 0.2)], ["A", "B"], 0.8),
+        ([("yes", 0.75), ("no", 0.25)], ["yes", "no"], 0.75),
+        ([("no", 0.75), ("none", 0.25)], ["no", "none"], None),  # "no" may go on to "none"
+        ([("know", float("nan"))], ["know", "unknown"], None),
+    ],
+)
+def test_what_the_likeliest_tokens_say_of_labels(listed, labels, expected):
+    tokens = [(token, share if share != share else math.log(share)) for token, share in listed]
+    found = label_probabilities(tokens, labels)
+    if expected is None:
+        assert found is None
+    else:
+        assert found is not None and sum(found.values()) == pytest.approx(1)
+        assert found[labels[0]] == pytest.approx(expected)

@@ -1,0 +1,147 @@
+"""If these failed, an answerer would learn from passages without the answer, or invent where it should say unknown."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.data.schemas import question_row
+from raisf.lm.finetune.trainable import trainable
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.compile import compile
+from raisf.optimize.judges.answer_data import composition_rows, reading_rows, recall_rows
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+SHELF = [
+    Passage("a", "Ada Hill was born in Elmton. She paints.", "Ada Hill"),
+    Passage("e", "Elmton lies on the Elm River. It is old.", "Elmton"),
+    Passage("b", "Bea Stone was born in Oakham.", "Bea Stone"),
+    Passage("o", "Oakham is famous for its bells.", "Oakham"),
+]
+
+
+class Shelf:
+    path, corpus_hash = None, "shelf"
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        return SHELF[:k]
+
+    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
+        return [SHELF[:k] for _ in queries]
+
+
+def question(**more: Any) -> dspy.Example:
+    made = {
+        "question": "Where was Ada Hill born?",
+        "answer": "Elmton",
+        "answers": ["Elmton"],
+        "gold_titles": ["Ada Hill"],
+    }
+    return dspy.Example(**{**made, **more}).with_inputs("question")
+
+
+def many(**more: Any) -> list[dspy.Example]:
+    return [question(question=f"Where was Ada Hill born ({number})?", **more) for number in range(60)]
+
+
+def test_a_reader_learns_from_gold_passages_among_others_and_to_say_unknown_without_them() -> None:
+    rows = reading_rows(many(), Shelf(), 4, random.Random(0))
+    told = [row for row in rows if row.answer != "unknown"]
+    assert 0.1 < 1 - len(told) / len(rows) < 0.4
+    assert all(row.evidence == "Ada Hill was born in Elmton." for row in told)
+    assert all("Ada Hill" in " ".join(row.passages) and row.answer == "Elmton" for row in told)
+    assert {len(row.passages) for row in told} == {1, 2, 3}
+    unknown = [row for row in rows if row.answer == "unknown"]
+    # Elmton's own passage holds the answer too: it is no passage without it.
+    assert all(row.evidence == "none" and row.passages and "Elmton" not in " ".join(row.passages) for row in unknown)
+
+
+def test_a_question_of_several_passages_is_read_only_where_all_were_found() -> None:
+    both = many(gold_titles=["Ada Hill", "Elmton"], answer="Elm River", answers=["Elm River"])
+    rows = [row for row in reading_rows(both, Shelf(), 4, random.Random(0)) if row.answer != "unknown"]
+    assert rows and all(
+        {"Ada Hill | ", "Elmton | "} <= {text[: text.index("|") + 2] for text in row.passages} for row in rows
+    )
+    assert all(row.evidence == "Elmton lies on the Elm River." for row in rows)
+    assert not [row for row in reading_rows(both, Shelf(), 1, random.Random(0)) if row.answer != "unknown"]
+
+
+def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
+    row = {
+        "_id": "1",
+        "question": "On which river lies the birthplace of Ada Hill?",
+        "answer": "Elm River",
+        "supporting_facts": [["Ada Hill", 0], ["Elmton", 0]],
+        "context": [
+            ["Ada Hill", ["Ada Hill was born in Elmton.", " She paints."]],
+            ["Elmton", ["It lies on the Elm River."]],
+        ],
+    }
+    found = question_row(row)
+    assert found["gold_sentences"] == ["Ada Hill was born in Elmton.", "It lies on the Elm River."]
+    rows = reading_rows([dspy.Example(**found)], Shelf(), 4, random.Random(1))
+    assert rows[0].evidence == "Ada Hill was born in Elmton. It lies on the Elm River."
+    row["supporting_facts"] = [["Ada Hill", 7]]
+    assert question_row(row)["gold_sentences"] == []
+
+
+def test_recall_is_learnt_of_what_the_lm_knows_alone() -> None:
+    rows = recall_rows(many(), [many()[3].question])
+    assert [(row.question, row.answer) for row in rows] == [("Where was Ada Hill born (3)?", "Elmton")]
+    assert len(recall_rows(many(), None)) == 60
+
+
+def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:
+    steps = {
+        "sub_questions": ["Where was Ada Hill born?", "On which river lies #1?"],
+        "sub_answers": ["Elmton", "Elm River"],
+    }
+    rows = composition_rows(many(**steps, answer="Elm River", answers=["Elm River"]), random.Random(0))
+    told = next(row for row in rows if row.answer == "Elm River")
+    assert told.facts == ["Where was Ada Hill born? = Elmton", "On which river lies Elmton? = Elm River"]
+    unknown = next(row for row in rows if row.answer == "unknown")
+    assert unknown.facts[-1] == "On which river lies Elmton? = unknown"
+    assert composition_rows(many(), random.Random(0)) == []
+
+
+@pytest.fixture(scope="module")
+def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalLM:
+    folder: Path = makers.make_llama(tmp_path_factory.mktemp("llama"))
+    return LocalLM(f"local/{folder}")
+
+
+def test_the_whole_program_learns_and_the_report_keeps_it_apart_from_judges_alone(
+    program: RAISF, world: Any, llama: LocalLM, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"trainset": world.train[:30], "valset": world.dev[:16], "base": llama, "rows": 12}
+    given |= {"how": "weights", "training": Training(epochs=1, rank=2, batch_size=8, layers=1), "progress": False}
+    whole = compile(program, **given, predictors="all", labels="gold", work=tmp_path / "work")
+    report = whole.compile_report
+    assert report["trained"] == "all"
+    assert {"know", "relevant", "answer_from", "compose"} <= report["predictors"].keys()
+    assert {made["source"] for made in report["predictors"].values()} == {"gold"}
+    adapter = read_json(whole.answer_from.lm.lora / "adapter_config.json")
+    layers = llama.base_engine.model.config.num_hidden_layers
+    assert adapter["layers_to_transform"] == [layers - 1] and "lm_head" not in adapter["target_modules"]
+    alone = compile(program, **given, predictors="judges", labels="gold", work=tmp_path / "work").compile_report
+    assert alone["trained"] == "judges only" and "answer_from" not in alone["predictors"]
+
+
+def test_layers_are_those_of_the_base(llama: LocalLM) -> None:
+    assert trainable(llama, "lora", 2, 1) is not None
+    with pytest.raises(InputError, match="has 2 layers: give at most so many, not 99"):
+        compile_with(llama, Training(layers=99))
+    with pytest.raises(InputError, match="layers"):
+        Training(layers=0)
+
+
+def compile_with(llama: LocalLM, training: Training) -> None:
+    from raisf.lm.finetune.training import check_rank
+
+    check_rank(llama, training)

@@ -1,0 +1,117 @@
+"""An artifact's judges as LoRA modules of one server: each asks its own, and says there what it says in the process."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+import torch
+from dspy.utils.exceptions import AdapterParseError
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from raisf.lm import pocket
+from raisf.lm.connect import adapter_for, connect
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.artifact import load, save
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError, LMError
+
+MODULES = ("know", "relevant")
+
+
+@pytest.fixture(autouse=True)
+def own_cache():
+    before = dspy.cache
+    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
+    yield
+    dspy.cache = before
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program on the pocket Llama, two of whose judges have adapters with random weights."""
+    folder, base = tmp_path_factory.mktemp("served"), connect("pocket")
+    assert isinstance(base, LocalLM)
+    program: Any = RAISF(None)
+    program.set_lm(base)
+    for seed, name in enumerate(MODULES):
+        torch.manual_seed(seed)
+        model: Any = AutoModelForCausalLM.from_pretrained(pocket.path(), dtype="float32")
+        config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+        get_peft_model(model, config).save_pretrained(str(folder / name))
+        getattr(program, name).lm = base.with_weights(folder / name)
+    save(program, folder / "artifact")
+    return folder / "artifact"
+
+
+def said(program: Any, name: str) -> Any:
+    predictor, inputs = getattr(program, name), {"question": "Who is the mayor of Belrin?"}
+    if name == "relevant":
+        inputs["passage"] = "Belrin | Its mayor is Oda Hill."
+    with dspy.context(adapter=adapter_for(predictor.lm)):
+        return predictor(**inputs)
+
+
+def test_each_predictor_asks_its_module_and_gets_the_probabilities_of_the_process(llamas: Any, artifact: Path) -> None:
+    here = load(artifact)
+    base = pocket.path()
+    folders = {name: (base, artifact / "adapters" / name) for name in MODULES}
+    with llamas.serve({"base/name": base, **folders}) as endpoint:
+        there: Any = load(artifact, api_base=endpoint.url)
+        for name in MODULES:
+            mine, theirs = said(here, name), said(there, name)
+            assert theirs.probabilities == pytest.approx(mine.probabilities, abs=1e-3)
+            path, body = endpoint.seen[-1]
+            # What vLLM is sent: the module's name, bare text as it was trained on, one token, the likeliest listed.
+            assert path == "/v1/completions" and body.pop("prompt").endswith("\nverdict:")
+            assert body == {"model": name, "max_tokens": 1, "temperature": 1.0, "logprobs": 20}
+        assert said(here, "know").probabilities != pytest.approx(said(here, "relevant").probabilities, abs=1e-3)
+        answers = [said(program, "answer_directly").answer for program in (here, there)]
+        assert answers[0] == answers[1]
+        path, body = endpoint.seen[-1]
+        assert path == "/v1/completions" and body["model"] == "base/name" and body["max_tokens"] == 256
+        assert body["temperature"] == 0.0 and body["stop"] and "logprobs" not in body
+        again = artifact.parent / "again"
+        save(there, again)
+        kept: Any = load(again, lm=there.know.lm)
+        assert said(kept, "know").probabilities == said(there, "know").probabilities
+
+
+def test_a_server_without_the_module_is_told_by_name(llamas: Any, artifact: Path) -> None:
+    with llamas.serve({"pocket": pocket.path()}) as endpoint:
+        with pytest.raises(InputError, match=r"serves pocket, and no LoRA module 'know': .*README.md has the command"):
+            load(artifact, api_base=endpoint.url)
+        with pytest.raises(LMError, match="HTTP 404: is --api-base right"):
+            load(artifact, api_base=endpoint.url.removesuffix("/v1"))
+
+
+def test_the_readme_says_how_it_is_served_and_asked(artifact: Path) -> None:
+    text = (artifact / "README.md").read_text()
+    assert "vllm serve BASE --enable-lora --max-loras 2 --max-lora-rank 8" in text
+    assert "--lora-modules know=adapters/know relevant=adapters/relevant" in text
+    assert 'raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")' in text
+
+
+def test_chat_adapters_ask_the_chat_endpoint(llamas: Any, tmp_path: Path) -> None:
+    lm = connect("pocket", adapter="chat")
+    assert isinstance(lm, LocalLM)
+    program: Any = RAISF(None)
+    program.set_lm(lm)
+    save(program, tmp_path / "a")
+    with llamas.serve({"pocket": pocket.path()}) as endpoint:
+        there: Any = load(tmp_path / "a", api_base=endpoint.url)
+        there.know.lm.kwargs["max_tokens"] = 4
+        with contextlib.suppress(AdapterParseError):  # the pocket Llama knows no chat
+            said(there, "know")
+        path, body = endpoint.seen[0]
+        assert path == "/v1/chat/completions" and body["model"] == "pocket"
+        assert (body["max_completion_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
+
+
+def test_completions_need_a_format_that_writes_text() -> None:
+    with pytest.raises(InputError, match="adapter compact or pocket"):
+        connect("openai/x", api_base="http://127.0.0.1:9/v1", completions=True)
+    with pytest.raises(InputError, match="give --api-base"):
+        connect("openai/x", adapter="compact", completions=True)

@@ -1,0 +1,93 @@
+"""If these failed, an answer would come without the sentence it was read from, or with one it was not."""
+
+import pytest
+
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.citations import cite
+from raisf.programs.trace import JudgedPassage, Judgement, Node
+from raisf.retrieval.passage import Passage
+
+FUJI = "It is the highest mountain of Japan. It last erupted in 1707. Hokusai painted Mount Fuji thirty-six times."
+TOKYO = "Tokyo is the capital of Japan. On clear days Mount Fuji is seen from its towers."
+SHELF = [Passage("fuji", FUJI, "Mount Fuji", source="fuji.txt"), Passage("tokyo", TOKYO, "Tokyo")]
+
+
+def node(question: str, answer: str) -> Node:
+    passages = [JudgedPassage.of(passage) for passage in SHELF]
+    return Node(question=question, answer=answer, route="passages", passages=passages)
+
+
+def texts(*numbers: int) -> list[str]:
+    return [SHELF[number].prompt_text for number in numbers]
+
+
+@pytest.mark.parametrize("quoted", [None, "", "none", "None."])
+def test_a_reader_that_quotes_nothing_gets_the_sentence_that_holds_its_answer(quoted: str | None) -> None:
+    asked = node("In which year did Mount Fuji last erupt?", "1707")
+    cite(asked, quoted, texts(0, 1))
+    assert (asked.evidence, asked.found_afterwards, asked.cited) == ("It last erupted in 1707.", True, "fuji.txt")
+    assert asked.grounded is True
+
+
+def test_of_several_sentences_the_one_nearest_to_the_question_is_taken() -> None:
+    asked = node("Which mountain is seen from the towers of Tokyo on clear days?", "Mount Fuji")
+    cite(asked, "none", texts(0, 1))
+    assert asked.evidence == "On clear days Mount Fuji is seen from its towers." and asked.cited == "Tokyo"
+
+
+def test_only_passages_that_were_read_are_cited() -> None:
+    asked = node("What is seen from Tokyo?", "Mount Fuji")
+    cite(asked, "none", texts(0))
+    assert asked.cited == "fuji.txt"
+
+
+def test_an_answer_that_no_passage_holds_has_no_sentence_and_is_told() -> None:
+    asked = node("Who climbed it first?", "Ada Hill")
+    cite(asked, "none", texts(0, 1))
+    assert (asked.evidence, asked.cited, asked.grounded) == (None, None, False)
+    within = node("In which year did it erupt?", "170")  # not a word of any passage
+    cite(within, "none", texts(0))
+    assert within.grounded is False
+
+
+def test_yes_and_no_stand_nowhere() -> None:
+    asked = node("Is Mount Fuji in Japan?", "yes")
+    cite(asked, "none", texts(0))
+    assert asked.grounded is None and asked.evidence is None
+
+
+def test_a_quotation_stays_and_its_passage_is_cited_though_it_names_what_that_calls_it() -> None:
+    asked = node("When did it erupt?", "1707")
+    cite(asked, "Mount Fuji last erupted in 1707.", texts(0, 1))
+    assert (asked.evidence, asked.found_afterwards) == ("Mount Fuji last erupted in 1707.", False)
+    assert asked.cited == "fuji.txt"
+
+
+def test_a_program_cites_and_without_evidence_does_not() -> None:
+    class Shelf:
+        path, corpus_hash = None, "shelf"
+
+        def __call__(self, query: str, k: int) -> list[Passage]:
+            return SHELF[:k]
+
+    found = {"evidence": "none", "answer": "1707"}
+    for evidence in (True, False):
+        program = RAG(Shelf(), k=2, evidence=evidence)  # type: ignore[arg-type]
+        program.set_lm(ScriptedLM(lambda fields: found if evidence else {"answer": "1707"}))  # noqa: B023
+        root = program(question="When did it last erupt?").trace.root
+        assert (root.evidence is not None) is evidence and root.found_afterwards is evidence
+
+
+def test_confidence_is_the_judges() -> None:
+    direct = Node(question="q", answer="a", route="direct", know=Judgement(verdict="know", probability=0.7))
+    read = node("q", "a")
+    read.passages[0].judgement = Judgement(verdict="relevant", probability=0.9)
+    read.passages[1].judgement = Judgement(verdict="irrelevant", probability=0.1)
+    unknown = Node(question="q")
+    assert (direct.confidence, read.confidence, unknown.confidence) == (0.7, 0.9, None)
+    read.grounded = False  # no passage says so
+    assert read.confidence == 0
+    read.grounded = True
+    both = Node(question="q", answer="a", route="decomposed", sub_questions=[direct, read, unknown])
+    assert both.confidence == 0.7

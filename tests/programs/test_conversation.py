@@ -1,0 +1,80 @@
+"""A question that leans on earlier turns, and the module that makes it stand alone."""
+
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.conversation import LONGEST_TURN, MOST_TURNS, Conversation, Turn
+from raisf.utils.errors import InputError
+
+
+def answer(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"standalone": "Where was Ada Hill born?", "answer": f"A({fields.get('question')})"}
+
+
+def test_earlier_turns_are_read_and_the_question_rewritten() -> None:
+    program = Direct()
+    program.set_lm(lm := ScriptedLM(answer))
+    turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    said = Conversation(program)(question="Where was she born?", turns=turns)
+    assert said.standalone == "Where was Ada Hill born?" and said.answer == "A(Where was Ada Hill born?)"
+    assert lm.calls[0]["turns"] == ["user: Who is the mayor of Velm?", "assistant: Ada Hill"]
+
+
+def test_the_first_question_costs_no_call() -> None:
+    program = Direct()
+    program.set_lm(lm := ScriptedLM(answer))
+    assert Conversation(program)(question="Who?").standalone == "Who?" and len(lm.calls) == 1
+
+
+def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
+    program = Direct()
+    program.set_lm(ScriptedLM(lambda fields: "rubbish" if "turns" in fields else {"answer": "x"}))
+    assert Conversation(program).standalone("And she?", [Turn("user", "Who?")]) == "And she?"
+
+
+def test_a_long_conversation_is_cut() -> None:
+    program = Direct()
+    program.set_lm(lm := ScriptedLM(answer))
+    Conversation(program).standalone("And?", [Turn("user", f"{n} " + "x" * 5_000) for n in range(50)])
+    said = lm.calls[0]["turns"]
+    assert len(said) == MOST_TURNS and said[-1].startswith("user: 49 ") and len(said[-1]) < LONGEST_TURN + 30
+
+
+def test_a_pocket_model_is_not_asked_for_what_it_cannot_do() -> None:
+    from raisf.lm.adapter import adapter_named
+
+    program = Direct()
+    lm = ScriptedLM(answer)
+    lm.adapter = adapter_named("pocket")
+    program.set_lm(lm)
+    assert Conversation(program).standalone("And she?", [Turn("user", "Who?")]) == "And she?" and not lm.calls
+
+
+def test_it_compiles_like_the_others(tmp_path: Any) -> None:
+    lm = ScriptedLM(answer)
+    module = Conversation(Direct())
+    module.set_lm(lm)
+    rows = [
+        dspy.Example(
+            turns=[Turn("user", "Who is the mayor of Velm?")],
+            question="Where was she born?",
+            answer="A(Where was Ada Hill born?)",
+        ).with_inputs("turns", "question")
+    ]
+    compiled = dspy.BootstrapFewShot(
+        metric=lambda gold, said, trace=None: gold.answer == said.answer, max_labeled_demos=0
+    ).compile(module, trainset=rows)
+    (demo,) = compiled.rewrite.demos
+    assert demo.standalone == "Where was Ada Hill born?"
+    compiled.save(str(tmp_path / "conversation.json"))
+    again = Conversation(Direct())
+    again.take_rewriting(tmp_path / "conversation.json")
+    assert again.rewrite.demos[0]["standalone"] == "Where was Ada Hill born?" and again.rewrite.lm is None
+    for text in ("[]", "{}", '{"rewrite": 5}', '{"rewrite": {"demos": 5}}'):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(InputError, match="no saved conversation"):
+            again.take_rewriting(tmp_path / "other.json")

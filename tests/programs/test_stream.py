@@ -1,0 +1,174 @@
+"""`program.stream(question)`: what a page, a terminal and a client see while a question is answered."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.events import ROOT, AnswerEvent, DoneEvent, GrowingTrace, JudgementEvent, QuestionEvent
+from raisf.programs.live import live_module, stream
+from raisf.programs.ra_isf import RAISF
+from raisf.programs.registry import PROGRAMS, build, searches
+from raisf.programs.trace import Node, Trace
+from raisf.utils.errors import InputError, LMError
+
+
+def bare(node: Node) -> dict[str, Any]:
+    """A node without its times."""
+    return {**node.model_dump(exclude={"sub_questions", "seconds"}), "subs": [bare(sub) for sub in node.sub_questions]}
+
+
+def streamed(program: dspy.Module, question: str = "root") -> tuple[list[Any], Trace]:
+    """All events of a question, and the tree that they add up to, before repeated work is folded."""
+    growing, events = GrowingTrace("x"), []
+    for event in program.stream(question):
+        events.append(event)
+        if not isinstance(event, DoneEvent):
+            growing.add(event)
+    return events, growing.trace
+
+
+def tree(scripted: Any, plan: Any, shelf: Any, **options: Any) -> RAISF:
+    program = RAISF(shelf, k=3, **options)
+    plans = {"root": plan(subs=["left side", "right of #1"]), "left": plan(know=True), "right": plan(relevant=2)}
+    program.set_lm(scripted(**plans))
+    return program
+
+
+def test_the_events_of_a_tree_add_up_to_its_trace(scripted: Any, plan: Any, shelf: Any) -> None:
+    events, grown = streamed(tree(scripted, plan, shelf))
+    done = events[-1]
+    assert isinstance(done, DoneEvent) and done.trace is not None
+    assert bare(grown.root) == bare(done.trace.root)
+    assert grown.cost == done.trace.cost.model_copy(
+        update={"seconds": grown.cost.seconds, "discarded_retrievals": grown.cost.discarded_retrievals}
+    )
+    assert done.answer == done.trace.root.answer
+
+
+def test_a_listed_sub_question_waits_and_is_told_again_with_its_reference_filled_in(
+    scripted: Any, plan: Any, shelf: Any
+) -> None:
+    events, _ = streamed(tree(scripted, plan, shelf))
+    told = [event for event in events if isinstance(event, QuestionEvent) and event.node == "0.2"]
+    assert told[0].question == "right of #1" and told[0].waits_for == [1] and not told[0].begun
+    assert told[-1].question == "right of A(left side)" and told[-1].begun
+    assert isinstance(events[0], QuestionEvent) and events[0].node == ROOT and events[0].begun
+
+
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - {"skr-knn", "replug"}))
+def test_every_program_streams_what_its_trace_says(name: str, scripted: Any, plan: Any, shelf: Any) -> None:
+    program = build(name, shelf) if searches(PROGRAMS[name]) else build(name)
+    program.set_lm(scripted(root=plan(subs=["one", "two"], relevant=1)))
+    events, grown = streamed(program)
+    assert isinstance(events[-1], DoneEvent) and events[-1].trace is not None
+    assert bare(grown.root)["question"] == "root" and grown.root.answer == events[-1].answer
+    assert [len(step.passages) for step in grown.root.steps] == [
+        len(step.passages) for step in events[-1].trace.root.steps
+    ]
+
+
+def test_events_come_while_the_program_still_works(shelf: Any) -> None:
+    """The reader's judgement is held back until the stream has told of the first ones."""
+    told = threading.Event()
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        if fields.get("passage", "").endswith("3"):
+            assert told.wait(60)
+        return {"verdict": "unknown" if "passage" not in fields else "relevant", "evidence": "e", "answer": "a"}
+
+    program = RAISF(shelf, k=3)
+    program.set_lm(ScriptedLM(answer))
+    kinds = []
+    for event in program.stream("root"):
+        kinds.append(event.type)
+        if isinstance(event, JudgementEvent):
+            told.set()
+    assert kinds[0] == "question"
+    assert kinds.index("judgement") < kinds.index("answer") < kinds.index("done")
+
+
+def test_leaving_the_stream_stops_the_question(shelf: Any) -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        assert release.wait(60)
+        return {"verdict": "unknown", "sub_questions": ["a", "b"], "answer": "a"}
+
+    lm = ScriptedLM(answer)
+    program = RAISF(shelf)
+    program.set_lm(lm)
+    events = program.stream("root")
+    next(events)
+    assert begun.wait(60)
+    events.close()  # type: ignore[attr-defined]
+    release.set()
+    ends = time.monotonic() + 60
+    while any(thread.name == "raisf-question" for thread in threading.enumerate()):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+    assert len(lm.calls) == 1
+
+
+def test_stopping_closes_an_endpoints_connection(faulty: Any) -> None:
+    with faulty.serve(1.0, kinds=["silent"]) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, timeout=600))
+        events = program.stream("Who?")
+        next(events)
+        while not endpoint.seen:
+            time.sleep(0.01)
+        events.close()  # type: ignore[attr-defined]
+        ends = time.monotonic() + 60
+        while any(thread.name == "raisf-question" for thread in threading.enumerate()):
+            assert time.monotonic() < ends  # it waits for a call that would take ten minutes
+            time.sleep(0.01)
+
+
+def test_coroutines_stream_too_and_cancelling_them_stops(scripted: Any, plan: Any, shelf: Any) -> None:
+    program = tree(scripted, plan, shelf)
+
+    async def all_of_it() -> list[Any]:
+        return [event async for event in program.astream("root")]
+
+    events = asyncio.run(all_of_it())
+    assert isinstance(events[-1], DoneEvent) and sum(isinstance(event, AnswerEvent) for event in events) >= 3
+
+
+def test_errors_are_raised_where_the_loop_stands(shelf: Any) -> None:
+    program = RAISF(shelf)
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
+    with pytest.raises(InputError, match="empty"):
+        list(program.stream("  "))
+
+    def broken(fields: dict[str, Any]) -> dict[str, Any]:
+        raise LMError("down")
+
+    program.set_lm(ScriptedLM(broken))
+    with pytest.raises(LMError, match="down"):
+        list(program.stream("root"))
+
+
+def test_a_request_may_lower_a_budget_and_never_raise_it(shelf: Any) -> None:
+    program = RAISF(shelf, max_calls=5)
+    program.set_lm(ScriptedLM(lambda fields: {"verdict": "unknown", "sub_questions": ["a b", "c d"], "answer": "x"}))
+    for given, limit in ((2, 2), (50, 5), (None, 5)):
+        events = list(stream(program.live("root", max_calls=given)))
+        assert events[-1].trace.cost.lm_calls == limit
+
+
+def test_a_module_of_the_users_own_streams_its_answer() -> None:
+    class Mine(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=question.upper())
+
+    events = list(stream(live_module(Mine(), "who?")))
+    assert [event.type for event in events if event.type != "cost"] == ["question", "answer", "done"]
+    assert events[-1].answer == "WHO?" and events[-1].trace is None

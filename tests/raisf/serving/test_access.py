@@ -1,0 +1,115 @@
+"""Who may speak to the service, and what it hands out."""
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raisf.serving.guard import Access
+from raisf.serving.limits import Limits
+from raisf.utils.errors import InputError
+
+KEY = "k" * 32
+
+
+def get(server: Any, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str]:
+    """Status, headers and text of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read().decode("utf-8", "replace")
+
+
+def test_a_page_under_another_name_reaches_nothing(server: Any) -> None:
+    """DNS rebinding: the browser believes that this machine is evil.example."""
+    for path in ("/", "/programs", "/healthz", "/mcp"):
+        assert get(server, path, Host="evil.example")[0] == 421
+        assert get(server, path, Host="evil.example:8080")[0] == 421
+    assert get(server, "/", Host=f"localhost:{server.port}")[0] == 200
+    assert get(server, "/", Host="[::1")[0] == 421
+
+
+def test_a_page_of_another_site_may_not_ask(server: Any) -> None:
+    body = json.dumps({"question": "number 1"})
+    here = f"127.0.0.1:{server.port}"
+    for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert get(server, "/ask", "POST", body, **headers)[0] == 403
+    assert get(server, "/ask", "POST", body, Origin=f"http://{here}")[0] == 200
+
+
+def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: Any) -> None:
+    import hashlib
+
+    with start(make(), Access(keys=(hashlib.sha256(KEY.encode()).digest(),))) as server:
+        for path in ("/programs", "/metrics", "/source?pid=r1", "/v1/models", "/document?source=x"):
+            assert get(server, path)[0] == 401
+            assert get(server, path, Authorization="Bearer wrong")[0] == 401
+            assert get(server, path, Authorization=KEY)[0] == 401
+        assert get(server, "/ask", "POST", "{}")[0] == 401 and get(server, "/mcp", "POST", "{}")[0] == 401
+        assert get(server, "/")[0] == get(server, "/page/app.js")[0] == get(server, "/healthz")[0] == 200
+        assert get(server, "/programs", Authorization=f"Bearer {KEY}")[0] == 200
+
+
+def test_another_address_demands_a_key(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--api-key-file"):
+        Access.of("0.0.0.0", None)
+    keys = tmp_path / "keys"
+    for text, told in (("", "no key"), ("short\n", "shorter than 16"), (None, "cannot read")):
+        keys.unlink(missing_ok=True)
+        if text is not None:
+            keys.write_text(text)
+        with pytest.raises(InputError, match=told):
+            Access.of("0.0.0.0", keys)
+    keys.write_text(f"{KEY}\n\n{'l' * 20}\n")
+    access = Access.of("0.0.0.0", keys)
+    assert access.knows(f"Bearer {KEY}") and access.knows(f"bearer {'l' * 20}") and not access.knows("Bearer ")
+    assert not access.hosts and Access.of("127.0.0.1", keys, ["raisf.example"]).hosts >= {"raisf.example", "localhost"}
+
+
+def test_a_large_body_is_not_read(make: Any, start: Any) -> None:
+    with start(make(Limits(body=2_000))) as server:
+        assert get(server, "/ask", "POST", "x" * 2_001)[0] == 413
+        chunks = (b"x" * 1_000 for _ in range(5))
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("POST", "/ask", chunks, encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+        assert connection.getresponse().status == 413
+        assert get(server, "/healthz")[0] == 200
+
+
+def test_the_page_runs_its_own_files_only(server: Any) -> None:
+    status, headers, text = get(server, "/")
+    policy = headers["content-security-policy"]
+    assert status == 200 and "default-src 'none'" in policy and "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff" and "frame-ancestors 'none'" in policy
+    assert "http://" not in text and "https://" not in text and "style=" not in text and "onclick" not in text
+    script = get(server, "/page/app.js")[2]
+    assert not any(way in script for way in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://"))
+    assert get(server, "/page/../app.py")[0] == get(server, "/page/index.html")[0] == get(server, "/nothing")[0] == 404
+
+
+def test_a_passage_stands_among_its_neighbours(server: Any) -> None:
+    told = json.loads(get(server, "/source?program=rag&pid=r1")[2])
+    assert told["passage"]["citation"] == "atlas/rivers.md, line 2"
+    assert [one["pid"] for one in told["context"]] == ["r0", "r1", "r2", "r3"]
+    status, _, text = get(server, "/source?pid=zzz")
+    assert status == 400 and "no passage 'zzz'" in text
+
+
+def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any, start: Any, documents: Path) -> None:
+    with start(make()) as server:
+        assert get(server, "/document?source=atlas/rivers.md")[0] == 400
+    with start(make(), documents=documents) as server:
+        status, headers, text = get(server, "/document?source=atlas/rivers.md")
+        assert status == 200 and headers["content-type"].startswith("text/plain") and "sandbox" in str(headers)
+        assert "<script>" in text
+        for path in ("secret.txt", "../secret.txt", "atlas/../secret.txt", "/etc/passwd"):
+            assert get(server, f"/document?source={path}")[0] == 400
+
+
+def test_what_a_filter_leaves_out_is_not_shown_either(rivers: Any, make: Any, start: Any) -> None:
+    service = make()
+    service.served["rag"].program.retriever = rivers.where("section = 'Oltrey'")
+    with start(service) as server:
+        assert get(server, "/source?program=rag&pid=r1")[0] == 400

@@ -1,0 +1,154 @@
+"""POST /ask: what a page and a program of one's own see of a question."""
+
+import http.client
+import json
+import time
+import urllib.error
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.serving.limits import Limits
+from raisf.serving.service import Served, Service
+
+
+def test_the_tree_comes_event_by_event(server: Any, ask: Any) -> None:
+    events = ask(server.url, ask.sea)
+    assert [event.get("type") for event in events[:2]] == [None, "question"] and events[0]["program"] == "ra-isf"
+    done = events[-1]
+    assert done["type"] == "done" and done["answer"] == "Pasmur Sea"
+    subs = done["trace"]["root"]["sub_questions"]
+    assert [sub["answer"] for sub in subs] == ["Funzol River", "Pasmur Sea"]
+    assert {event["node"] for event in events if event.get("type") == "answer"} == {"0", "0.1", "0.2"}
+
+
+def test_one_json_for_who_asks_for_it(server: Any, ask: Any) -> None:
+    with ask.post(f"{server.url}/ask", {"question": ask.sea, "stream": False, "program": "rag"}) as response:
+        done = json.loads(response.read())
+    assert done["answer"] == "Pasmur Sea" and done["trace"]["system"] == "rag"
+
+
+def test_a_client_that_goes_away_stops_its_run(server: Any, service: Service, script: Any, ask: Any) -> None:
+    response = ask.post(f"{server.url}/ask", {"question": "slow Bulgorton?"})
+    next(ask.events(response))
+    assert script.begun.wait(60)
+    assert service.admission.under_way == 1
+    response.close()
+    _until(lambda: b'outcome="stopped"' in service.metrics.text())
+    script.let_go.set()
+    _until(lambda: service.admission.under_way == 0)
+    assert len(service.served["ra-isf"].program.know.lm.calls) == 1
+
+
+def test_a_client_of_the_whole_answer_that_goes_away_stops_its_run(server: Any, service: Service, script: Any) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/ask", json.dumps({"question": "slow?", "stream": False}))
+    assert script.begun.wait(60)
+    connection.close()
+    _until(lambda: b'outcome="stopped"' in service.metrics.text())
+    script.let_go.set()
+    _until(lambda: service.admission.under_way == 0)
+
+
+def test_what_fails_is_told_in_the_stream(server: Any, ask: Any) -> None:
+    *_, last = ask(server.url, "Does it fail?")
+    assert last == {"type": "error", "message": "the endpoint is down: start it again", "kind": "lm_failed"}
+
+
+def test_a_programming_error_is_told_without_its_words(server: Any, ask: Any, service: Service) -> None:
+    class Mine(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            raise ZeroDivisionError("secret")
+
+    service.served["mine"] = Served("mine", Mine())
+    *_, last = ask(server.url, "Which river?", program="mine")
+    assert last["kind"] == "failed" and "secret" not in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"[]", 400, "an object"),
+        ({"question": ""}, 400, "empty"),
+        ({"question": 5}, 400, "a question is text"),
+        ({"question": "x" * 20_001}, 400, "20,000"),
+        ({"question": "Who?", "program": "nope"}, 404, "choose ra-isf, rag"),
+        ({"question": "Who?", "program": 7}, 404, "choose ra-isf, rag"),
+        ({"question": "Who?", "max_calls": 0}, 400, "above 0"),
+        ({"question": "Who?", "max_calls": True}, 400, "above 0"),
+        ({"question": "Who?", "max_seconds": "long"}, 400, "above 0"),
+        ({"question": "\ud800"}, 400, "Unicode"),
+        (b"[" * 100_000, 400, "not JSON"),
+    ],
+)
+def test_what_is_no_question_is_refused_with_a_reason(server: Any, ask: Any, body: Any, status: int, told: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask.post(f"{server.url}/ask", body)
+    assert caught.value.code == status and told in json.loads(caught.value.read())["error"]["message"]
+
+
+def test_a_requests_budget_holds(server: Any, ask: Any) -> None:
+    done = ask(server.url, ask.sea, max_calls=3)[-1]
+    assert done["trace"]["cost"]["lm_calls"] == 3 and done["trace"]["root"]["route"] == "budget"
+
+
+def test_too_many_at_once_are_told_when_to_come_again(make: Any, start: Any, script: Any, ask: Any) -> None:
+    with start(make(Limits(concurrency=1, rate=0))) as server:
+        first = ask.post(f"{server.url}/ask", {"question": "slow?"})
+        assert script.begun.wait(60)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask.post(f"{server.url}/ask", {"question": "Who?"})
+        assert caught.value.code == 429 and int(caught.value.headers["retry-after"]) >= 1
+        script.let_go.set()
+        assert [*ask.events(first)][-1]["type"] == "done"
+        _until(lambda: ask(server.url, "number 4")[-1]["answer"] == "A4")
+
+
+def test_a_clients_rate_is_bounded(make: Any, start: Any, ask: Any) -> None:
+    with start(make(Limits(rate=2))) as server:
+        ask(server.url, "number 1")
+        ask(server.url, "number 2")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask(server.url, "number 3")
+        assert caught.value.code == 429 and 1 <= int(caught.value.headers["retry-after"]) <= 30
+
+
+def test_the_log_holds_questions_only_if_asked(make: Any, start: Any, ask: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", logger="raisf.serving")
+    for log_questions in (False, True):
+        caplog.clear()
+        with start(make(log_questions=log_questions)) as server:
+            ask(server.url, "number 7 of Velm")
+        (row,) = [json.loads(record.message) for record in caplog.records if record.name == "raisf.serving"]
+        assert row["outcome"] == "answered" and row["lm_calls"] == 2 and ("Velm" in json.dumps(row)) == log_questions
+
+
+def test_figures_for_prometheus(server: Any, ask: Any) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    ask(server.url, "number 1")
+    with ask_get(f"{server.url}/metrics") as response:
+        families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}
+    (questions,) = [sample for sample in families["raisf_questions"].samples if sample.name.endswith("_total")]
+    assert questions.labels == {"program": "ra-isf", "outcome": "answered"} and questions.value == 1
+    assert families["raisf_lm_calls"].samples[0].value == 2
+
+
+def ask_get(url: str) -> Any:
+    import urllib.request
+
+    return urllib.request.urlopen(url, timeout=60)
+
+
+def _until(condition: Any) -> None:
+    ends = time.monotonic() + 60
+    while True:
+        try:
+            if condition():
+                return
+        except urllib.error.HTTPError:
+            pass
+        assert time.monotonic() < ends
+        time.sleep(0.02)

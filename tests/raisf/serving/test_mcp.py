@@ -1,0 +1,67 @@
+"""The tools of the Model Context Protocol, through the SDK's own client."""
+
+import os
+import sys
+from typing import Any
+
+import anyio
+import pytest
+
+from raisf.serving.service import Service
+
+pytest.importorskip("mcp")
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+
+def test_ask_and_search_over_http_with_progress(server: Any, service: Service, ask: Any) -> None:
+    told: list[str] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append(message or "")
+
+    async def use() -> None:
+        async with (
+            streamable_http_client(f"{server.url}/mcp") as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            assert set(tools) == {"ask", "search"} and "question" in tools["ask"].inputSchema["required"]
+            given = await session.call_tool("ask", {"question": ask.sea}, progress_callback=progress)
+            assert not given.isError and given.structuredContent is not None
+            assert given.structuredContent["answer"] == "Pasmur Sea"
+            assert given.structuredContent["citations"][0]["title"].startswith("atlas/rivers.md")
+            found = await session.call_tool("search", {"query": "Pasmur Sea frozen", "k": 2})
+            assert found.structuredContent is not None
+            assert found.structuredContent["passages"][0]["title"] == "Pasmur Sea"
+            for tool, arguments, message in (
+                ("ask", {"question": " "}, "empty"),
+                ("ask", {"question": "Who?", "program": "x"}, "choose ra-isf, rag"),
+                ("search", {"query": "x", "k": 500}, "1 to 50"),
+            ):
+                refused = await session.call_tool(tool, arguments)
+                assert refused.isError and message in str(refused.content)
+
+    anyio.run(use)
+    assert told[0].startswith("0: In which sea") and any(one.startswith("0.1: Funzol River") for one in told)
+
+
+@pytest.mark.slow
+def test_over_standard_input_and_output(rivers: Any) -> None:
+    async def use() -> None:
+        command = ["-m", "raisf.cli", "mcp", str(rivers.path), "--lm", "pocket"]
+        async with (
+            stdio_client(StdioServerParameters(command=sys.executable, args=command, env={**os.environ})) as (
+                read,
+                write,
+            ),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            found = await session.call_tool("search", {"query": "Funzol River", "k": 1})
+            assert found.structuredContent is not None and len(found.structuredContent["passages"]) == 1
+
+    anyio.run(use)

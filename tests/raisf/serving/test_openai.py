@@ -1,0 +1,103 @@
+"""OpenAI's chat completions: the official client and DSPy's use a program as a model."""
+
+import json
+import urllib.error
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.serving.service import Service
+
+openai = pytest.importorskip("openai")
+
+
+@pytest.fixture
+def client(server: Any) -> Any:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+def say(question: str) -> list[Any]:
+    return [{"role": "user", "content": question}]
+
+
+def test_models_are_the_programs(client: Any) -> None:
+    assert [model.id for model in client.models.list()] == ["ra-isf", "rag"]
+
+
+def test_an_answer_with_its_citations_its_trace_and_its_usage(client: Any, ask: Any) -> None:
+    given = client.chat.completions.create(model="ra-isf", messages=say(ask.sea))
+    choice = given.choices[0]
+    assert choice.message.content == "Pasmur Sea" and choice.finish_reason == "stop"
+    cited = [note.url_citation for note in choice.message.annotations]
+    assert "atlas/rivers.md, line 1" in [note.title for note in cited]
+    assert all(note.url.startswith("http://127.0.0.1") and note.end_index == len("Pasmur Sea") for note in cited)
+    assert given.trace["root"]["sub_questions"][0]["answer"] == "Funzol River"
+    assert given.usage.total_tokens == given.usage.prompt_tokens + given.usage.completion_tokens > 0
+
+
+def test_streamed_with_usage_and_events(client: Any, ask: Any) -> None:
+    options: Any = {"stream": True, "stream_options": {"include_usage": True}, "extra_body": {"trace": True}}
+    chunks = list(client.chat.completions.create(model="ra-isf", messages=say(ask.sea), **options))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == "Pasmur Sea" and chunks[-1].usage.total_tokens > 0 and not chunks[-1].choices
+    kinds = [chunk.trace_event["type"] for chunk in chunks if getattr(chunk, "trace_event", None)]
+    assert kinds[0] == "question" and "judgement" in kinds
+    (last,) = [chunk for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
+    assert last.trace["root"]["answer"] == "Pasmur Sea" and last.choices[0].delta.annotations
+
+
+def test_a_stream_tells_no_events_unless_asked(client: Any, ask: Any) -> None:
+    chunks = list(client.chat.completions.create(model="rag", messages=say(ask.sea), stream=True))
+    assert not any(getattr(chunk, "trace_event", None) for chunk in chunks)
+    assert all(chunk.choices for chunk in chunks)
+
+
+def test_earlier_turns_make_the_question_stand_alone(client: Any, service: Service) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Which river flows through Bulgorton?"},
+        {"role": "assistant", "content": "Funzol River"},
+        {"role": "user", "content": [{"type": "text", "text": "Where does it end?"}]},
+    ]
+    given = client.chat.completions.create(model="ra-isf", messages=turns)
+    assert given.trace["root"]["question"] == "Where does the Funzol River end?"
+
+
+def test_errors_are_those_that_the_client_knows(client: Any) -> None:
+    with pytest.raises(openai.NotFoundError, match="choose ra-isf, rag"):
+        client.chat.completions.create(model="gpt-4o", messages=say("Who?"))
+    with pytest.raises(openai.BadRequestError, match="one answer"):
+        client.chat.completions.create(model="rag", messages=say("Who?"), n=2)
+    with pytest.raises(openai.APIStatusError, match="the endpoint is down"):
+        client.chat.completions.create(model="ra-isf", messages=say("Does it fail?"))
+    with pytest.raises(openai.APIError, match="the endpoint is down"):
+        list(client.chat.completions.create(model="ra-isf", messages=say("Does it fail?"), stream=True))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": []},
+        {"messages": ["hello"]},
+        {"messages": [{"role": "user", "content": 5}]},
+        {"messages": [{"role": "assistant", "content": "hello"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "user", "content": ""}]},
+        {"messages": [{"role": "user", "content": "x"}] * 201},
+    ],
+)
+def test_what_is_no_request_is_refused(server: Any, ask: Any, body: Any) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask.post(f"{server.url}/v1/chat/completions", body)
+    assert caught.value.code == 400 and json.loads(caught.value.read())["error"]["message"]
+
+
+def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
+    lm = dspy.LM("openai/ra-isf", api_base=f"{server.url}/v1", api_key="none", cache=False)
+    assert lm(ask.sea) == ["Pasmur Sea"]
+    with dspy.context(lm=lm):
+        assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
+        thought = dspy.ChainOfThought("question -> answer")(question=ask.sea)
+        assert thought.answer == "Pasmur Sea" and thought.reasoning

@@ -1,0 +1,201 @@
+"""The page in a real Chromium: ask, watch, stop, fail, reload, and text that would like to be a page."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+DONE = ".answer:not(.working)"
+MINUTE = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Any) -> Iterator[Any]:
+    page = browser.new_page()
+    page.set_default_timeout(MINUTE)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda told: problems.append(told.text) if "Content Security" in told.text else None)
+    outside: list[str] = []
+    page.on("request", lambda request: None if request.url.startswith(server.url) else outside.append(request.url))
+    page.goto(server.url)
+    page.wait_for_selector("#program option", state="attached")
+    yield page
+    page.close()
+    assert not problems and not [url for url in outside if not url.startswith(("blob:", "data:"))]
+
+
+def ask(page: Any, question: str) -> None:
+    page.fill("#question", question)
+    page.keyboard.press("Enter")
+
+
+def test_a_question_shows_its_answer_its_tree_and_its_source(page: Any, ask_about: Any) -> None:
+    ask(page, ask_about.sea)
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "Pasmur Sea"
+    assert page.locator(".children > .node").count() == 2
+    assert page.locator(".node mark").all_inner_texts()[-1] == "It flows into the Pasmur Sea below Oltrey."
+    assert "Pasmur Sea" in page.inner_text("[role=status]") and not page.is_visible("#stop")
+    page.click(".cited button")
+    assert "Bulgorton lies on" in page.locator("#source-body .here").inner_text()
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#source") and page.inner_text(".answer") == "Pasmur Sea"
+
+
+def test_the_tree_grows_while_the_program_works_and_stops_when_told_to(page: Any, script: Any, service: Any) -> None:
+    ask(page, "slow Bulgorton?")
+    assert script.begun.wait(60)
+    page.wait_for_selector(".node")
+    assert page.is_visible("#stop") and page.locator(".working").count() == 1
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".again")
+    assert page.inner_text(".answer") == "Stopped" and not page.is_visible("#stop")
+    script.let_go.set()
+    page.click(".again")
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "Port" or page.inner_text(".answer") == "Pasmur Sea"
+
+
+def test_two_programs_side_by_side(page: Any, ask_about: Any) -> None:
+    page.select_option("#other", "rag")
+    ask(page, ask_about.sea)
+    for number in (1, 2):
+        page.wait_for_selector(f".run:nth-child({number}) {DONE}")
+    assert page.locator(".cost .program").all_inner_texts() == ["ra-isf", "rag"]
+    tops = [box["y"] for box in (page.locator(".run").nth(n).bounding_box() for n in (0, 1))]
+    assert tops[0] == tops[1]
+
+
+def test_an_error_is_said_and_the_question_can_be_asked_again(page: Any) -> None:
+    ask(page, "Does it fail?")
+    assert "the endpoint is down" in page.locator("[role=alert]").inner_text()
+    assert page.is_visible(".again") and page.is_enabled("#go")
+    ask(page, "number 5")
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "A5"
+
+
+def test_a_reload_shows_the_question_again_and_past_ones_are_kept(page: Any, ask_about: Any, script: Any) -> None:
+    ask(page, "number 1")
+    page.wait_for_selector(DONE)
+    ask(page, ask_about.sea)
+    page.wait_for_selector(DONE)
+    page.reload()
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "Pasmur Sea" and page.locator(".children > .node").count() == 2
+    page.click("#past li:nth-child(2) button")
+    assert page.inner_text(".answer") == "A1"
+    ask(page, "slow?")
+    assert script.begun.wait(60)
+    page.reload()
+    page.wait_for_selector(".again")
+    assert "left before the answer" in page.inner_text(".run")
+    page.click("#forget")
+    assert page.is_visible("#none")
+
+
+def test_hostile_text_is_only_text(page: Any, ask_about: Any) -> None:
+    ask(page, ask_about.hostile + " \u202eabc מי ראש העיר")
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer").startswith("<script>window.hacked = true</script>")
+    assert "\\u202e" in page.inner_text(".answer") and "**bold**" in page.inner_text(".answer")
+    ask(page, "hostile Bulgorton?")
+    page.wait_for_selector(DONE)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main img, main a[href^=javascript]").count() == 0
+
+
+def test_twenty_thousand_characters(page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    ask(page, "number 9 " + "x" * 19_900)
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "A9"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator(".asked").bounding_box()["height"] < 300
+    ask(page, "y" * 20_001)
+    assert "20,000" in page.locator("[role=alert]").inner_text()
+
+
+def test_it_works_by_keyboard_and_everything_has_a_name(page: Any, ask_about: Any) -> None:
+    ask(page, ask_about.sea)
+    page.wait_for_selector(DONE)
+    page.locator(".node summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".node details").first.get_attribute("open") is not None
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
+    nameless = page.evaluate("""[...document.querySelectorAll('button, input, select, textarea, summary')].filter(
+        (one) => !(one.textContent.trim() || one.labels?.length || one.getAttribute('aria-label'))).length""")
+    assert nameless == 0 and page.locator("h1").count() == 1 and page.locator("html[lang]").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_is_dark_enough_on_its_ground(browser: Any, server: Any, ask_about: Any, scheme: str) -> None:
+    """WCAG AA: 4.5 to 1, of every text against the nearest ground behind it."""
+    page = browser.new_page(color_scheme=scheme)
+    page.set_default_timeout(MINUTE)
+    page.goto(server.url)
+    ask(page, ask_about.sea)
+    page.wait_for_selector(DONE)
+    weak = page.evaluate(CONTRAST)
+    page.close()
+    assert weak == []
+
+
+CONTRAST = """() => {
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (one) => { for (; one; one = one.parentElement) {
+    const color = numbers(getComputedStyle(one).backgroundColor);
+    if (color.length < 4 || color[3] > 0) return color; } return [255, 255, 255]; };
+  const weak = [];
+  for (const one of document.querySelectorAll('body *')) {
+    const says = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!says || !one.checkVisibility()) continue;
+    const [a, b] = [light(numbers(getComputedStyle(one).color)), light(ground(one))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(`${one.tagName}.${one.className} ${one.textContent.slice(0, 30)}`);
+  }
+  return weak;
+}"""
+
+
+@pytest.fixture
+def ask_about(request: Any) -> Any:
+    return request.getfixturevalue("ask")
+
+
+def test_the_document_itself_opens_as_plain_text(
+    browser: Any, make: Any, start: Any, documents: Any, ask_about: Any
+) -> None:
+    with start(make(), documents=documents) as server:
+        page = browser.new_page()
+        page.set_default_timeout(MINUTE)
+        page.goto(server.url)
+        page.wait_for_selector("#program option", state="attached")
+        ask(page, ask_about.sea)
+        page.wait_for_selector(DONE)
+        page.click(".cited button")
+        with page.expect_popup() as opened:
+            page.click("#source-file button")
+        opened.value.wait_for_url("blob:**")
+        assert "<script>window.hacked" in opened.value.inner_text("body")
+        assert opened.value.evaluate("window.hacked") is None
+        page.close()

@@ -1,0 +1,100 @@
+"""`raisf ask --live`, `raisf chat`, and `raisf serve` as a process."""
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from raisf import cli
+from raisf.commands.live import ask_live
+from raisf.commands.options import ProgramChoice
+from raisf.serving.server import AppServer
+from raisf.serving.service import Service
+
+
+def test_the_tree_is_shown_while_it_grows_and_taken_away(service: Service, ask: Any) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100, height=30)
+    prediction = ask_live(service.served["ra-isf"].program, ask.sea, screen)
+    assert prediction.answer == "Pasmur Sea" and prediction.trace.root.sub_questions
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "knows it?" in shown and "Funzol River" in shown
+
+
+def test_a_tree_longer_than_the_terminal_shows_its_end(service: Service, ask: Any) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80, height=8)
+    assert ask_live(service.served["ra-isf"].program, ask.sea, screen).answer == "Pasmur Sea"
+
+
+def test_ask_live_prints_the_same_result(service: Service, ask: Any, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["ra-isf"].program)
+    assert cli.main(["ask", ask.sea, "--live", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "Pasmur Sea"
+
+
+def test_chat_reads_a_question_a_line_and_remembers_them(service: Service, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["ra-isf"].program)
+    monkeypatch.setattr("sys.stdin", io.StringIO("Which river flows through Bulgorton?\nDoes it fail?\nAnd where?\n"))
+    assert cli.main(["chat"]) == 0
+    told = capsys.readouterr()
+    assert "Funzol River" in told.out and "Pasmur Sea" in told.out
+    assert "asked as: Where does the Funzol River end?" in told.err and "the endpoint is down" in told.err
+
+
+def test_a_server_that_is_told_to_stop_answers_what_has_come_in(
+    start: Any, service: Service, script: Any, ask: Any
+) -> None:
+    with start(service) as server:
+        server._server.config.timeout_graceful_shutdown = 60
+        response = ask.post(f"{server.url}/ask", {"question": "slow Bulgorton?"})
+        events = ask.events(response)
+        next(events)
+        assert script.begun.wait(60)
+        server.stop()
+        threading.Timer(0.2, script.let_go.set).start()
+        assert [*events][-1]["type"] == "done"
+
+
+def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Any, rivers: Any, capsys: Any) -> None:
+    for words, told in (
+        (["serve", "--host", "0.0.0.0", str(rivers.path)], "--api-key-file"),
+        (["serve", str(tmp_path / "none")], "none"),
+        (["serve", str(rivers.path), f"index={rivers.path}", "--program", "rag"], "the same name"),
+    ):
+        assert cli.main([*words, "--port", "0"]) == 2
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_process_serves_and_ends_in_order(rivers: Any, ask: Any) -> None:
+    command = [sys.executable, "-m", "raisf.cli", "serve", str(rivers.path), "--lm", "pocket", "--port", "0", "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    (url,) = re.findall(r"http://[\d.:]+", next(line for line in server.stderr if "serving" in line))
+    assert ask(url, "Where does the Funzol River end?")[-1]["type"] == "done"
+    server.send_signal(signal.SIGTERM)
+    told, log = server.communicate(timeout=120)
+    assert server.returncode == 0 and json.loads(told)["programs"] == "ra-isf" and '"answered"' in log
+
+
+def test_programs_are_named_after_what_they_are_asked_over(
+    rivers: Any, service: Service, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(AppServer, "serve", lambda self: None)
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["rag"].program)
+    index = str(rivers.path)
+    for words, names in (
+        ([index, "--lm", "pocket"], "ra-isf"),
+        ([index, "--program", "rag,mine=direct"], "rag, mine"),
+        ([index, f"other={index}", "--program", "rag"], "rag@index, rag@other"),
+        (["--program", "direct"], "direct"),
+    ):
+        assert cli.main(["serve", *words, "--port", "0", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["programs"] == names

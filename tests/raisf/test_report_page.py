@@ -1,0 +1,90 @@
+"""The report's page: what a reader in a hurry, on paper or on a telephone finds there."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raisf.evaluation.comparison import compare_records
+from raisf.evaluation.intervals import Score
+from raisf.experiments.provenance import provenance, without_credentials
+from raisf.reports import plots
+from raisf.reports.examples import MOST, wins_and_losses
+from raisf.reports.headline import best_of, headline
+from raisf.reports.report import report_of
+from raisf.reports.sections import Section
+
+
+def _runs(records: Any, **right: int) -> dict[str, dict[str, Any]]:
+    """Programs by how many of forty questions each has right; all have the first ones."""
+    return {
+        name: {f"q{number}": records.record(number, number < count) for number in range(40)}
+        for name, count in right.items()
+    }
+
+
+def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
+    told = headline(compare_records(_runs(records, rag=10, raisf=30)))
+    assert told.startswith("raisf answers 75.0% [") and "of 40 questions right" in told
+    assert "50.0 [" in told and "points more than rag" in told and "p < 0.001" in told
+    close = headline(compare_records(_runs(records, raisf=30, rag=29)))
+    assert "may be chance" in close and "2.5 [" in close, "the difference is the better program's, however paired"
+    assert headline(compare_records(_runs(records, rag=7, raisf=7))).endswith("raisf answers as many.")
+    assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
+
+
+def test_an_experiments_page_says_which_row_is_best() -> None:
+    rows: list[Any] = [["a", Score(0.5, 0.4, 0.6, 10)], ["b", Score(0.7, 0.6, 0.8, 10)], ["c", None]]
+    without = Section("Costs", ["program", "calls"], [["a", 3]])
+    told = best_of([without, Section("All systems", ["program", "exact match"], rows)])
+    assert told == "All systems: b has the highest exact match of 2 rows, 70.0% [60.0, 80.0]."
+    assert best_of([without]) == ""
+
+
+def test_wins_and_losses_come_with_both_trees(records: Any) -> None:
+    runs = _runs(records, rag=10, raisf=30)
+    runs["rag"]["q35"] = records.record(35, True)
+    found = wins_and_losses(compare_records(runs), runs)
+    assert [one.right for one in found] == ["raisf"] * MOST + ["rag"]
+    assert all(list(one.sides) == ["raisf", "rag"] for one in found)
+
+
+def test_the_page_begins_with_the_result_and_links_what_it_shows(records: Any, tmp_path: Path) -> None:
+    runs = _runs(records, rag=10, raisf=30)
+    strange = records.record(9, True, question=records.HOSTILE)
+    strange["trace"]["root"]["question"] = records.HOSTILE
+    runs["raisf"]["q35"], runs["rag"]["q35"] = {**strange, "id": "q35"}, {**strange, "id": "q35", "em": 0.0}
+    bins = [{"low": 0.0, "high": 0.5, "n": 20, "probability": 0.25, "share": 0.3}]
+    judged = {"raisf": {"relevance": {"scores": {}, "bins": bins}}}
+    facts = {"command": "raisf compare --out x", "language model": "pocket", "seed": None}
+    report_of("A title", facts, runs, judged, {}).write(tmp_path)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    places = [page.index(part) for part in ("<h1>A title", "raisf answers", "<svg", "raisf compare --out", "Contents")]
+    assert places == sorted(places), "the result, the figure, provenance, the contents"
+    assert "<dt>seed" not in page and "<script" not in page and "<img" not in page
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    linked = re.findall(r'<a href="#([^"]*)"', page)
+    assert linked and set(linked) <= set(ids)
+    assert len([name for name in linked if name.startswith("tree-")]) == MOST
+    assert "color-scheme: light dark" in page
+    assert "currentColor" in page and "#000000" not in page, "what matplotlib draws black is seen in the dark"
+
+
+def test_a_flat_loss_has_an_axis_of_its_own() -> None:
+    curve = {"know": [0.7, 0.5, 0.4], "decompose": [0.001, 0.001, 0.001]}
+    predictors = {judge: {"curve": [{"loss": loss} for loss in losses]} for judge, losses in curve.items()}
+    figures = plots.learning_curves({"weights": {"predictors": predictors}, "prompts": None})
+    tops = [figure.axes[0].get_ylim()[1] for figure in figures]
+    assert tops == [pytest.approx(0.77), pytest.approx(0.0011)]
+    assert all(figure.get_figwidth() <= plots.WIDTH for figure in figures), "read on a telephone too"
+
+
+def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -> None:
+    command = "raisf compare --api-base http://me:secret@host:8000/v1"
+    facts = provenance([], "test.jsonl", [tmp_path / "nosuch"], command)
+    assert facts["command"] == "raisf compare --api-base http://host:8000/v1" and facts["answered"] is None
+    assert "dspy" in facts["versions"] and "python" in facts["versions"]
+    assert without_credentials("a http://x/y@z") == "a http://x/y@z"
+    (tmp_path / "r.jsonl").write_text("{}\n")
+    assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")

@@ -1,0 +1,204 @@
+"""`raisf view`: what it finds, what it holds to gold, the file that it exports, and its server."""
+
+import http.client
+import json
+import re
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf import cli
+from raisf.evaluation.runner import evaluate
+from raisf.utils.errors import InputError
+from raisf.viewing.gold import judge_errors
+from raisf.viewing.page import as_json
+from raisf.viewing.server import ViewServer
+from raisf.viewing.view import BLOCK, View
+
+
+@pytest.fixture
+def report(records: Any, tmp_path: Path) -> Path:
+    """Two runs: B has what A has right and one question more."""
+    a = [records.record(number, number % 2 == 0) for number in range(6)]
+    b = [records.record(number, number % 2 == 0 or number == 3) for number in range(6)]
+    return records.write_report(tmp_path / "report", {"A": a, "B": b})
+
+
+def test_a_report_s_runs_are_called_as_the_report_calls_them(report: Path) -> None:
+    for given in (report, report / "report.html", report / "results.json"):
+        summary = View([given]).summary
+        assert [run["label"] for run in summary["runs"]] == ["A", "B"]
+        assert [run["em"]["value"] for run in summary["runs"]] == [0.5, pytest.approx(4 / 6)]
+        assert summary["facts"] == {"language model": "pocket"}
+
+
+def test_records_files_and_folders_of_them_can_be_viewed_together(records: Any, report: Path, tmp_path: Path) -> None:
+    records.write_records(tmp_path / "runs/rag-1.jsonl", [records.record(0, True)])
+    own = records.write_records(tmp_path / "runs/run-0.jsonl", [records.record(1, True)])
+    labels = [run["label"] for run in View([tmp_path / "runs", report / "records/run-0.jsonl", own]).summary["runs"]]
+    assert labels[0] == "rag-1" and len(set(labels)) == 3
+
+
+def test_an_evaluation_under_way_can_be_viewed(records: Any, report: Path) -> None:
+    """Its last line may not be whole; of a question asked again the later record counts."""
+    with (report / "records/run-0.jsonl").open("a") as file:
+        file.write(json.dumps(records.record(1, True)) + "\n" + json.dumps(records.record(9, True))[:200])
+    summary = View([report]).summary
+    assert len(summary["questions"]) == 6 and summary["answers"][0][1]["em"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b'{"id": "a"}\n', "no 'question'"), (b"[1]\n", "no record"), (b"{\n{}\n", "no JSON"), (b"", "no records yet")],
+)
+def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, capsys: Any, content: bytes, message: str) -> None:
+    (tmp_path / "x.jsonl").write_bytes(content)
+    assert cli.main(["view", str(tmp_path / "x.jsonl"), "--export", str(tmp_path / "x.html")]) == 2
+    told = capsys.readouterr().err
+    assert message in told and told.count("\n") == 1 and not (tmp_path / "x.html").exists()
+    with pytest.raises(InputError, match="nothing at"):
+        View([tmp_path / "nosuch"])
+
+
+def test_judgements_are_held_to_gold(records: Any) -> None:
+    one = records.record(1, False)
+    assert judge_errors(one, {}) == {
+        "know": [["0", "known"]],
+        "relevance": [["0", "relevant", 0], ["0", "irrelevant", 1]],
+    }
+    one["gold"] = {"gold_pids": ["p2"], "known": False}
+    assert judge_errors(one, {}) == {}
+    one["trace"]["root"]["know"]["verdict"] = "know"
+    assert judge_errors(one, {}) == {"know": [["0", "not known"]]}
+    one["trace"]["root"]["passages"][0]["judgement"] = {"verdict": None, "readable": False}
+    assert "relevance" not in judge_errors(one, {}), "an unreadable judgement is no verdict"
+
+
+def test_a_decomposition_is_held_to_gold_with_its_answers_taken_out_again(records: Any) -> None:
+    one = records.record(1, True)
+    subs = one["trace"]["root"]["sub_questions"]
+    subs[:] = [{"question": "Which river?", "answer": "Elbe"}, {"question": "Where does Elbe end?", "waits_for": [1]}]
+    asked = ["Which river?", "Where does #1 end?"]
+    one["gold"] = {"sub_questions": asked, "sub_answers": ["Rhine", "sea"], "gold_pids": ["x", "y"]}
+    assert "decomposition" not in judge_errors(one, {}), "another answer on the way is no other decomposition"
+    one["gold"]["sub_questions"] = ["Which river?", "How long is #1?"]
+    assert judge_errors(one, {})["decomposition"] == [["0", "other sub-questions"]]
+
+
+def test_an_evaluation_keeps_gold_for_the_viewer(tmp_path: Path) -> None:
+    class Echo(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer="yes")
+
+    gold = {"gold_pids": ["p1"], "sub_questions": ["a?", "b?"], "sub_answers": ["x", "y"], "known": False}
+    example = dspy.Example(id="1", question="really?", answer="yes", kind="lookup", **gold).with_inputs("question")
+    evaluate(Echo(), [example], tmp_path / "e.jsonl", progress=False)
+    assert View([tmp_path / "e.jsonl"]).summary["questions"][0]["gold"] == {"kind": "lookup", **gold}
+
+
+class _Scripts(HTMLParser):
+    """The scripts of a page, as a browser divides it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[dict[str, str | None], str]] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "script":
+            self.found.append((dict(attrs), ""))
+
+    def handle_data(self, text: str) -> None:
+        if self.lasttag == "script" and self.found:
+            self.found[-1] = (self.found[-1][0], self.found[-1][1] + text)
+
+
+def test_the_export_is_one_file_in_which_records_are_data(records: Any, tmp_path: Path, capsys: Any) -> None:
+    one = records.record(
+        0,
+        True,
+        question=records.HOSTILE,
+        id=records.HOSTILE,
+        answers=[records.HOSTILE],
+        prediction=records.LONG,
+        kind="\u2028<!--",
+    )
+    one["trace"]["root"]["passages"][0] = records.passage(1, "relevant", records.HOSTILE)
+    report = records.write_report(tmp_path / "report", {"<b>A</b>": [one]})
+    assert cli.main(["view", str(report), "--export", str(report), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["questions"] == 1
+    page = (report / "view.html").read_text("utf-8")
+    parser = _Scripts()
+    parser.feed(page)
+    assert len(parser.found) == 3 and "img" not in parser.tags and "link" not in parser.tags
+    summary, block = (json.loads(text) for attributes, text in parser.found if attributes.get("id"))
+    assert (
+        summary["questions"][0]["question"] == records.HOSTILE
+        and summary["answers"][0][0]["prediction"] == records.LONG
+    )
+    assert block["trees"][0][0]["root"]["passages"][0]["title"] == records.HOSTILE
+    (rule,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert "default-src &#x27;none&#x27;" in rule and "unsafe" not in rule
+    assert not re.search(r"https?://", page.replace("http://www.w3.org", "")), "no other host"
+
+
+def test_what_json_does_not_have_is_refused() -> None:
+    with pytest.raises(InputError, match="number"):
+        as_json({"x": float("nan")})
+
+
+def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tmp_path: Path) -> None:
+    home = make_home(train=4, dev=4, test=4)
+    out = home / "r.jsonl"
+    test = ["--test", str(home / "world/test.jsonl"), "--limit", "2"]
+    assert cli.main(["eval", "--program", "rag", "--index", str(home / "index"), *test, "--out", str(out)]) == 0
+    assert not View([out]).texts
+    block = View([out], home / "index").block(0)
+    pids = {one["pid"] for (tree,) in block["trees"] for one in tree["root"]["passages"]}
+    assert pids == block["texts"].keys() and all(text for _, text in block["texts"].values())
+    other = tmp_path / "other"
+    (tmp_path / "a.md").write_text("# A\n\nAnother corpus.")
+    assert cli.main(["index", str(tmp_path / "a.md"), "--engine", "bm25", "--out", str(other)]) == 0
+    with pytest.raises(InputError, match="not the index that these runs searched"):
+        View([out], other)
+
+
+def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:
+    connection = http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    reply = connection.getresponse()
+    return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read().decode()
+
+
+def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report: Path) -> None:
+    with ViewServer(lambda: View([report])) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        try:
+            status, headers, page = _get(server, "/")
+            assert status == 200 and "connect-src 'self'" in headers["content-security-policy"] and "report" in page
+            summary = json.loads(_get(server, "/data/summary.json")[2])
+            block = f"/data/block-0.json?version={summary['version']}"
+            assert len(json.loads(_get(server, block)[2])["trees"]) == 6
+            assert "a report" in _get(server, "/report")[2]
+            assert _get(server, "/data/block-7.json?version=" + summary["version"])[0] == 404
+            assert _get(server, "/", host="evil.example")[0] == 400, "DNS rebinding"
+            records.write_records(report / "records/run-0.jsonl", [records.record(number, True) for number in range(6)])
+            assert json.loads(_get(server, "/data/summary.json")[2])["runs"][0]["em"]["value"] == 1, "read again"
+            assert _get(server, block)[0] == 410
+        finally:
+            server.stop()
+            thread.join()
+
+
+def test_blocks_hold_all_questions_in_order(records: Any, tmp_path: Path) -> None:
+    view = View(
+        [records.write_records(tmp_path / "r.jsonl", [records.record(number, True) for number in range(2 * BLOCK + 1)])]
+    )
+    roots = [tree["root"]["question"] for n in range(view.blocks) for (tree,) in view.block(n)["trees"]]
+    assert roots == [question["question"] for question in view.summary["questions"]] and view.blocks == 3
