@@ -245,6 +245,8 @@ class Workspace:
             return None
         path = self._learnt_path(setting)
         if not path.exists():
+            import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
+
             options = self._compiled_with(setting)
             index = self.index() if self._searches(setting) else None
             program = open_fitting(setting.system, index=index, lm=self.lm, **options)
