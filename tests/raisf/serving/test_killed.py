@@ -156,7 +156,8 @@ def test_mcp_ends_when_its_client_goes(rivers: Any, endpoint: Any, held: Held, t
                 assert held.begun.wait(60)
                 process.stdin.close()  # what the system does with both pipes of a client that is killed
                 process.stdout.close()
-            assert process.wait(60) == 0, process.stderr.read()
+            # 1, as any command whose output nobody reads.
+            assert process.wait(60) == (1 if "killed" in way else 0)
             assert not left(process) and b"Traceback" not in process.stderr.read()
         finally:
             if process.poll() is None:

@@ -118,6 +118,8 @@ def test_hostile_text_is_only_text(page: Any, ask_about: Any) -> None:
     assert "\\u202e" in page.inner_text(".answer") and "**bold**" in page.inner_text(".answer")
     ask(page, "hostile Bulgorton?")
     page.wait_for_selector(DONE)
+    # And it says that no passage holds such an answer, which nothing supports then.
+    assert page.is_visible("text=stands in none of the passages read") and "confidence 0.00" in page.inner_text(".cost")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img, main a[href^=javascript]").count() == 0
 

@@ -73,7 +73,7 @@ function nodeItem(node, place, context) {
 
 function costLine(trace) {
   const cost = trace.cost || {};
-  const parts = [`${cost.lm_calls ?? "?"} LM calls`, `${cost.prompt_tokens ?? "?"} + ${cost.completion_tokens ?? "?"} tokens`, `${cost.retrievals ?? "?"} retrievals`, `${number(cost.seconds, 2)} s`];
+  const parts = [`${cost.lm_calls ?? "?"} LM call${cost.lm_calls === 1 ? "" : "s"}`, `${cost.prompt_tokens ?? "?"} + ${cost.completion_tokens ?? "?"} tokens`, `${cost.retrievals ?? "?"} retrieval${cost.retrievals === 1 ? "" : "s"}`, `${number(cost.seconds, 2)} s`];
   return el("p", { class: "muted small" }, parts.join(" · "), trace.unreadable ? el("span", { class: "warn" }, ` · ${trace.unreadable} unreadable`) : null);
 }
 
