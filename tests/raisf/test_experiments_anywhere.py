@@ -165,9 +165,10 @@ def test_judges_of_a_local_base_serve_an_lm_at_an_endpoint(make_home, endpoint, 
     home = make_home(train=30, dev=10, test=4)
     options = {"lm": endpoint, "index": str(home / "index"), "base": "pocket", "rows": 8}
     workspace = Workspace(tmp_path / "out", home / "world", **options)
-    program = workspace.open(Setting("weights", training={"epochs": 1}))
+    # This LM knows nothing of the world, and a judge of knowledge learns from both.
+    program = workspace.open(Setting("weights", {"use_know": False}, training={"epochs": 1}))
     of = {name: type(predictor.lm).__name__ for name, predictor in program.named_predictors()}
-    assert {name for name, kind in of.items() if kind == "LocalLM"} == {"know", "relevant", "decompose"}
+    assert {name for name, kind in of.items() if kind == "LocalLM"} == {"relevant", "decompose"}
     assert of["answer_directly"] == "EndpointLM" and program(question=workspace.test[0].question).trace.root
 
 
