@@ -9,6 +9,7 @@ from raisf.experiments.catalog import EXPERIMENTS, Experiment
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import Setting
 from raisf.experiments.workspace import Workspace
+from raisf.optimize.judges.judge_data import steps
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.progress import progress_bar
 
@@ -160,16 +161,22 @@ def test_a_few_shot_baseline_has_as_many_demonstrations_as_ra_isfs_prompts(make_
 
 
 @pytest.mark.slow
-def test_judges_of_a_local_base_serve_an_lm_at_an_endpoint(make_home, endpoint, tmp_path):
+def test_judges_of_a_local_base_serve_an_lm_at_an_endpoint(make_home, faulty, monkeypatch, tmp_path):
     """The paper's main setting: GPT-3.5 answers, the judges are Llama's weights."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     home = make_home(train=30, dev=10, test=4)
-    options = {"lm": endpoint, "index": str(home / "index"), "base": "pocket", "rows": 8}
-    workspace = Workspace(tmp_path / "out", home / "world", **options)
-    # This LM knows nothing of the world, and a judge of knowledge learns from both.
-    program = workspace.open(Setting("weights", {"use_know": False}, training={"epochs": 1}))
-    of = {name: type(predictor.lm).__name__ for name, predictor in program.named_predictors()}
-    assert {name for name, kind in of.items() if kind == "LocalLM"} == {"relevant", "decompose"}
-    assert of["answer_directly"] == "EndpointLM" and program(question=workspace.test[0].question).trace.root
+    known: dict[str, str] = {}
+    with faulty.serve(answer=lambda asked: {"answer": known.get(asked["question"], "no idea")}) as served:
+        lm = LMChoice("openai/x", api_base=served.url)
+        options = {"lm": lm, "index": str(home / "index"), "base": "pocket", "rows": 8}
+        workspace = Workspace(tmp_path / "out", home / "world", **options)
+        # A judge of knowledge learns from both: this LM knows every other fact.
+        facts = [step for example in [*workspace.train, *workspace.dev] for step in steps(example)]
+        known |= {step.question: step.answers[0] for number, step in enumerate(facts) if number % 2}
+        program = workspace.open(Setting("weights", training={"epochs": 1}))
+        of = {name: type(predictor.lm).__name__ for name, predictor in program.named_predictors()}
+        assert {name for name, kind in of.items() if kind == "LocalLM"} == {"know", "relevant", "decompose"}
+        assert of["answer_directly"] == "EndpointLM"
 
 
 @pytest.mark.slow
