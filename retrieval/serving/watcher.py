@@ -18,7 +18,13 @@ REFRESH = 1.0
 class Holder(Protocol):
     """What searches an index; another may be put in its place at any time."""
 
-    index: Index
+    @property
+    def index(self) -> Index:
+        """The index."""
+        ...
+
+    @index.setter
+    def index(self, fresh: Index) -> None: ...
 
 
 class Watcher:
