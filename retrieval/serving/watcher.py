@@ -20,7 +20,7 @@ class Holder(Protocol):
 
     @property
     def index(self) -> Index:
-        """What is searched now."""
+        """The index."""
         ...
 
     @index.setter

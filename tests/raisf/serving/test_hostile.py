@@ -63,8 +63,8 @@ def told(answer: bytes) -> str:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a minute of patience is a second here."""
-    monkeypatch.setattr(connections, "SLOWEST", 1.0)
+    """Half a minute of patience is a few seconds here: enough for honest clients on a machine that is busy."""
+    monkeypatch.setattr(connections, "SLOWEST", 4.0)
 
 
 @pytest.fixture
@@ -76,24 +76,23 @@ def served_meanwhile(server: Any, ask: Any, caplog: Any) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
+def test_who_stops_in_the_middle_of_a_request_is_cut_off(
+    impatient: None, server: Any, served_meanwhile: None, ask: Any
+) -> None:
+    begun = (
         b"",
         b"POST /ask HT",
         ASK + b"Content-Le",
         ASK + b"Content-Length: 50\r\n\r\n" + b'{"quest',
         ASK + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
         b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n{",
-    ],
-)
-def test_who_stops_in_the_middle_of_a_request_is_cut_off(
-    impatient: None, server: Any, served_meanwhile: None, ask: Any, first: bytes
-) -> None:
-    with connect(server) as client:
-        client.sendall(first)
+    )
+    with contextlib.ExitStack() as held:
+        clients = [held.enter_context(connect(server)) for _ in begun]
+        for client, first in zip(clients, begun, strict=True):
+            client.sendall(first)
         assert ask(server.url, "number 3")[-1]["answer"] == "A3"
-        assert whole(client) == b""
+        assert all(whole(client) == b"" for client in clients)
 
 
 def test_a_body_that_comes_byte_by_byte_for_ever_is_cut_off(
