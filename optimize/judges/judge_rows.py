@@ -60,17 +60,21 @@ class JudgeRows:
         questions, those of a tenth of the training questions are held out.
 
         Raises:
-            InputError: Most rows are of other questions.
+            InputError: Most rows are of other questions, or none is of a training question.
         """
         asked = [{step.question for example in examples for step in steps(example)} for examples in (trainset, valset)]
         texts = {row.question for rows in self.of.values() for row in rows}
         if len(texts & (asked[0] | asked[1])) < len(texts) / 2:
             raise InputError(
-                f"most of the rows in {', '.join(self.report.get('folders', ['the rows']))} are of questions that the "
-                "training file does not hold: give the file that they were collected from"
+                f"most of the rows in {self._folders} are of questions that the training file does not hold: give the "
+                "file that they were collected from"
             )
         learnt = texts & asked[0]
         validated = (texts & asked[1]) - learnt
+        if not learnt:  # else gold would take their place without a word
+            raise InputError(
+                f"no row in {self._folders} is of a training question: give the folder that was collected from --train"
+            )
         if not validated:
             validated = {text for text in learnt if int(digest(text), 16) % 1000 < 1000 * HELD_OUT}
             learnt -= validated
@@ -79,9 +83,22 @@ class JudgeRows:
             for part in (learnt, validated)
         ]
 
+    @property
+    def _folders(self) -> str:
+        return ", ".join(self.report.get("folders", ["the rows"]))
+
     def identity(self) -> str:
         """A hash of all rows."""
         return digest({judge: [dict(row) for row in rows] for judge, rows in self.of.items()})
+
+
+def judged_program(student: dspy.Module) -> RAISF:
+    """The program whose judges can learn from such rows: the student, or one within it.
+
+    Raises:
+        InputError: It has no judges of RA-ISF.
+    """
+    return program_within(student, RAISF, f"{type(student).__name__} has no judges of RA-ISF to teach")
 
 
 def teach(
@@ -120,7 +137,7 @@ def teach(
         InputError: The student has no such judges, or as `collect` does.
         LMError: As `collect`.
     """
-    program: RAISF = program_within(student, RAISF, f"{type(student).__name__} has no judges of RA-ISF to teach")
+    program = judged_program(student)
     made: dict[str, Any] = {}
     folders = []
     for name, examples, n in (("train", trainset, questions), ("dev", valset, validation)):

@@ -166,6 +166,8 @@ def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, wo
     assert texts[1] and not texts[0] & texts[1] and len(texts[1]) < len(texts[0]) / 3
     with pytest.raises(InputError, match="that the training file does not hold"):
         read.parts([question("Who is Cy?")], world.dev)
+    with pytest.raises(InputError, match=r"no row in .*judges is of a training question"):
+        read.parts(world.dev, world.train)  # only those of --dev: gold would be learnt from instead
     with pytest.raises(InputError, match=r"has no know.jsonl"):
         JudgeRows.read(tmp_path)
 

@@ -165,13 +165,8 @@ def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path
     from raisf.retrieval.passage import Passage
 
     learnt = []
-
-    class Learnt:
-        def save(self, path):
-            path.mkdir(parents=True)
-
     monkeypatch.setattr(
-        Workspace, "_learnt", lambda workspace, program, setting: learnt.append(workspace.index()) or Learnt()
+        Workspace, "_learnt", lambda workspace, program, setting: learnt.append(workspace.index()) or program
     )
     for name in "ab":
         build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")

@@ -12,6 +12,7 @@ from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import RealWorkspace, open_workspaces
 from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
+from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError
@@ -103,16 +104,18 @@ def test_both_ways_are_compiled_where_no_artifact_is_given(data, tmp_path, monke
     """What each row asks of the teleprompters; the training itself is tested with them."""
     asked = []
 
-    class Learnt:
-        def save(self, path):
-            program = raisf.RAISF()
-            program.set_lm(raisf.connect("pocket"))
-            raisf.save(program, path)
+    def learnt():
+        program = raisf.RAISF()
+        program.set_lm(raisf.connect("pocket"))
+        return program
 
     def named(how, strategy=None, **options):
         asked.append((how, strategy, options.get("predictors")))
-        return type("Named", (), {"compile": lambda *_, **__: Learnt()})()
+        return type("Named", (), {"compile": lambda *_, **__: learnt()})()
 
+    learnt()
+    # As in a process that never used the facade: the command line trained, and could not save what it had.
+    monkeypatch.setattr(Program, "write_folder", None)
     monkeypatch.setattr("raisf.optimize.compile.optimizer_named", named)
     space = RealWorkspace(tmp_path, data / "musique", given={}, lm=LMChoice("pocket"), n=3, engine="bm25")
     assert space.answered(ROWS["weights-all"]) is None and not asked, "looking is not compiling"

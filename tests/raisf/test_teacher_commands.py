@@ -39,6 +39,9 @@ def test_collected_rows_show_agreement_and_cost_and_compile_learns_from_them(hom
     assert "leave one out" in capsys.readouterr().err
     assert cli.main(["compile", *_files(home, "train", "dev"), "--rows-from", str(home), "--out", "a"]) == 2
     assert "raisf collect" in capsys.readouterr().err
+    told = ["--program", "rag", "--strategy", "bootstrap", "--rows-from", rows, "--out", "a"]
+    assert cli.main(["compile", *_files(home, "train", "dev"), *told]) == 2
+    assert "RAG has no judges of RA-ISF to teach" in capsys.readouterr().err
 
 
 @pytest.mark.slow

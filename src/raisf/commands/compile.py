@@ -301,7 +301,7 @@ def compile_command(
     from raisf.data.questions import load_questions
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import optimizer_named
-    from raisf.optimize.judges.judge_rows import JudgeRows
+    from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.teaching import teach_for
     from raisf.reports.compiled import (
         calibration_view,
@@ -326,6 +326,7 @@ def compile_command(
     if thresholds is not None:
         thresholds.check(program, valset)
     if rows_from:
+        judged_program(program)
         optimizer.judge_rows = JudgeRows.read(*rows_from)
     elif labeller is not None:
         optimizer.judge_rows = teach_for(optimizer, program, labeller, trainset, valset)

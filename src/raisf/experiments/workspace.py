@@ -243,6 +243,8 @@ class Workspace:
         """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
         if setting.program not in LEARNT and not setting.few_shot:
             return None
+        from raisf.optimize.artifact import save
+
         path = self._learnt_path(setting)
         if not path.exists():
             import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
@@ -250,7 +252,7 @@ class Workspace:
             options = self._compiled_with(setting)
             index = self.index() if self._searches(setting) else None
             program = open_fitting(setting.system, index=index, lm=self.lm, **options)
-            self._learnt(program, setting).save(path)
+            save(self._learnt(program, setting), path)
         return path
 
     def _learnt_path(self, setting: Setting) -> Path:
