@@ -72,7 +72,7 @@ def on_cluster(address: str, prepare: Callable[[], Any] | None = None) -> Iterat
         InputError: Ray is not installed, or no cluster answers there.
     """
     try:
-        import ray
+        import ray  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InputError("--ray needs Ray: pip install 'raisf[ray]', here and on every node") from None
     try:
