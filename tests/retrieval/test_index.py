@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.engines.dense import DenseEncoder, find_model
 from raisf.retrieval.index import EngineName, add_to_index, build_index, open_folder, open_index
@@ -254,5 +254,5 @@ def test_an_index_that_nobody_holds_frees_its_memory_at_once(made: dict[str, Pat
 
 def test_the_manifest_can_be_read_by_people_and_programs(made: dict[str, Path]):
     manifest = json.loads((made["colbert"] / MANIFEST).read_text())
-    assert (manifest["kind"], manifest["search"], manifest["checkpoint"]) == ("colbert", "auto", "minilm")
+    assert (manifest["kind"], manifest["search"], manifest["checkpoint"]) == ("colbert", "auto", default_checkpoint())
     assert len(manifest["checkpoint_sha256"]) == len(manifest["corpus_sha256"]) == 64

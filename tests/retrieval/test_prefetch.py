@@ -111,7 +111,7 @@ def test_means_are_written_and_are_those_of_the_vectors(tmp_path: Path):
 def test_it_finds_nearly_all_that_exact_search_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rows = (row for region in regions(5, 200) for row in region.corpus())
     passages = [Passage(row["id"], row["text"], row["title"]) for row in rows]
-    ColBERT.build(passages, tmp_path / "i", search="exact", progress=False)
+    ColBERT.build(passages, tmp_path / "i", "minilm", search="exact", progress=False)
     vectors = Vectors(tmp_path / "i" / "segments" / "1" / "vectors")
     asked = find_checkpoint("minilm").encoder().encode_queries([f"Where is {p.title} from?" for p in passages[::20]])
     monkeypatch.setattr(prefetch, "CANDIDATES", 100)
@@ -131,7 +131,7 @@ def test_auto_searches_a_large_corpus_that_way_and_exact_never(large: None, tmp_
 
 def test_additions_removals_and_filters_hold_in_a_large_corpus(large: None, tmp_path: Path):
     path = tmp_path / "i"
-    ColBERT.build(DUKES[:60], path, progress=False)
+    ColBERT.build(DUKES[:60], path, "minilm", progress=False)
     add_to_index(path, DUKES[60:], progress=False)
     before = open_folder(path)
     remove_from_index(path, "n = 7 or n = 70")

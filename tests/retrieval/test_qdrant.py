@@ -156,7 +156,7 @@ def test_another_collection_is_never_searched_or_overwritten(
     for file in find_checkpoint("minilm").path.iterdir():
         (other / file.name).write_bytes(file.read_bytes())
     write_json(other / "artifact.metadata", {**read_json(other / "artifact.metadata"), "query_maxlen": 64})
-    with pytest.raises(InputError, match="was made with the checkpoint minilm"):
+    with pytest.raises(InputError, match=r"was made with the checkpoint (raisf-)?minilm"):
         QdrantIndex(client, "mine", other)
     pushed = QdrantIndex(client, "mine")
     with pytest.raises(InputError, match="k is 0"):

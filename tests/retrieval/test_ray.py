@@ -127,7 +127,7 @@ def test_a_cluster_that_fails_leaves_no_index(tmp_path: Path, monkeypatch: pytes
 def test_a_node_with_another_checkpoint_is_refused(monkeypatch: pytest.MonkeyPatch):
     assert ColBERT.find is not None
     with pytest.raises(InputError, match="another on this node"):
-        spread._encode(ColBERT.find, "minilm", "0" * 64, ["text"])
+        spread._encode(ColBERT.find, "minilm", "0" * 64, "float32", ["text"])
 
 
 def test_ray_is_refused_where_nothing_is_encoded(tmp_path: Path):
