@@ -6,15 +6,12 @@ may search: there is no password and no encryption.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
-import socket
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -24,7 +21,8 @@ from starlette.routing import Route
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.batcher import Batcher
-from raisf.retrieval.serving.connections import ERROR, ClientConnection, DrainingServer
+from raisf.retrieval.serving.connections import ERROR
+from raisf.retrieval.serving.listening import HttpServer
 from raisf.retrieval.serving.protocol import identity, read_request, topk
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.utils.errors import InputError
@@ -34,14 +32,8 @@ logger = logging.getLogger(__name__)
 LARGEST_BODY = 2 << 20
 """Bytes of a request: 16 kB for each of 128 queries; one query of that size costs a tokenizer some seconds."""
 
-LARGEST_ADDRESS = 1 << 16
-"""Bytes of a request's first line and headers: a query may stand in the address."""
 
-GRACE = 5
-"""Seconds that closing waits at most for the answers that are under way: with `SETTLE`, Docker kills after 10."""
-
-
-class IndexServer:
+class IndexServer(HttpServer):
     """Serves one index, and its new state whenever its folder changes.
 
     As a context it is closed at the end: it listens from the first, and `serve` answers.
@@ -62,46 +54,16 @@ class IndexServer:
     """
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):
-        self._socket = listen(host, port)
-        self.port: int = self._socket.getsockname()[1]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        routes = [Route("/info", self._info), Route("/{path:path}", self._search, methods=["GET", "POST"])]
+        super().__init__(Starlette(routes=routes), host, port)
         self.batcher = Batcher(index)
         self._watcher = Watcher(self.batcher, reopen)
-        routes = [Route("/info", self._info), Route("/{path:path}", self._search, methods=["GET", "POST"])]
-        self._server = DrainingServer(
-            uvicorn.Config(
-                Starlette(routes=routes),
-                http=ClientConnection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level=logging.ERROR,
-                access_log=False,
-                server_header=False,
-                h11_max_incomplete_event_size=LARGEST_ADDRESS,
-                timeout_graceful_shutdown=GRACE,
-            )
-        )
-
-    def serve(self) -> None:
-        """Answers until `stop` is called, from another thread or a signal's handler; then what has come in."""
-        self._server.run(sockets=[self._socket])
-
-    def stop(self) -> None:
-        """Takes no more requests, and lets `serve` end once those that have come in are answered."""
-        self._server.should_exit = True
 
     def close(self) -> None:
         """Frees what it holds, once `serve` has ended."""
-        self._socket.close()
+        super().close()
         self._watcher.close()
         self.batcher.close(seconds=1)
-
-    def __enter__(self) -> "IndexServer":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def info(self) -> dict[str, Any]:
         """What it serves, and how much it has answered."""
@@ -172,22 +134,3 @@ def _refuse(status: int, message: str) -> Response:
     # Clients that look no further than the status line show its reason; it is one line of Latin-1.
     reason = " ".join(message.split()).encode("latin-1", "replace").decode("latin-1")[:200]
     return _answer(status, _dump({"error": True, "message": message}), {ERROR: reason})
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections: what comes before `serve` waits."""
-    with contextlib.ExitStack() as unless:
-        try:
-            kind = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
-            listening = unless.enter_context(socket.socket(kind, socket.SOCK_STREAM))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, port))
-            listening.listen(1024)
-        except (OSError, OverflowError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"cannot listen at {host}, port {port} ({reason}): give a free --port (0: any) and a --host of this "
-                "machine"
-            ) from error
-        unless.pop_all()
-    return listening

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import threading
@@ -19,8 +20,7 @@ import pytest
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.serving import connections, watcher
-from raisf.retrieval.serving import server as server_module
+from raisf.retrieval.serving import connections, listening, watcher
 from raisf.retrieval.serving.connections import SETTLE
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
@@ -171,12 +171,17 @@ def test_an_index_that_arrives_file_by_file_is_taken_up_once_it_is_whole(
             raise MemoryError("whatever a library raises")
         return open_folder(path)
 
+    def rsynced(source: str | Path, target: str | Path) -> None:
+        """As rsync does: whole under another name first, so that a manifest is never seen half written."""
+        shutil.copyfile(source, f"{target}.part")
+        os.replace(f"{target}.part", target)
+
     with serving(open_folder(path), reopen) as server:
-        shutil.copy(new / "manifest.json", path / "manifest.json")  # as rsync does: its name comes before segments
+        rsynced(new / "manifest.json", path / "manifest.json")  # its name comes before segments
         wait_for(lambda: "serving the old" in caplog.text)
         time.sleep(0.1)
         assert RemoteIndex(server.url)("Hamlet", 1)[0].title == "Hamlet"
-        shutil.copytree(new, path, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        shutil.copytree(new, path, dirs_exist_ok=True, copy_function=rsynced)
         wait_for(lambda: server.info()["passages"] == len(passages) + 1)
         assert RemoteIndex(server.url)("harpsichord", 1)[0].pid == "new"
     assert len(looks) == 3 and caplog.text.count("serving the old") <= 2  # once for each manifest, not for each look
@@ -214,7 +219,7 @@ def test_closing_waits_for_no_client_that_is_still_sending(index: Index, serving
 
 
 def test_closing_does_not_wait_for_ever(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
-    monkeypatch.setattr(server_module, "GRACE", 0.3)
+    monkeypatch.setattr(listening, "GRACE", 0.3)
     begun, ended = threading.Event(), threading.Event()
 
     def endless(self: Index, *args):

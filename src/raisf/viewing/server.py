@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import threading
 from collections.abc import Callable
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -16,16 +14,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
-from raisf.retrieval.serving.server import listen
+from raisf.retrieval.serving.listening import HttpServer
 from raisf.utils.errors import RaisfError
 from raisf.viewing.page import as_json, policy, shell
 from raisf.viewing.view import View
-
-logger = logging.getLogger(__name__)
-
-GRACE = 5
-"""Seconds that closing waits at most for the answers that are under way."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -37,7 +29,7 @@ _HEADERS = {
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
 
-class ViewServer:
+class ViewServer(HttpServer):
     """Serves a view, and its new state when the records have changed.
 
     As a context it is closed at the end: it listens from the first, and `serve` answers.
@@ -57,9 +49,6 @@ class ViewServer:
 
     def __init__(self, open_view: Callable[[], View], host: str = "127.0.0.1", port: int = 0) -> None:
         self._open, self._view, self._lock = open_view, open_view(), threading.Lock()
-        self._socket = listen(host, port)
-        port = self._socket.getsockname()[1]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if _is_loopback(host) else ["*"]
         routes = [
             Route("/", self._page),
@@ -68,33 +57,7 @@ class ViewServer:
             Route("/report", self._report),
         ]
         application = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
-        self._server = DrainingServer(
-            uvicorn.Config(
-                application,
-                http=ClientConnection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level=logging.ERROR,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=GRACE,
-            )
-        )
-
-    def serve(self) -> None:
-        """Answers until `stop` is called, from another thread or a signal's handler."""
-        self._server.run(sockets=[self._socket])
-
-    def stop(self) -> None:
-        """Lets `serve` end."""
-        self._server.should_exit = True
-
-    def __enter__(self) -> "ViewServer":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._socket.close()
+        super().__init__(application, host, port)
 
     def _fresh(self) -> View:
         """The view, read again where the records have changed; as it was where they cannot be read now."""

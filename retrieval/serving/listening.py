@@ -1,0 +1,93 @@
+"""An application behind HTTP at a port of this machine: the one set-up of all servers of the project."""
+
+import contextlib
+import logging
+import socket
+from typing import Any, Literal, Self
+
+import uvicorn
+
+from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
+from raisf.utils.errors import InputError
+
+LARGEST_ADDRESS = 1 << 16
+"""Bytes of a request's first line and headers: a query may stand in the address."""
+
+GRACE = 5
+"""Seconds that closing waits at most for the answers that are under way: with `SETTLE`, Docker kills after 10."""
+
+
+class HttpServer:
+    """Serves an ASGI application. As a context it is closed at the end: it listens from the first, `serve` answers.
+
+    Attributes:
+        port: Where it listens.
+        url: Its address.
+
+    Args:
+        app: The application.
+        host: The address to listen at.
+        port: 0: any free one; `url` tells which.
+        lifespan: Whether the application is told of its beginning and its end.
+
+    Raises:
+        InputError: It cannot listen there: the port is taken or no port, or the address is not this machine's.
+    """
+
+    def __init__(
+        self, app: Any, host: str = "127.0.0.1", port: int = 0, lifespan: Literal["on", "off"] = "off"
+    ) -> None:
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        self._server = DrainingServer(
+            uvicorn.Config(
+                app,
+                http=ClientConnection,
+                ws="none",
+                lifespan=lifespan,
+                log_config=None,
+                log_level=logging.ERROR,
+                access_log=False,
+                server_header=False,
+                h11_max_incomplete_event_size=LARGEST_ADDRESS,
+                timeout_graceful_shutdown=GRACE,
+            )
+        )
+
+    def serve(self) -> None:
+        """Answers until `stop` is called, from another thread or a signal's handler; then what has come in."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Takes no more requests, and lets `serve` end once those that have come in are answered."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Frees what it holds, once `serve` has ended."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections: what comes before `serve` waits."""
+    with contextlib.ExitStack() as unless:
+        try:
+            kind = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+            listening = unless.enter_context(socket.socket(kind, socket.SOCK_STREAM))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(1024)
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"cannot listen at {host}, port {port} ({reason}): give a free --port (0: any) and a --host of this "
+                "machine"
+            ) from error
+        unless.pop_all()
+    return listening
