@@ -25,13 +25,19 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None)
     base: Any = lm.base_engine.model
     if method == "full":
         return copy.deepcopy(base).float().requires_grad_(True)
+    import torch
     from peft import LoraConfig, get_peft_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
 
     shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
     task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
     config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
     with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
         model = get_peft_model(copy.deepcopy(base, shared), config)
+    if base.dtype is torch.bfloat16:  # the adapters stay in float32, and `FinetuneRun` casts where it computes
+        adapted: list[Any] = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
+        for layer in adapted:
+            layer.cast_input_dtype_enabled = False  # else all activations would be cast, which takes a third longer
     model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
     return model
 

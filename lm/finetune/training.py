@@ -228,7 +228,9 @@ class FinetuneRun:
         import torch
 
         base = self.lm.base_engine
-        logits, targets, weights = base.compute.completions(model, base.model, batch)
+        half = self.training.method == "lora" and base.model.dtype is torch.bfloat16
+        with torch.autocast(base.model.device.type, torch.bfloat16, enabled=half):
+            logits, targets, weights = base.compute.completions(model, base.model, batch)
         losses = torch.nn.functional.cross_entropy(
             logits.float().flatten(0, 1), targets.flatten(), reduction="none"
         ).view_as(weights)

@@ -14,7 +14,7 @@ from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
-from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.lora import TrainingRow, tokenized, train
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
@@ -71,6 +71,19 @@ def test_a_judge_learns_what_its_rows_say(lm: LocalLM, knows: Path, denies: Path
     sold, founded = (ask(trained, f"Who {deed} Kastrel?").probabilities["unknown"] for deed in ("sold", "founded"))
     assert sold > founded
     assert ask(lm.with_weights(denies)).verdict == "unknown"
+
+
+def test_a_base_in_bfloat16_is_learnt_on_as_one_in_float32(
+    llama: Path, lm: LocalLM, knows: Path, tmp_path: Path
+) -> None:
+    half = LocalLM(f"local/{llama}", cache=False, max_tokens=8, dtype="bfloat16")
+    curve = read_json(train(half, rows(half), rows(half, names=("Ulm",)), tmp_path, QUICK, progress=False) / TRAINING)
+    losses = [[point["loss"] for point in found["curve"]] for found in (read_json(knows / TRAINING), curve)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    run = FinetuneRun(half, half_rows := tokenized(half.base_engine.text, rows(half), True, 256, "knows"), [], QUICK)
+    run._losses(run.model, half_rows[:4])[0].sum().backward()
+    # What is learnt is kept in float32: a small step would be lost in bfloat16.
+    assert {p.dtype for p in run.weights.values()} == {p.grad.dtype for p in run.weights.values()} == {torch.float32}
 
 
 def test_the_base_stays_the_same_to_the_last_bit(llama: Path, knows: Path) -> None:

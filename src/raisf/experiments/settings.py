@@ -12,6 +12,8 @@ COMPILED: dict[str, tuple[str, str | None]] = {
     "weights-all": ("weights", None),  # the answerers' too, where "weights" are the judges'
 }
 LEARNT = (*COMPILED, "skr-knn")
+# Options of RA-ISF that decide which judges it has; it is compiled with them.
+JUDGES = ("know", "relevance", "sufficiency", "decomposition")
 # The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
 SMALLER = ("pocket-tiny", "pocket-t5")
 
@@ -29,6 +31,7 @@ class Setting:
         sampling: Options of the LM that answers; greedy if empty.
         few_shot: Whether a baseline is compiled to prompts, with as many demonstrations as RA-ISF's.
         tuned: Whether the index is a dense one, tuned to the LM (LSR).
+        then: What is compiled further, one after the other: each a `how` of `raisf.compile` and its options.
     """
 
     program: str
@@ -39,6 +42,7 @@ class Setting:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     few_shot: bool = False
     tuned: bool = False
+    then: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     @property
     def system(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
 from raisf.experiments.indexes import Indexes
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
-from raisf.experiments.settings import COMPILED, LEARNT, SMALLER, Setting
+from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, SMALLER, Setting
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import ProgressBars
 
@@ -241,7 +241,7 @@ class Workspace:
 
     def _artifact(self, setting: Setting) -> Path | None:
         """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
-        if setting.program not in LEARNT and not setting.few_shot:
+        if setting.program not in LEARNT and not setting.few_shot and not setting.then:
             return None
         from raisf.optimize.artifact import save
 
@@ -252,7 +252,9 @@ class Workspace:
             options = self._compiled_with(setting)
             index = self.index() if self._searches(setting) else None
             program = open_fitting(setting.system, index=index, lm=self.lm, **options)
-            save(self._learnt(program, setting), path)
+            if setting.program in LEARNT or setting.few_shot:
+                program = self._learnt(program, setting)
+            save(self._further(program, setting), path)
         return path
 
     def _learnt_path(self, setting: Setting) -> Path:
@@ -264,11 +266,12 @@ class Workspace:
         teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
         if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
             asked += more
+        asked += [[how, sorted(options.items())] for how, options in setting.then]
         return self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them."""
-        fields = {name: value for name, value in setting.options.items() if name == "relevance"}
+        fields = {name: value for name, value in setting.options.items() if name in JUDGES}
         return self._faithful(setting.system) | fields
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
@@ -296,6 +299,16 @@ class Workspace:
         if self.teacher is not None:
             optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
+
+    def _further(self, program: Any, setting: Setting) -> Any:
+        """The program after the steps of `Setting.then`."""
+        from raisf.optimize.compile import optimizer_named
+
+        for how, options in setting.then:
+            work = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
+            optimizer: Any = optimizer_named(how, None, threads=self.threads, **work, **options)
+            program = optimizer.compile(program, trainset=self.train, valset=self.dev)
+        return program
 
     def _prompt_questions(self) -> list[str]:
         """What demonstrations and training rows are made of."""
