@@ -20,7 +20,7 @@ from raisf.data.schemas import paragraphs, read_rows
 from raisf.evaluation.judges import auroc
 from raisf.evaluation.metrics import token_f1
 from raisf.lm.connect import adapter_for, connect
-from raisf.signatures.answers import DirectAnswer, GroundedAnswer
+from raisf.signatures.answers import DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import PassageRelevance
 from raisf.utils.display import DataTable, console
 
@@ -47,7 +47,7 @@ def rows(signature: Any, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for passage, verdict in ((case["gold"][0], "relevant"), (case["other"], "irrelevant")):
             yield {"question": case["question"], "passage": passage, "verdict": verdict}
     else:
-        read = {"passages": case["gold"], "evidence": case["evidence"]} if signature is GroundedAnswer else {}
+        read = {"passages": case["gold"], "evidence": case["evidence"]} if "passages" in signature.input_fields else {}
         yield {"question": case["question"], **read, "answer": case["answers"][0], "answers": case["answers"]}
 
 
@@ -85,7 +85,7 @@ def main() -> None:
     found = cases(given.questions)
     asked, last = found[: given.n], found[-max([1, *given.shots]) :]
     table, out = DataTable("signature", "examples", *FORMATS, title=f"{given.lm}, {given.n} questions"), []
-    for signature in (PassageRelevance, GroundedAnswer, DirectAnswer):
+    for signature in (PassageRelevance, GroundedAnswer, PassageAnswer, DirectAnswer):
         for shots in given.shots:
             shown = [row for case in last[:shots] for row in rows(signature, case)][: shots + shots % 2]
             cells = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.opening import LMChoice, open_program, records_path
-from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, THRESHOLDS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
@@ -29,31 +29,23 @@ class RealWorkspace(Workspace):
         **options: As `Workspace`'s.
     """
 
-    faithful = False  # its readers quote evidence first, as the product does; trained ones are lent between programs
-
     def __init__(self, out: Path, data: Path, *, given: Mapping[str, Path], **options: Any) -> None:
         super().__init__(out, data, **options)
         given = {**({"weights-judges": given["weights-all"]} if "weights-all" in given else {}), **given}
-        # By `Row.program`.
-        self.given = {ROWS[label].program if label in ROWS else label: folder for label, folder in given.items()}
+        # By what would be compiled.
+        self.given = {ROWS[label].learnt if label in ROWS else label: folder for label, folder in given.items()}
         self.name = self.name or data.name
 
     def open(self, setting: Setting) -> Any:
         """The program of a row, with the weights that it is to have."""
-        from raisf.optimize.demonstrations import judges
-
         program = super().open(setting)
-        if getattr(setting, "judges_only", False):
-            lm = self.lm.open()
-            for name, predictor in program.named_predictors():
-                if name not in judges(program):
-                    predictor.lm = lm
-        lent = getattr(setting, "lent", ())
-        if lent:
-            lender = open_program(str(self._artifact(Setting("weights-all"))), index=self.index())
+        if isinstance(setting, Row) and setting.lent:
+            lender = open_program(str(self._artifact(Setting(setting.lender))), index=self.index())
             for name, predictor in lender.named_predictors():
-                if name in lent:
+                if name in setting.lent:
                     setattr(program, name, predictor)
+                    if hasattr(lender, threshold := f"{THRESHOLDS.get(name)}_threshold"):
+                        setattr(program, threshold, getattr(lender, threshold))
         return program
 
     def answered(self, row: Row) -> RecordsById | None:
@@ -61,8 +53,7 @@ class RealWorkspace(Workspace):
         from raisf.evaluation.identity import question_id
         from raisf.utils.files import read_jsonl
 
-        needed = [row.program, *(["weights-all"] if row.lent else [])]
-        if any(name in LEARNT and name not in self.given and not self._stands(name) for name in needed):
+        if row.learnt in LEARNT and row.learnt not in self.given and not self._stands(row.learnt):
             return None
         program = self.open(row)
         path = records_path(self.out / "records", program.system, program, self.test)

@@ -16,6 +16,8 @@ MOST_TOKENS = 96
 BUDGET: Mapping[str, Any] = {"max_depth": 2, "max_calls": 60}
 # The judges are asked alone about this many of the test questions: one gives some ten judgements.
 JUDGED_QUESTIONS = 100
+# Whose threshold goes with a judge that is lent.
+THRESHOLDS = {"know": "know", "relevant": "relevance"}
 
 
 @dataclass(frozen=True)
@@ -23,27 +25,33 @@ class Row(Setting):
     """A program of the comparison.
 
     Attributes:
-        judges_only: Of trained weights only the judges', as in the paper: the LM itself answers.
-        lent: The predictors that "weights-all" lends to a program that has none of its own, by name.
+        lent: The predictors that a compiled program lends to one that has none of its own, by name.
+        lender: Which one.
         judged: Whether its judges are asked alone, too.
     """
 
-    judges_only: bool = False
     lent: tuple[str, ...] = ()
+    lender: str = ""
     judged: bool = False
+
+    @property
+    def learnt(self) -> str:
+        """What must have been compiled for it, if it is of `raisf.experiments.settings.LEARNT`."""
+        return self.lender or self.program
 
 
 # By label. What can be trained, or given as an artifact, is in `GIVEN`.
 ROWS: dict[str, Row] = {
     "direct": Row("direct"),
     "rag": Row("rag"),
-    "rag-reader": Row("rag", lent=("answer_from",)),
+    "rag-reader": Row("rag", lent=("answer_from",), lender="weights-all"),
     "iter-retgen": Row("iter-retgen"),
     "blendfilter": Row("blendfilter"),
     "zero-shot": Row("ra-isf", BUDGET, judged=True),
     "prompts-labeled": Row("prompts", BUDGET, judged=True),
     "prompts-random": Row("prompts-random", BUDGET, judged=True),
-    "weights-judges": Row("weights", BUDGET, judges_only=True, judged=True),
+    # As in the paper: the judges are trained, and the LM itself answers.
+    "weights-judges": Row("ra-isf", BUDGET, lent=("know", "relevant", "decompose"), lender="weights", judged=True),
     "weights-all": Row("weights-all", BUDGET, judged=True),
     "no-know": Row("weights-all", {**BUDGET, "use_know": False}),
     "no-relevance": Row("weights-all", {**BUDGET, "use_relevance": False}),

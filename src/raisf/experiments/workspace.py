@@ -44,9 +44,6 @@ class Workspace:
         InputError: The test questions are missing or broken, or the folder holds what was made of other data.
     """
 
-    faithful = True
-    """Whether programs get the options by which they are as in their papers (docs/fidelity.md)."""
-
     def __init__(
         self,
         out: Path,
@@ -207,7 +204,7 @@ class Workspace:
         from raisf.programs.registry import PROGRAMS, defaults
 
         options: dict[str, Any] = {}
-        known = defaults(PROGRAMS[system]) if self.faithful and system in PROGRAMS else {}
+        known = defaults(PROGRAMS[system]) if system in PROGRAMS else {}
         if "evidence" in known and self._instructed:
             options["evidence"] = False
         if "yes_no" in known and self.name in BENCHMARKS:
