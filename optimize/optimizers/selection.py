@@ -12,6 +12,7 @@ from raisf.evaluation.metrics import exact_match
 from raisf.evaluation.runner import Outcome
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.traces import Patience, ask_whole
+from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
 Metric = Callable[..., float]
@@ -20,6 +21,17 @@ Metric = Callable[..., float]
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
     return exact_match(prediction.answer, gold_answers(example), example.get("scoring"))
+
+
+def check_prices(call_price: float, search_price: float) -> None:
+    """Refuses prices below zero.
+
+    Raises:
+        InputError: One is.
+    """
+    for name, price in (("call_price", call_price), ("search_price", search_price)):
+        if not price >= 0:
+            raise InputError(f"{name} is {price}: give 0 or more, in right answers")
 
 
 class Selection:
