@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.outcome import OutcomeJudges
     from raisf.optimize.optimizers.selection import answer_exact_match
+    from raisf.optimize.optimizers.together import Together
     from raisf.programs.baselines.blendfilter import BlendFilter
     from raisf.programs.baselines.cot import CoT
     from raisf.programs.baselines.cot_rag import CoTRAG
@@ -95,6 +96,7 @@ __all__ = [
     "RemoteIndex",
     "SelfAsk",
     "SelfRAG",
+    "Together",
     "Training",
     "TuneRetriever",
     "Tuning",
