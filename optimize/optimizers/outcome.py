@@ -52,7 +52,7 @@ class OutcomeJudges(Optimizer):
         base: By weights: see `FinetuneJudges`.
         predictors: Likewise; others than know and relevant learn from gold.
         training: By weights: see `FinetuneJudges`.
-        demos: By prompts: demonstrations a predictor at most.
+        demos: By prompts: see `Prompting`.
         labels: What the report compares the outcome's labels with; see `raisf.optimize.judges.labels.know_labels`.
         seed: Of the draws, and of the training where that is None.
         threads: Questions tried at a time.
@@ -71,7 +71,7 @@ class OutcomeJudges(Optimizer):
     base: LocalLM | str | None = None
     predictors: Sequence[str] | str | None = None
     training: Training | None = None
-    demos: int = 4
+    demos: int | None = None
     labels: Labels = "model"
     seed: int = 0
     threads: int = 8
@@ -85,14 +85,17 @@ class OutcomeJudges(Optimizer):
         if self.rows < 2:
             raise InputError(f"rows must be at least 2, one of each verdict; found {self.rows}")
         check_asking(self.labels, self.threads)
+        known = _options_of(LEARNERS[self.by])
+        for name in ("base", "predictors", "training", "demos"):
+            if getattr(self, name) is not None and name not in known:
+                raise InputError(f"{name} is of no use by {self.by}: leave it out")
         self._learner()
 
     def _learner(self, **given: Any) -> Any:
         """What takes the rows, with the options that it shares with this."""
         kind = LEARNERS[self.by]
-        ours = {one.name for one in dataclasses.fields(self)}
-        shared = {one.name: getattr(self, one.name) for one in dataclasses.fields(kind) if one.name in ours}
-        return kind(**shared, **given)
+        shared = {name: getattr(self, name) for name in _options_of(kind) & _options_of(type(self))}
+        return kind(**{name: value for name, value in shared.items() if value is not None}, **given)
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
@@ -177,6 +180,10 @@ class OutcomeJudges(Optimizer):
             pairs = relevance_examples(answered, student.retriever, student.k)
             gold["relevance"] = {(row.question, row.passage): row.verdict for row in pairs}
         return gold
+
+
+def _options_of(kind: type[Any]) -> set[str]:
+    return {one.name for one in dataclasses.fields(kind)}
 
 
 def _check(judge: str, rows: Sequence[dspy.Example], found: Outcomes) -> None:
