@@ -1,13 +1,14 @@
 """What a judge's verdicts are worth: each is tried both ways, and the final answers say which was right.
 
-A question is answered again with one verdict forced and all others as the judges give them. Where a try ends is worth
-its answer's score less the price of its calls and searches. The better end's verdict is the label, and by how much it
-is better is the row's weight: rejection sampling weighted by advantage. Where both ends are right, or both wrong, the
-cheaper verdict wins by what it saves.
+A question is answered again and again, with some verdicts forced and the others as the judges give them. Where a try
+ends is worth its answer's score less the price of its calls and searches, and a verdict is worth the best end that was
+reached with it: what comes after it is taken to be judged as well as it can be, since all judges learn at once. With
+the verdicts after it as they are now, knowing would pay wherever reading still goes wrong. The better verdict is the
+label, by how much is the row's weight: rejection sampling weighted by advantage. Where both are right at best, or both
+wrong, the cheaper one wins by what it saves.
 """
 
 import contextvars
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +21,17 @@ from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
 from raisf.optimize.traces import Patience, lacks_reply
+from raisf.programs.questions import UNKNOWN
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.trace import Node, Trace
+from raisf.programs.trace import JudgedPassage, Node, Trace
 from raisf.utils.journal import Journal
 
-# The root's verdicts are tried and those of its sub-questions. Deeper ones hardly ever change the final answer, and
-# each level has some three times as many nodes.
+# The root's verdicts are tried and those of its sub-questions. Each level deeper has some three times as many nodes.
 DEPTH = 1
+# Answers of a sub-question that are followed into those after it: from memory, and from the likeliest passages.
+WIDTH = 2
+# Tries a question at most: one of many sub-questions has thousands of ways.
+TRIES = 100
 # Routes of nodes that no judge was asked about.
 UNASKED = ("depth", "cycle", "reference", "duplicate", "budget")
 
@@ -47,7 +52,7 @@ class Outcomes:
         even: By judge, how many verdicts made no difference at all; they give no row.
         questions: How many were tried.
         failed: How many of them failed.
-        unreadable: Tries that ended as "unknown" for want of a reply that can be read; their verdicts give no row.
+        unreadable: Tries that ended as "unknown" for want of a reply that can be read: no verdict loses by them.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=lambda: {judge: [] for judge in VERDICTS})
@@ -60,10 +65,9 @@ class Outcomes:
 class Trying:
     """Tries both verdicts of RA-ISF's judges on questions.
 
-    Know: answer from memory, against going on. Relevant: read this passage alone, against going on without it, by the
-    other passages as they are judged or by decomposition. Passages are tried as if the judge had said unknown, and the
-    sub-questions of the question asked as if no passage were relevant; all by the final answer. Equal calls are made
-    once over all tries.
+    Know: answer from memory, against going on. Relevant: read this passage alone, against going on without it, by
+    other passages or by decomposition. The question asked and the sub-questions of its best decomposition are tried,
+    all by the final answer. Equal calls are made once over all tries.
 
     Args:
         program: With its LMs and its retriever, pointwise; stays as it is.
@@ -121,9 +125,8 @@ class Trying:
 
     def _try(self, question: dspy.Example) -> dspy.Prediction:
         tries = _Tries(self, question)
-        root = tries.end({}).trace.root
-        tries.node(root.question, {})
-        return dspy.Prediction(tried={"rows": tries.rows, "unreadable": tries.unreadable})
+        tries.make()
+        return dspy.Prediction(tried={"rows": tries.rows(), "unreadable": tries.unreadable})
 
     def end(self, example: dspy.Example, forced: Forced) -> "_End":
         """Where the program ends with some verdicts forced."""
@@ -147,55 +150,112 @@ class _End(NamedTuple):
 
 
 class _Tries:
-    """The tries of one question, each end reached once."""
+    """The tries of one question, each end reached once, and what each verdict came to at best."""
 
     def __init__(self, trying: Trying, example: dspy.Example) -> None:
-        self.rows: list[dict[str, Any]] = []
         self.unreadable = 0
         self._trying, self._example = trying, example
         self._ends: dict[frozenset[Any], _End] = {}
+        self._best: dict[tuple[str, tuple[str, ...], str], _End] = {}
+        self._lost: set[tuple[str, tuple[str, ...], str]] = set()
+        self._about: list[str] = []
+
+    def make(self) -> None:
+        """Tries the ways of the question, and of its sub-questions."""
+        root = self.end({}).trace.root.question
+        ways = self._ways(root, {})
+        for way in ways:
+            self.end(way)
+        judged = self._judged(root, ways[-1])
+        relevant = [passage.prompt_text for passage in judged if passage.relevant]
+        for text in relevant if len(relevant) > 1 else []:  # the others together may do
+            self.end({(root, None): "unknown", (root, text): "irrelevant"})
+        denied = {(root, passage.prompt_text): "irrelevant" for passage in judged}
+        best = self._down({(root, None): "unknown", **denied}, 0)
+        below = self.end(best).trace.root.sub_questions
+        self._about = [root, *(sub.question for sub in below if sub.route not in UNASKED)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The verdicts of which both have been given, with how much better the affirmative one is."""
+        found = []
+        for judge, asked in dict.fromkeys((judge, asked) for judge, asked, _ in self._best if asked[0] in self._about):
+            yes, no = (self._best.get((judge, asked, verdict)) for verdict in VERDICTS[judge])
+            if yes is not None and no is not None:
+                loser = VERDICTS[judge][yes.worth > no.worth]
+                if (judge, asked, loser) in self._lost:  # it might have been the better one
+                    continue
+                better, decided = round(yes.worth - no.worth, 6), yes.score != no.score
+                inputs = dict(zip(("question", "passage"), asked, strict=False))
+                found.append({"judge": judge, "asked": inputs, "better": better, "decided": decided})
+        return found
 
     def end(self, forced: Forced) -> _End:
+        """Where a try ends; its verdicts are noted."""
         key = frozenset(forced.items())
         if key not in self._ends:
-            self._ends[key] = self._trying.end(self._example, forced)
+            end = self._ends[key] = self._trying.end(self._example, forced)
+            self.unreadable += end.unread
+            self._note(end)
         return self._ends[key]
 
-    def node(self, question: str, above: Forced) -> None:
-        """Both verdicts of all that is judged at a node, and below it where it is broken down.
+    def _note(self, end: _End) -> None:
+        for node in end.trace.root.walk():
+            if node.depth > DEPTH or node.route in UNASKED:
+                continue
+            said: list[tuple[str, tuple[str, ...], str | None]] = []
+            if node.know is not None:
+                said.append(("know", (node.question,), node.know.verdict))
+            relevant = sum(passage.relevant for passage in node.passages)
+            for passage in node.passages:
+                # Of several that are read together nobody knows which it was.
+                if passage.judgement is not None and not (passage.relevant and relevant > 1):
+                    said.append(("relevance", (node.question, passage.prompt_text), passage.judgement.verdict))
+            for judge, asked, verdict in said:
+                if verdict is not None and end.unread:
+                    self._lost.add((judge, asked, verdict))
+                elif verdict is not None:
+                    before = self._best.get((judge, asked, verdict))
+                    self._best[judge, asked, verdict] = end if before is None or end.worth > before.worth else before
+
+    def _ways(self, question: str, above: Forced) -> list[Forced]:
+        """The ways from a node: by memory, by each passage alone, the likeliest first, by none, and as it is judged.
 
         Args:
             question: The node's.
             above: The verdicts that lead to it.
         """
         program = self._trying.program
-        going_on = {**above, (question, None): "unknown"}
-        if program.use_know:
-            self._compare("know", {"question": question}, {**above, (question, None): "know"}, going_on)
-        met = _met(self.end(going_on).trace.root, question)
-        if met is None:
-            return
-        texts = list(dict.fromkeys(passage.prompt_text for passage in met.passages))
-        for text in texts:
-            alone = {(question, other): "relevant" if other == text else "irrelevant" for other in texts}
-            without = {(question, text): "irrelevant"}
-            asked = {"question": question, "passage": text}
-            self._compare("relevance", asked, {**going_on, **alone}, {**going_on, **without})
-        if met.depth < DEPTH:
-            # As soon as no passage misleads it, the program comes here: also where it does not yet.
-            broken_down = {**going_on, **{(question, text): "irrelevant" for text in texts}}
-            whole = _met(self.end(broken_down).trace.root, question)
-            subs = [sub.question for sub in whole.sub_questions if sub.route not in UNASKED] if whole else []
-            for sub in dict.fromkeys(subs):
-                self.node(sub, broken_down)
+        going_on: Forced = {**above, (question, None): "unknown"}
+        texts = [passage.prompt_text for passage in self._judged(question, going_on)]
+        alone: list[Forced] = [
+            {(question, text): "relevant" if text == one else "irrelevant" for text in texts} for one in texts
+        ]
+        none: list[Forced] = [{(question, text): "irrelevant" for text in texts}]
+        known: list[Forced] = [{**above, (question, None): "know"}] if program.use_know else []
+        return [*known, *({**going_on, **way} for way in [*alone, *none]), going_on]
 
-    def _compare(self, judge: str, asked: dict[str, str], affirmed: Forced, denied: Forced) -> None:
-        yes, no = self.end(affirmed), self.end(denied)
-        if yes.unread or no.unread:
-            self.unreadable += yes.unread + no.unread
-            return
-        made = {"better": round(yes.worth - no.worth, 6), "decided": yes.score != no.score}
-        self.rows.append({"judge": judge, "asked": asked, **made})
+    def _judged(self, question: str, forced: Forced) -> list[JudgedPassage]:
+        """The passages of a node, each text once, those first that its judge thinks relevant."""
+        met = _met(self.end(forced).trace.root, question)
+        passages = {passage.prompt_text: passage for passage in met.passages} if met else {}
+        return sorted(passages.values(), key=_likely, reverse=True)
+
+    def _down(self, above: Forced, place: int) -> Forced:
+        """The best of the ways of the sub-questions from a place on, with all verdicts that lead there."""
+        subs = self.end(above).trace.root.sub_questions
+        left = (n for n in range(place, len(subs)) if subs[n].route not in UNASKED)
+        place = next((n for n in left if (subs[n].question, None) not in above), len(subs))
+        if place == len(subs) or len(self._ends) >= TRIES:
+            return above
+        ways = self._ways(subs[place].question, above)
+        answers = [self.end(way).trace.root.sub_questions[place].answer for way in ways]
+        followed: dict[str, Forced] = {}
+        for way, answer in zip(ways, answers, strict=True):
+            if answer != UNKNOWN and answer not in followed and len(followed) < WIDTH:
+                best = self._down(way, place + 1)
+                followed[answer] = {asked: verdict for asked, verdict in best.items() if asked not in way}
+        whole = [{**way, **followed.get(answer, {})} for way, answer in zip(ways, answers, strict=True)]
+        return max(whole, key=lambda way: self.end(way).worth)
 
 
 def _obey(judge: Any) -> None:
@@ -211,6 +271,11 @@ def _obey(judge: Any) -> None:
 
 def _met(root: Node, question: str) -> Node | None:
     return next((node for node in root.walk() if node.question == question and node.route not in UNASKED), None)
+
+
+def _likely(passage: JudgedPassage) -> float:
+    judged = passage.judgement
+    return float(passage.relevant) if judged is None or judged.probability is None else judged.probability
 
 
 def _sort(found: Outcomes, tried: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -229,36 +294,3 @@ def _sort(found: Outcomes, tried: Sequence[tuple[str, Mapping[str, Any]]]) -> No
         verdict = VERDICTS[judge][better < 0]
         made = dspy.Example(**asked, verdict=verdict, weight=abs(better), decided=decided, origin=origin)
         found.of[judge].append(made.with_inputs(*asked))
-
-
-def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[dspy.Example]:
-    """Up to n rows, as evenly over the verdicts as can be had, those of the greatest weight.
-
-    The verdicts keep the shares of the whole weight that they had among all rows, since these are what leaning to the
-    one or the other costs; the mean weight becomes 1.
-
-    Args:
-        rows: With `verdict` and `weight`.
-        n: At least 2.
-        rng: Chooses among rows of equal weight.
-    """
-    of: dict[str, list[dspy.Example]] = {}
-    for row in sorted(rng.sample(list(rows), len(rows)), key=lambda row: -row.weight):
-        of.setdefault(row.verdict, []).append(row)
-    total = sum(row.weight for row in rows)
-    drawn: list[tuple[dspy.Example, float]] = []
-    for taken, same in enumerate(sorted(of.values(), key=len)):
-        picked = same[: (n - len(drawn)) // (len(of) - taken)]
-        share = sum(row.weight for row in same) / total
-        mass = sum(row.weight for row in picked)
-        drawn += [(row, share * row.weight / mass) for row in picked]
-    rng.shuffle(drawn)
-    return [row.copy(weight=share * len(drawn)) for row, share in drawn]
-
-
-def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Example]:
-    """Rejection sampling for who cannot weigh rows: each is taken with the share of its verdict's greatest weight."""
-    most: dict[str, float] = {}
-    for row in rows:
-        most[row.verdict] = max(most.get(row.verdict, 0.0), row.weight)
-    return [row for row in rows if rng.random() < row.weight / most[row.verdict]]

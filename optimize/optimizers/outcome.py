@@ -16,7 +16,8 @@ from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_labels
-from raisf.optimize.judges.outcomes import Outcomes, Trying, accepted, heaviest
+from raisf.optimize.judges.outcomes import Outcomes, Trying
+from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, FinetuneJudges
@@ -143,10 +144,10 @@ class OutcomeJudges(Optimizer):
         )
         spent = task.calls() - before
         taken = {judge: heaviest(found.of[judge], self.rows, rng) for judge in wanted}
-        if self.by == "prompts":
-            taken = {judge: accepted(rows, rng) for judge, rows in taken.items()}
         for judge, rows in taken.items():
             _check(judge, rows, found)
+        if self.by == "prompts":
+            taken = {judge: accepted(rows, rng) for judge, rows in taken.items()}
         kept = {judge: heaviest(held_out.of[judge], MAX_VALIDATION, rng) for judge in wanted}
         told = {
             "call_price": self.call_price,

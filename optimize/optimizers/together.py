@@ -1,6 +1,7 @@
 """Compiling to prompts and weights in turn, by DSPy's BetterTogether: the best step on the validation set is kept."""
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
 from raisf.utils.progress import ProgressBars
+
+told = logging.getLogger("dspy.teleprompt.bettertogether")
 
 ARROW = dspy.BetterTogether.STRAT_SEP
 
@@ -89,14 +92,14 @@ class Together(Optimizer):
         unset = [name for name, one in student.named_predictors() if one.lm is None]
         for predictor in student.predictors():
             predictor.lm = predictor.lm or dspy.settings.lm  # BetterTogether wants each predictor to have its own
-        best: Any = _BetterTogether(walk, self.metric, steps).compile(
-            student,
-            trainset=list(task.trainset),
-            valset=list(task.valset),
-            teacher=task.teacher,
-            seed=self.seed,
-            strategy=self.strategy,
-        )
+        sets: dict[str, Any] = {"trainset": list(task.trainset), "valset": list(task.valset), "teacher": task.teacher}
+        told.disabled, before = True, told.disabled  # our bars and the report say the same
+        try:
+            best: Any = _BetterTogether(walk, self.metric, steps).compile(
+                student, **sets, seed=self.seed, strategy=self.strategy
+            )
+        finally:
+            told.disabled = before
         if walk.error is not None:  # it would give back the best until then, and say so in a log
             raise walk.error
         chosen = best.candidate_programs[0]["strategy"]

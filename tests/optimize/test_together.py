@@ -118,7 +118,7 @@ def test_an_error_in_a_step_is_raised_and_not_logged_away(
 
     monkeypatch.setattr(Prompting, "_compile", breaks)
     with pytest.raises(InputError, match="no demonstrations today"):
-        both("w -> p")
+        both("p -> w")
 
 
 def test_options_find_their_part_and_what_cannot_be_used_is_told_first(both: Any, program: RAISF) -> None:
