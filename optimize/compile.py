@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 import dspy
 from dspy.teleprompt import Teleprompter
@@ -14,6 +14,8 @@ from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.optimize.optimizers.gepa import GEPA
 from raisf.optimize.optimizers.lsr import TuneRetriever
 from raisf.optimize.optimizers.mipro import MIPRO
+from raisf.optimize.optimizers.outcome import OutcomeJudges
+from raisf.optimize.optimizers.together import Together
 from raisf.utils.errors import InputError
 
 PROMPTS: dict[str, type[Teleprompter]] = {
@@ -25,10 +27,13 @@ PROMPTS: dict[str, type[Teleprompter]] = {
 }
 OTHERS: dict[str, type[Teleprompter]] = {
     "weights": FinetuneJudges,
+    "outcome": OutcomeJudges,
+    "both": Together,
     "thresholds": Calibrate,
     "retriever": TuneRetriever,
     "skr": FitSKR,
 }
+_KINDS: dict[str, Any] = {**PROMPTS, **OTHERS}
 
 
 def compile(
@@ -50,12 +55,13 @@ def compile(
         trainset: What is learnt comes from it alone.
         valset: What the result is chosen or stopped by; shares no question with the training set. Only "skr" does
             without.
-        how: "prompts", "weights" (`FinetuneJudges`), "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or
-            "skr" (`FitSKR`).
-        strategy: Of prompts: "labeled" (`LabeledJudges`, the default), "bootstrap" (`BootstrapJudges`), "random"
+        how: "prompts", "weights" (`FinetuneJudges`), "outcome" (`OutcomeJudges`), "both" (`Together`),
+            "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or "skr" (`FitSKR`).
+        strategy: Of both: the steps, such as "p -> w"; what compiles to prompts is then `prompts=`, a strategy of
+            these. Of prompts: "labeled" (`LabeledJudges`, the default), "bootstrap" (`BootstrapJudges`), "random"
             (`RandomSearch`), "mipro" (`MIPRO`) or "gepa" (`GEPA`).
         teacher: See `raisf.optimize.optimizers.base.Optimizer.compile`.
-        **options: The optimizer's own.
+        **options: The optimizer's own; of both, those of the two optimizers, each where it is known.
 
     Raises:
         InputError: Unknown how or strategy, an option that the optimizer does not have; and what that complains of.
@@ -75,20 +81,44 @@ def optimizer_named(how: str = "prompts", strategy: str | None = None, /, **opti
     """
     if how != "prompts" and how not in OTHERS:
         raise InputError(f"unknown how {how!r}: choose {', '.join(['prompts', *OTHERS])}")
+    if how == "both":
+        return _together(options if strategy is None else {"strategy": strategy, **options})
     if how != "prompts" and strategy is not None:
         raise InputError(f"strategy (--strategy) is for how='prompts', not for {how}: leave it out")
-    name = (strategy or "labeled") if how == "prompts" else how
-    if how == "prompts" and name not in PROMPTS:
+    name = how if how != "prompts" else _strategy(strategy)
+    _check(name, options, _options_of(name))
+    return _KINDS[name](**options)
+
+
+def _together(options: dict[str, Any]) -> Together:
+    """What compiles both ways, its options sorted into its own and those of its two parts."""
+    prompts, own = _strategy(options.pop("prompts", None)), _options_of("both")
+    parts = {letter: name for letter, name in {"p": prompts, "w": "weights"}.items() if letter not in options}
+    _check("both", options, own.union(*(_options_of(name) for name in parts.values())))
+    made = {
+        letter: _KINDS[name](**{option: options[option] for option in options.keys() & _options_of(name)})
+        for letter, name in parts.items()
+    }
+    return Together(**{option: options[option] for option in options.keys() & own}, **made)
+
+
+def _strategy(name: str | None) -> str:
+    if name is not None and name not in PROMPTS:
         raise InputError(f"unknown strategy {name!r}: choose {', '.join(PROMPTS)}")
-    kinds = PROMPTS | OTHERS
-    has = {name: {field.name for field in fields(cast(Any, kind))} for name, kind in kinds.items()}
+    return name or "labeled"
+
+
+def _options_of(name: str) -> set[str]:
+    return {field.name for field in fields(_KINDS[name])}
+
+
+def _check(name: str, options: dict[str, Any], known: set[str]) -> None:
     for option in options:
-        if option not in has[name]:
-            of = [other for other in kinds if option in has[other]]
-            if not of:
-                raise InputError(f"{name} has no option {option!r}: choose {', '.join(sorted(has[name]))}")
-            raise InputError(
-                f"{option} (--{option.replace('_', '-')}) is for {' and '.join(of)}, not for {name}: leave it out"
-            )
-    kind: Any = kinds[name]
-    return kind(**options)
+        if option in known:
+            continue
+        of = [other for other in _KINDS if option in _options_of(other)]
+        if not of:
+            raise InputError(f"{name} has no option {option!r}: choose {', '.join(sorted(known))}")
+        raise InputError(
+            f"{option} (--{option.replace('_', '-')}) is for {' and '.join(of)}, not for {name}: leave it out"
+        )

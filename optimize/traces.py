@@ -105,13 +105,16 @@ def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
     """The metric, for which no run is right whose "unknown" may stand for a reply that is missing or cannot be read."""
 
     def passes(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
-        told = getattr(prediction, "trace", None)
-        unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
-        if unread and is_unknown(str(prediction.get("answer") or "")):
-            return 0.0
-        return metric(example, prediction, trace)
+        return 0.0 if lacks_reply(prediction) else metric(example, prediction, trace)
 
     return passes
+
+
+def lacks_reply(prediction: dspy.Prediction) -> bool:
+    """Whether an answer "unknown" may stand for a reply that is missing or cannot be read."""
+    told = getattr(prediction, "trace", None)
+    unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
+    return bool(unread) and is_unknown(str(prediction.get("answer") or ""))
 
 
 def ask_whole(

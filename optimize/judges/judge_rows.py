@@ -28,7 +28,8 @@ class JudgeRows:
     """What judges are to learn, by judge; with gold's or a teacher's verdicts.
 
     Attributes:
-        of: By judge, its rows as examples; those of relevance with a `verdict` for balancing.
+        of: By judge, its rows as examples; those of relevance with a `verdict` for balancing. A row may have a `weight`
+            in the loss, and an `origin`, the training question on whose way it was met.
         report: Who labelled them, at what cost, and how far that agrees with gold; for a compilation's report.
     """
 
@@ -56,14 +57,14 @@ class JudgeRows:
     ) -> list[dict[str, list[dspy.Example]]]:
         """By judge, the rows to learn from, and those to validate on.
 
-        A row belongs to the split whose question, or sub-question, it is about. Where none is of the validation
-        questions, those of a tenth of the training questions are held out.
+        A row belongs to the split of its `origin`, else to the one whose question, or sub-question, it is about. Where
+        none is of the validation questions, those of a tenth of the training questions are held out.
 
         Raises:
             InputError: Most rows are of other questions, or none is of a training question.
         """
         asked = [{step.question for example in examples for step in steps(example)} for examples in (trainset, valset)]
-        texts = {row.question for rows in self.of.values() for row in rows}
+        texts = {_origin(row) for rows in self.of.values() for row in rows}
         if len(texts & (asked[0] | asked[1])) < len(texts) / 2:
             raise InputError(
                 f"most of the rows in {self._folders} are of questions that the training file does not hold: give the "
@@ -79,7 +80,7 @@ class JudgeRows:
             validated = {text for text in learnt if int(digest(text), 16) % 1000 < 1000 * HELD_OUT}
             learnt -= validated
         return [
-            {judge: [row for row in rows if row.question in part] for judge, rows in self.of.items()}
+            {judge: [row for row in rows if _origin(row) in part] for judge, rows in self.of.items()}
             for part in (learnt, validated)
         ]
 
@@ -151,6 +152,10 @@ def teach(
         )
     rows = JudgeRows.read(*folders)
     return JudgeRows(rows.of, {**rows.report, "lm": teacher.model, "splits": made})
+
+
+def _origin(row: dspy.Example) -> str:
+    return row.get("origin") or row.question
 
 
 def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:

@@ -30,7 +30,7 @@ from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
 from raisf.optimize.optimizers.threshold_search import Answers, Thresholds, Trial
 from raisf.optimize.within import program_within
 from raisf.programs.calls import require_lm
@@ -81,10 +81,7 @@ class Calibrate(Teleprompter):
     def __post_init__(self) -> None:
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
-        for name in ("call_price", "search_price"):
-            price = getattr(self, name)
-            if not price >= 0:
-                raise InputError(f"{name} is {price}: give 0 or more, in right answers")
+        check_prices(self.call_price, self.search_price)
         check_asking(self.labels, self.threads)
 
     def check(self, student: dspy.Module, valset: Sequence[dspy.Example] | None) -> RAISF:

@@ -262,7 +262,8 @@ class _Made:
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
-            texts = [(self._text(row), weights[str(row.get(verdict, ""))]) for row in drawn]
+            own = "weight" if name in source.gold.judge else ""  # elsewhere it may be a predictor's field
+            texts = [(self._text(row), row.get(own) or weights[str(row.get(verdict, ""))]) for row in drawn]
             self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
             self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}

@@ -12,6 +12,7 @@ from raisf.evaluation.metrics import exact_match
 from raisf.evaluation.runner import Outcome
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.traces import Patience, ask_whole
+from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
 Metric = Callable[..., float]
@@ -20,6 +21,17 @@ Metric = Callable[..., float]
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
     return exact_match(prediction.answer, gold_answers(example), example.get("scoring"))
+
+
+def check_prices(call_price: float, search_price: float) -> None:
+    """Refuses prices below zero.
+
+    Raises:
+        InputError: One is.
+    """
+    for name, price in (("call_price", call_price), ("search_price", search_price)):
+        if not price >= 0:
+            raise InputError(f"{name} is {price}: give 0 or more, in right answers")
 
 
 class Selection:
@@ -32,6 +44,7 @@ class Selection:
         calls: How many LM calls there have been.
         threads: Questions asked at a time.
         bar: Where to show how far a candidate is.
+        key: What tells candidates apart; None: their prompts.
 
     Attributes:
         valset: As given.
@@ -50,12 +63,14 @@ class Selection:
         calls: Callable[[], int],
         threads: int,
         bar: Progress,
+        key: Callable[[dspy.Module], str] | None = None,
     ):
         self.valset, self.metric = valset, metric
         self.tried: list[dict[str, Any]] = []
         self.best: dspy.Module | None = None
         self.chosen = ""
         self._journal, self._calls, self._threads, self.bar = journal, calls, threads, bar
+        self._key = key or _key
         self._numbers = {id(example): number for number, example in enumerate(valset)}
         self._scores: dict[str, Score] = {}
         self._failed: set[str] = set()
@@ -64,8 +79,8 @@ class Selection:
         self._highest = -1.0
 
     def score(self, name: str, program: dspy.Module) -> Score:
-        """The program's score on the whole validation set. One with the prompts of an earlier one is no candidate."""
-        key, before = _key(program), self._calls()
+        """The program's score on the whole validation set. One that is equal to an earlier one is no candidate."""
+        key, before = self._key(program), self._calls()
         if key in self._scores:
             return self._scores[key]
         task = self.bar.add_task(name, total=len(self.valset), score="")
@@ -88,7 +103,7 @@ class Selection:
         self, program: dspy.Module, examples: Sequence[dspy.Example], show: Callable[[str], None]
     ) -> list[float]:
         """The metric on some examples of the validation set, in their order; shows the mean so far after each."""
-        key = _key(program)
+        key = self._key(program)
         keys = {id(example): f"{key}/{self._numbers[id(example)]}" for example in examples}
         found: dict[str, float] = {}
         waiting = []

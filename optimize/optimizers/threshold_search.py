@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raisf.evaluation.runner import Outcome, ask_all
-from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.optimizers.selection import Metric
+from raisf.optimize.remembering import remembering
 from raisf.optimize.traces import Patience
 from raisf.programs.ra_isf import RAISF
 
@@ -54,11 +54,7 @@ class Trial:
 
     def __init__(self, program: RAISF, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
         self.seen: dict[str, set[float]] = defaultdict(set)
-        self._program: Any = copy_of(program)
-        for _, predictor in self._program.named_predictors():
-            _remember(predictor)
-        if self._program.retriever is not None:
-            self._program.retriever = _Remembering(self._program.retriever)
+        self._program: Any = remembering(program)
         self._valset, self._metric, self._threads = valset, metric, threads
         self._found: dict[Thresholds, Answers] = {}
         self._patience = Patience()
@@ -103,30 +99,3 @@ class Trial:
             for passage in node.passages:
                 if passage.judgement is not None and passage.judgement.probability is not None:
                     self.seen["relevance"].add(passage.judgement.probability)
-
-
-class _Remembering:
-    """A retriever that searches for each query once."""
-
-    def __init__(self, retriever: Any):
-        self._retriever = retriever
-        self._found: dict[tuple[str, int], Any] = {}
-
-    def __call__(self, query: str, k: int) -> Any:
-        if (query, k) not in self._found:
-            self._found[query, k] = self._retriever(query, k)
-        return self._found[query, k]
-
-
-def _remember(predictor: Any) -> None:
-    """Let the predictor make equal calls once: another threshold meets the same judgements again."""
-    made: dict[str, Any] = {}
-    forward = type(predictor).forward
-
-    def remembered(**inputs: Any) -> Any:
-        key = repr(sorted(inputs.items()))
-        if key not in made:
-            made[key] = forward(predictor, **inputs)
-        return made[key]
-
-    predictor.forward = remembered

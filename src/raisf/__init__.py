@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.gepa import GEPA
     from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
     from raisf.optimize.optimizers.mipro import MIPRO
+    from raisf.optimize.optimizers.outcome import OutcomeJudges
     from raisf.optimize.optimizers.selection import answer_exact_match
+    from raisf.optimize.optimizers.together import Together
     from raisf.programs.baselines.blendfilter import BlendFilter
     from raisf.programs.baselines.cot import CoT
     from raisf.programs.baselines.cot_rag import CoTRAG
@@ -85,6 +87,7 @@ __all__ = [
     "LMError",
     "LabeledJudges",
     "LeastToMost",
+    "OutcomeJudges",
     "Passage",
     "Program",
     "RaisfError",
@@ -93,6 +96,7 @@ __all__ = [
     "RemoteIndex",
     "SelfAsk",
     "SelfRAG",
+    "Together",
     "Training",
     "TuneRetriever",
     "Tuning",

@@ -32,6 +32,28 @@ WRITES = ("mipro", "gepa")
 
 
 @dataclass(frozen=True, slots=True)
+class WaysChoice:
+    """Which way of compiling it is; None: not given."""
+
+    how: Any
+    by: str | None
+    sequence: str | None
+
+    def options(self, strategy: str | None) -> tuple[str | None, dict[str, Any]]:
+        """The strategy of the way, and the options that are its own.
+
+        Raises:
+            InputError: An option of another way.
+        """
+        for name, value, way in (("by", self.by, "outcome"), ("sequence", self.sequence, "both")):
+            if value is not None and self.how != way:
+                raise InputError(f"--{name} is for --how {way}: leave it out, or add that")
+        if self.how == "both":
+            return self.sequence, given({"prompts": strategy})
+        return strategy, given({"by": self.by})
+
+
+@dataclass(frozen=True, slots=True)
 class PromptChoice:
     """What `--how prompts` was told; None: not given."""
 
@@ -86,18 +108,19 @@ class WeightsChoice:
     full: bool
     processes: int | None
 
-    def options(self, how: str, seed: int) -> dict[str, Any]:
+    def options(self, how: str, by: str | None, seed: int) -> dict[str, Any]:
         """The options of `raisf.FinetuneJudges`, as far as they were given.
 
         Raises:
             InputError: One of them was given for prompts, or cannot be used.
         """
         told = given(asdict(self) | {"full": self.full or None})
-        if how != "weights":
+        if how == "prompts" or by == "prompts":
+            rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
             if told:
                 shown = next(iter(told)).replace("_", "-")
                 raise InputError(f"--{shown} is for --how weights: leave it out, or add that")
-            return {}
+            return rows
         from raisf.lm.finetune.training import Training
 
         if self.full and self.rank is not None:
@@ -121,21 +144,25 @@ class CalibrationChoice:
     call_price: float | None
     search_price: float | None
 
-    def optimizer(self, labels: Any, threads: int) -> "Calibrate | None":
+    @property
+    def prices(self) -> dict[str, Any]:
+        """What calls and searches cost, as far as it was given."""
+        return given({"call_price": self.call_price, "search_price": self.search_price})
+
+    def optimizer(self, how: str, labels: Any, threads: int) -> "Calibrate | None":
         """What calibrates; None where nothing does.
 
         Raises:
-            InputError: There is a price, and another aim than cost.
+            InputError: There is a price, and nothing that weighs costs.
         """
-        prices = given({"call_price": self.call_price, "search_price": self.search_price})
-        if prices and self.aim != "cost":
-            shown = next(iter(prices)).replace("_", "-")
-            raise InputError(f"--{shown} is for --calibrate cost: leave it out, or take that aim")
+        if self.prices and self.aim != "cost" and how != "outcome":
+            shown = next(iter(self.prices)).replace("_", "-")
+            raise InputError(f"--{shown} is for --calibrate cost and --how outcome: leave it out, or take one of them")
         if self.aim is None:
             return None
         from raisf.optimize.optimizers.calibrate import Calibrate
 
-        return Calibrate(aim=self.aim, labels=labels, threads=threads, **prices)
+        return Calibrate(aim=self.aim, labels=labels, threads=threads, **(self.prices if self.aim == "cost" else {}))
 
 
 _prompts = functools.partial(option, heading="prompts")
@@ -214,6 +241,28 @@ weights_options = as_one(
         help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
     ),
 )
+ways_options = as_one(
+    "ways",
+    WaysChoice,
+    option(
+        "--how",
+        type=click.Choice(("prompts", "weights", "outcome", "both")),
+        default="prompts",
+        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; outcome: the judges learn "
+        "from what their verdicts lead to, right answers less their cost; both: prompts and weights in turn; "
+        "default: prompts",
+    ),
+    option(
+        "--by",
+        type=click.Choice(("weights", "prompts")),
+        help="--how outcome: what the judges learn in; default: weights",
+    ),
+    option(
+        "--sequence",
+        metavar="STEPS",
+        help="--how both: p for prompts and w for weights, such as 'p -> w'; default: 'p -> w -> p'",
+    ),
+)
 _calibration = functools.partial(option, heading="calibration")
 calibration_options = as_one(
     "calibration",
@@ -233,13 +282,13 @@ calibration_options = as_one(
         "--call-price",
         type=not_negative,
         metavar="P",
-        help="aim cost: what an LM call costs, in right answers; default: 0.01",
+        help="aim cost, and --how outcome: what an LM call costs, in right answers; default: 0.01",
     ),
     _calibration(
         "--search-price",
         type=not_negative,
         metavar="P",
-        help="aim cost: what a search costs, in right answers; default: 0",
+        help="aim cost, and --how outcome: what a search costs, in right answers; default: 0",
     ),
 )
 
@@ -251,15 +300,14 @@ calibration_options = as_one(
     "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
     "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
     "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
-    "      --index indexes/mine --out artifacts/d",
+    "      --index indexes/mine --out artifacts/d\n"
+    "  raisf compile --how outcome --rows 200 --train train.jsonl --dev dev.jsonl --index indexes/mine \\\n"
+    "      --out artifacts/e\n"
+    "  raisf compile --how both --sequence 'p -> w' --train train.jsonl --dev dev.jsonl --index indexes/mine \\\n"
+    "      --out artifacts/f",
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
-@option(
-    "--how",
-    type=click.Choice(("prompts", "weights")),
-    default="prompts",
-    help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; default: prompts",
-)
+@ways_options
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, required=True, metavar="FILE", help="questions to select on; never trained on")
 @option("--out", type=FILE, required=True, metavar="DIR", help="the artifact's folder")
@@ -280,7 +328,6 @@ calibration_options = as_one(
 @program_options
 @lm_options
 def compile_command(
-    how: Any,
     train: Path,
     dev: Path,
     out: Path,
@@ -288,6 +335,7 @@ def compile_command(
     threads: int,
     seed: int,
     rows_from: tuple[Path, ...],
+    ways: WaysChoice,
     prompts: PromptChoice,
     weights: WeightsChoice,
     teacher: TeacherChoice,
@@ -305,38 +353,47 @@ def compile_command(
     from raisf.optimize.teaching import teach_for
     from raisf.reports.compiled import (
         calibration_view,
-        candidates_view,
+        compiled_view,
         judge_rows_view,
-        training_table,
         unlabelled_lines,
     )
     from raisf.utils.files import check_replaceable
 
     check_replaceable(out, "manifest.json")
-    options = {**prompts.options, **weights.options(how, seed), "labels": labels, "seed": seed, "threads": threads}
+    how, (strategy, options) = ways.how, ways.options(prompts.strategy)
+    options |= {**prompts.options, **weights.options(how, ways.by, seed)}
+    options |= {"labels": labels, "seed": seed, "threads": threads}
     if rows_from and teacher.teacher is not None:
         raise InputError("--rows-from and --teacher: rows come from the one or the other; leave one out")
+    if how == "outcome":
+        options |= calibration.prices
+        if rows_from or teacher.teacher is not None:
+            raise InputError("--rows-from and --teacher give rows, and --how outcome makes its own: leave them out")
     labeller = teacher.open()
-    optimizer: Any = optimizer_named(how, prompts.strategy, **options)
-    thresholds = calibration.optimizer(labels, threads)
+    optimizer: Any = optimizer_named(how, strategy, **options)
+    learners = [optimizer.p, optimizer.w] if how == "both" else [optimizer]
+    thresholds = calibration.optimizer(how, labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
     if choice.program is None:
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
     if thresholds is not None:
         thresholds.check(program, valset)
+    rows = None
     if rows_from:
         judged_program(program)
-        optimizer.judge_rows = JudgeRows.read(*rows_from)
+        rows = JudgeRows.read(*rows_from)
     elif labeller is not None:
-        optimizer.judge_rows = teach_for(optimizer, program, labeller, trainset, valset)
+        rows = teach_for(learners[-1], program, labeller, trainset, valset)
+    for learner in learners if rows is not None else []:
+        learner.judge_rows = rows
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
     if thresholds is not None:
         compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
-    view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
+    view: list[RenderableType] = compiled_view(report)
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
     view += [*judge_rows_view(report), *unlabelled_lines(report)]

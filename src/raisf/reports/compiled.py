@@ -13,8 +13,29 @@ from raisf.utils.display import DataTable, as_text
 from raisf.utils.text import visible
 
 
+def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
+    """What a compilation has tried, chosen or trained."""
+    if report["how"] == "both":
+        steps = [shown for step in report["steps"] for shown in (as_text(step["name"]), *compiled_view(step["report"]))]
+        failed = (
+            [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] if report["failed"] else []
+        )
+        return [*steps, _candidates_table(report), *failed]
+    shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
+    return [*shown, training_table(report) if "trained" in report else candidates_view(report)]
+
+
 def candidates_view(report: dict[str, Any]) -> RenderableType:
     """A row for each candidate, and the instructions that the chosen one has of its own."""
+    told = [Text.assemble((f"{name}: ", "bold"), visible(text)) for name, text in report["instructions"].items()]
+    if report["strategy"] == "mipro" and not any(report["proposed"].values()):
+        told.append(as_text("no instruction was proposed: the LM's format has none, or none could be read", "dim"))
+    if report["failed"]:
+        told.append(as_text(f"{report['failed']} questions failed and count as wrong", "yellow"))
+    return Group(_candidates_table(report), *told)
+
+
+def _candidates_table(report: dict[str, Any]) -> Table:
     first, *_ = report["candidates"]
     title = f"selected: {report['chosen']}"
     columns = ("candidate", "exact match on the dev split", f"against {first['name']}")
@@ -22,12 +43,30 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
     for candidate in report["candidates"]:
         against = "" if candidate is first else _signed(Score(**candidate["difference"]))
         table.add_row(candidate["name"], str(Score(**candidate["score"])), against)
-    told = [Text.assemble((f"{name}: ", "bold"), visible(text)) for name, text in report["instructions"].items()]
-    if report["strategy"] == "mipro" and not any(report["proposed"].values()):
-        told.append(as_text("no instruction was proposed: the LM's format has none, or none could be read", "dim"))
+    return table
+
+
+def outcomes_view(report: dict[str, Any]) -> RenderableType:
+    """What trying both verdicts came to, a row a judge."""
+    columns = ("judge", "better verdict", "taken", "advantage", "decided by the answer", "agrees with gold", "kappa")
+    title = f"verdicts tried on {report['questions']} questions, {report['lm_calls']:,} LM calls"
+    table = DataTable(*columns, title=title, title_justify="left")
+    for judge, found in report["judges"].items():
+        counts = [", ".join(f"{n} {verdict}" for verdict, n in found[name].items()) for name in ("rows", "taken")]
+        agreed = found.get("agreement")
+        share, kappa = "-", "-"
+        if agreed:
+            share = f"{agreed['agree']:.1%} of {agreed['n']}"
+            kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
+        table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), share, kappa)
+    notes = []
     if report["failed"]:
-        told.append(as_text(f"{report['failed']} questions failed and count as wrong", "yellow"))
-    return Group(table, *told)
+        notes.append(as_text(f"{report['failed']} questions failed and taught nothing", "yellow"))
+    if report["unreadable"]:
+        notes.append(
+            as_text(f"{report['unreadable']} tries ended without a readable answer and taught nothing", "yellow")
+        )
+    return Group(table, *notes)
 
 
 def training_table(report: dict[str, Any]) -> Table:
@@ -100,7 +139,8 @@ def judge_rows_view(report: dict[str, Any]) -> list[RenderableType]:
     for split, collected in given.get("splits", {}).items():
         shown.append(as_text(f"rows of the {split} split, by {teacher_line(collected['teacher'])}"))
         shown.append(rows_table(collected))
-    return [*shown, as_text(f"the judges' rows: {', '.join(given['folders'])}")]
+    folders = given.get("folders")
+    return [*shown, *([as_text(f"the judges' rows: {', '.join(folders)}")] if folders else [])]
 
 
 def unlabelled_lines(report: dict[str, Any]) -> list[Text]:

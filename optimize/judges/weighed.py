@@ -1,0 +1,39 @@
+"""Drawing from rows that have a weight: for who weighs them in a loss, and for who cannot."""
+
+import random
+from collections.abc import Sequence
+
+import dspy
+
+
+def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[dspy.Example]:
+    """Up to n rows, as evenly over the verdicts as can be had, those of the greatest weight.
+
+    The verdicts keep the shares of the whole weight that they had among all rows, since these are what leaning to the
+    one or the other costs; the mean weight becomes 1.
+
+    Args:
+        rows: With `verdict` and `weight`.
+        n: At least 2.
+        rng: Chooses among rows of equal weight.
+    """
+    of: dict[str, list[dspy.Example]] = {}
+    for row in sorted(rng.sample(list(rows), len(rows)), key=lambda row: -row.weight):
+        of.setdefault(row.verdict, []).append(row)
+    total = sum(row.weight for row in rows)
+    drawn: list[tuple[dspy.Example, float]] = []
+    for taken, same in enumerate(sorted(of.values(), key=len)):
+        picked = same[: (n - len(drawn)) // (len(of) - taken)]
+        share = sum(row.weight for row in same) / total
+        mass = sum(row.weight for row in picked)
+        drawn += [(row, share * row.weight / mass) for row in picked]
+    rng.shuffle(drawn)
+    return [row.copy(weight=share * len(drawn)) for row, share in drawn]
+
+
+def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Example]:
+    """Rejection sampling for who cannot weigh rows: each is taken with the share of its verdict's greatest weight."""
+    most: dict[str, float] = {}
+    for row in rows:
+        most[row.verdict] = max(most.get(row.verdict, 0.0), row.weight)
+    return [row for row in rows if rng.random() < row.weight / most[row.verdict]]

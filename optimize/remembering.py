@@ -1,0 +1,47 @@
+"""A program that is asked the same question again, a little otherwise each time, and makes equal calls once."""
+
+from typing import Any
+
+import dspy
+
+from raisf.optimize.demonstrations import copy_of
+
+
+def remembering(program: dspy.Module) -> Any:
+    """A copy of a program that makes equal calls and searches once, over all that it is asked.
+
+    Calls still count in a trace's cost: what a question would cost is asked for, not what it did cost.
+    """
+    copy: Any = copy_of(program)
+    for _, predictor in copy.named_predictors():
+        _remember(predictor)
+    if getattr(copy, "retriever", None) is not None:
+        copy.retriever = _Remembering(copy.retriever)
+    return copy
+
+
+class _Remembering:
+    """A retriever that searches for each query once."""
+
+    def __init__(self, retriever: Any):
+        self._retriever = retriever
+        self._found: dict[tuple[str, int], Any] = {}
+
+    def __call__(self, query: str, k: int) -> Any:
+        if (query, k) not in self._found:
+            self._found[query, k] = self._retriever(query, k)
+        return self._found[query, k]
+
+
+def _remember(predictor: Any) -> None:
+    """Let the predictor make equal calls once: another try meets the same judgements again."""
+    made: dict[str, Any] = {}
+    forward = type(predictor).forward
+
+    def remembered(**inputs: Any) -> Any:
+        key = repr(sorted(inputs.items()))
+        if key not in made:
+            made[key] = forward(predictor, **inputs)
+        return made[key]
+
+    predictor.forward = remembered

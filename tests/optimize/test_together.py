@@ -1,0 +1,142 @@
+"""If these failed, two ways of compiling would not add up, or a worse program would be kept than the one before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+import raisf
+from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.artifact import load, save
+from raisf.optimize.compile import optimizer_named
+from raisf.optimize.optimizers.few_shot import Prompting
+from raisf.optimize.optimizers.selection import Selection
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+QUICK = Training(epochs=1, rank=2, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
+    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    return folder
+
+
+@pytest.fixture
+def both(program: RAISF, world: Any, llama: Path, tmp_path: Path) -> Any:
+    def make(strategy: str, **options: Any) -> Any:
+        given: dict[str, Any] = {"base": LocalLM(f"local/{llama}"), "predictors": ["relevant"], "training": QUICK}
+        given |= {"rows": 8, "demos": 2, "work": tmp_path / "work", "progress": False, **options}
+        sets: Any = {"trainset": world.train[:20], "valset": world.dev[:4]}
+        return raisf.compile(program, how="both", strategy=strategy, **sets, **given)
+
+    return make
+
+
+def prefers(monkeypatch: pytest.MonkeyPatch, demos: float, weights: float) -> None:
+    """Scores a program by whether it has demonstrations, and weights of its own."""
+
+    def values(self: Any, program: Any, examples: Any, show: Any) -> list[float]:
+        shown = any(p.demos for p in program.predictors())
+        trained = any(getattr(p.lm, "lora", None) for p in program.predictors())
+        return [0.5 + demos * shown + weights * trained] * len(examples)
+
+    monkeypatch.setattr(Selection, "values", values)
+
+
+def test_each_step_goes_on_from_the_one_before_and_the_best_is_kept(
+    both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prefers(monkeypatch, demos=0.1, weights=0.2)
+    made = both("p -> w")
+    report = made.compile_report
+    assert (report["how"], report["strategy"], report["chosen"]) == ("both", "p -> w", "p -> w")
+    assert [one["name"] for one in report["candidates"]] == ["as given", "p", "p -> w"]
+    assert {one["name"]: one["score"] for one in report["steps"]} == {"p": pytest.approx(0.6), "p -> w": 0.8}
+    assert [one["report"]["how"] for one in report["steps"]] == ["prompts", "weights"]
+    assert report["lm_calls"] > 0
+    assert made.know.demos and made.relevant.lm.lora is not None and made.know.lm is program.know.lm
+    assert not program.know.demos and made.retriever is program.retriever
+    save(made, tmp_path / "a")
+    loaded: Any = load(tmp_path / "a", lm=program.know.lm)
+    assert loaded.compile_report == json.loads(json.dumps(report))
+    assert loaded.relevant.lm.lora is not None and len(loaded.know.demos) == len(made.know.demos)
+
+
+def test_a_step_that_makes_it_worse_is_not_kept(both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefers(monkeypatch, demos=0.1, weights=-0.3)
+    made = both("p -> w")
+    assert made.compile_report["chosen"] == "p" and made.know.demos and made.relevant.lm is program.relevant.lm
+    prefers(monkeypatch, demos=-0.1, weights=-0.3)
+    kept = both("w -> p", seed=1)
+    assert kept.compile_report["chosen"] == "as given" and not kept.know.demos
+
+
+def test_weights_then_prompts_then_weights_again(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefers(monkeypatch, demos=0.1, weights=0.2)
+    made = both("w->p->w")
+    assert [one["name"] for one in made.compile_report["steps"]] == ["w", "w -> p", "w -> p -> w"]
+    again = made.compile_report["steps"][2]["report"]["predictors"]["relevant"]
+    first = made.compile_report["steps"][0]["report"]["predictors"]["relevant"]
+    assert first["data_sha256"] != again["data_sha256"], "the second training sees the demonstrations"
+
+
+def test_a_killed_compile_goes_on_without_asking_for_prompts_again(
+    both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(FinetuneRun, "epoch", lambda self, show: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            both("p -> w")
+    asked = len(program.know.lm.calls)
+    prompted: list[Any] = []
+    compile = Prompting._compile
+    monkeypatch.setattr(Prompting, "_compile", lambda self, task: prompted.append(task) or compile(self, task))
+    made = both("p -> w")
+    assert made.compile_report["resumed"] and not prompted
+    assert made.compile_report["steps"][0]["report"]["strategy"] == "labeled"
+    again = len(program.know.lm.calls) - asked
+    monkeypatch.undo()
+    fresh = both("p -> w", work="elsewhere")
+    assert again < len(program.know.lm.calls) - asked - again, "answers of the steps before are not asked for again"
+    ours, theirs = (one.compile_report["candidates"] for one in (made, fresh))
+    assert [one["score"] for one in ours] == [one["score"] for one in theirs]
+
+
+def test_an_error_in_a_step_is_raised_and_not_logged_away(
+    both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(self: Any, task: Any) -> Any:
+        raise InputError("no demonstrations today")
+
+    monkeypatch.setattr(Prompting, "_compile", breaks)
+    with pytest.raises(InputError, match="no demonstrations today"):
+        both("p -> w")
+
+
+def test_options_find_their_part_and_what_cannot_be_used_is_told_first(both: Any, program: RAISF) -> None:
+    made: Any = optimizer_named("both", "w -> p", prompts="random", candidates=3, rows=12, seed=5, progress=False)
+    assert isinstance(made.p, raisf.RandomSearch) and (made.p.candidates, made.p.seed) == (3, 5)
+    assert isinstance(made.w, raisf.FinetuneJudges) and (made.w.rows, made.w.seed) == (12, 5)
+    mine = optimizer_named("both", w=raisf.OutcomeJudges(rows=10), demos=3)
+    assert isinstance(mine.parts["w"], raisf.OutcomeJudges) and mine.parts["p"].demos == 3  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="scripted/lm is elsewhere: give a base"):
+        both("p -> w", base=None)
+    assert program.know.lm.calls == []
+
+
+def test_lms_of_dspys_settings_will_do(world: Any, oracle: Any, llama: Path, tmp_path: Path) -> None:
+    student = RAISF(raisf.as_retriever(lambda query, k: ["a passage"] * k, "shelf"), k=1)
+    lm = oracle()
+    with dspy.context(lm=lm):
+        made = raisf.Together(
+            strategy="p", p=raisf.BootstrapJudges(demos=2), work=tmp_path / "work", progress=False
+        ).compile(student, trainset=world.train[:20], valset=world.dev[:3])
+    assert made.know.lm is None and made.compile_report["how"] == "both"
