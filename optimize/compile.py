@@ -14,6 +14,7 @@ from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.optimize.optimizers.gepa import GEPA
 from raisf.optimize.optimizers.lsr import TuneRetriever
 from raisf.optimize.optimizers.mipro import MIPRO
+from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.utils.errors import InputError
 
 PROMPTS: dict[str, type[Teleprompter]] = {
@@ -25,6 +26,7 @@ PROMPTS: dict[str, type[Teleprompter]] = {
 }
 OTHERS: dict[str, type[Teleprompter]] = {
     "weights": FinetuneJudges,
+    "probe": ProbeJudges,
     "thresholds": Calibrate,
     "retriever": TuneRetriever,
     "skr": FitSKR,
@@ -50,8 +52,8 @@ def compile(
         trainset: What is learnt comes from it alone.
         valset: What the result is chosen or stopped by; shares no question with the training set. Only "skr" does
             without.
-        how: "prompts", "weights" (`FinetuneJudges`), "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or
-            "skr" (`FitSKR`).
+        how: "prompts", "weights" (`FinetuneJudges`), "probe" (`ProbeJudges`), "thresholds" (`Calibrate`), "retriever"
+            (`TuneRetriever`), or "skr" (`FitSKR`).
         strategy: Of prompts: "labeled" (`LabeledJudges`, the default), "bootstrap" (`BootstrapJudges`), "random"
             (`RandomSearch`), "mipro" (`MIPRO`) or "gepa" (`GEPA`).
         teacher: See `raisf.optimize.optimizers.base.Optimizer.compile`.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.gepa import GEPA
     from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
     from raisf.optimize.optimizers.mipro import MIPRO
+    from raisf.optimize.optimizers.probe import ProbeJudges
     from raisf.optimize.optimizers.selection import answer_exact_match
     from raisf.programs.baselines.blendfilter import BlendFilter
     from raisf.programs.baselines.cot import CoT
@@ -86,6 +87,7 @@ __all__ = [
     "LabeledJudges",
     "LeastToMost",
     "Passage",
+    "ProbeJudges",
     "Program",
     "RaisfError",
     "RandomSearch",

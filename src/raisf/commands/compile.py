@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.calibrate import Calibrate
 
 WRITES = ("mipro", "gepa")
+PROBED = ("base", "predictors", "rows")
+"""The options of `--how weights` that a probe has too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class PromptChoice:
 
 @dataclass(frozen=True, slots=True)
 class WeightsChoice:
-    """What `--how weights` was told; None: not given."""
+    """What `--how weights` or `--how probe` was told; None: not given."""
 
     base: str | None
     train_predictors: str | None
@@ -87,16 +89,21 @@ class WeightsChoice:
     processes: int | None
 
     def options(self, how: str, seed: int) -> dict[str, Any]:
-        """The options of `raisf.FinetuneJudges`, as far as they were given.
+        """The options of `raisf.FinetuneJudges` or `raisf.ProbeJudges`, as far as they were given.
 
         Raises:
-            InputError: One of them was given for prompts, or cannot be used.
+            InputError: One of them was given for another way, or cannot be used.
         """
         told = given(asdict(self) | {"full": self.full or None})
+        shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
+        strange = [name for name in told if how != "probe" or name.removeprefix("train_") not in PROBED]
+        if how != "weights" and strange:
+            name = strange[0].removeprefix("train_")
+            ways = f"weights{' and --how probe' * (name in PROBED)}"
+            raise InputError(f"--{strange[0].replace('_', '-')} is for --how {ways}: leave it out, or add that")
+        if how == "probe":
+            return shared | {"seed": seed}
         if how != "weights":
-            if told:
-                shown = next(iter(told)).replace("_", "-")
-                raise InputError(f"--{shown} is for --how weights: leave it out, or add that")
             return {}
         from raisf.lm.finetune.training import Training
 
@@ -107,10 +114,12 @@ class WeightsChoice:
         names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
         settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
-        predictors: Any = self.train_predictors
-        if predictors not in (None, "judges", "all"):
-            predictors = [name.strip() for name in predictors.split(",") if name.strip()]
-        return given({"base": self.base, "predictors": predictors, "rows": self.rows, "training": training})
+        return shared | {"training": training}
+
+    def _predictors(self) -> list[str] | str | None:
+        if self.train_predictors in (None, "judges", "all"):
+            return self.train_predictors
+        return [name.strip() for name in self.train_predictors.split(",") if name.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +190,14 @@ weights_options = as_one(
     _weights(
         "--base",
         metavar="SPEC",
-        help="the local LM to train on: smollm2, pocket, pocket-tiny, pocket-t5, local/PATH_OR_HUB_ID or "
-        "local/FILE.gguf; default: the --lm",
+        help="the local LM to train on, or whose states a probe reads: smollm2, pocket, pocket-tiny, pocket-t5, "
+        "local/PATH_OR_HUB_ID or local/FILE.gguf; default: the --lm",
     ),
     _weights(
         "--train-predictors",
         metavar="NAMES",
         help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
-        "such as know,relevant,answer_from; default: judges",
+        "such as know,relevant,answer_from; probes are for those that give a label; default: judges",
     ),
     _weights(
         "--rows",
@@ -251,14 +260,16 @@ calibration_options = as_one(
     "  raisf compile --strategy random --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/b\n"
     "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
     "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
-    "      --index indexes/mine --out artifacts/d",
+    "      --index indexes/mine --out artifacts/d\n"
+    "  raisf compile --how probe --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/e",
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
 @option(
     "--how",
-    type=click.Choice(("prompts", "weights")),
+    type=click.Choice(("prompts", "weights", "probe")),
     default="prompts",
-    help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; default: prompts",
+    help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; probe: a logistic regression "
+    "a judge on the base's hidden states, in seconds; default: prompts",
 )
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, required=True, metavar="FILE", help="questions to select on; never trained on")
@@ -307,6 +318,7 @@ def compile_command(
         calibration_view,
         candidates_view,
         judge_rows_view,
+        probe_table,
         training_table,
         unlabelled_lines,
     )
@@ -336,7 +348,8 @@ def compile_command(
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
-    view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
+    shown = {"weights": training_table, "probe": probe_table}.get(how, candidates_view)
+    view: list[RenderableType] = [shown(report)]
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
     view += [*judge_rows_view(report), *unlabelled_lines(report)]
