@@ -24,6 +24,7 @@ from dspy.lm15 import Config, Message, Request, Response
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm.chat import (
+    BOOLS,
     ChatAdapter,
     WholeReplies,
     asks_probabilities,
@@ -31,7 +32,6 @@ from raisf.lm.chat import (
     read_field,
     read_verdict,
     scored,
-    scored_labels,
     unreadable,
 )
 from raisf.lm.labels import Unreadable
@@ -220,7 +220,7 @@ class CompactAdapter(WholeReplies):
         """
         found = []
         for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
-            with self._streaming(signature, markers, scores and scored_labels(signature) is not None):
+            with self._streaming(signature, markers, scores and bool(_scored_of(lm, signature))):
                 found.append(self._read_response(signature, lm(request, **options)))
         return found
 
@@ -237,7 +237,7 @@ class CompactAdapter(WholeReplies):
         """The same, awaited."""
         found = []
         for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
-            with self._streaming(signature, markers, scores and scored_labels(signature) is not None):
+            with self._streaming(signature, markers, scores and bool(_scored_of(lm, signature))):
                 found.append(self._read_response(signature, await lm.acall(request, **options)))
         return found
 
@@ -275,7 +275,7 @@ class CompactAdapter(WholeReplies):
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
         controls = {name: options[name] for name in ("cache", "rollout_id") if options.get(name) is not None}
         count = options.get("n") or 1
-        asked = scored(signature) if scores else {}
+        asked = _scored_of(lm, signature) if scores else {}
         for candidate in range(count):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
@@ -289,7 +289,8 @@ class CompactAdapter(WholeReplies):
 
     def _read_response(self, signature: type[dspy.Signature], response: Response) -> dict[str, Any]:
         if verdict := read_verdict(response):
-            return verdict
+            bools = {name for name, field in signature.output_fields.items() if field.annotation is bool}
+            return {name: said == BOOLS[0] if name in bools else said for name, said in verdict.items()}
         check_whole(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
         return {name: fields.get(name) for name in signature.output_fields}
@@ -308,6 +309,10 @@ def adapter_named(name: str) -> dspy.Adapter:
     if name == "pocket":
         return CompactAdapter(instructions=False, end=POCKET_END)
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
+
+
+def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> dict[str, Any]:
+    return scored(signature, getattr(lm, "scores_bools", False))
 
 
 def _read(text: str, annotation: Any, name: str, may_be_empty: bool = True) -> Any:

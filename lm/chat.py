@@ -285,9 +285,20 @@ def _sections(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str]:
     return sections, after
 
 
-def scored_labels(signature: type[dspy.Signature]) -> tuple[str, list[str]] | None:
-    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these."""
+BOOLS = ["true", "false"]
+"""The labels of a `bool`."""
+
+
+def scored_labels(signature: type[dspy.Signature], bools: bool = False) -> tuple[str, list[str]] | None:
+    """Name and labels of a signature's only output, if it is a `Literal` of strings: a local LM scores these.
+
+    Args:
+        signature: What the call takes and gives.
+        bools: Whether a `bool` is scored too: by a probe, and not by how likely its labels are written.
+    """
     (name, field), *others = signature.output_fields.items()
+    if bools and not others and field.annotation is bool:
+        return name, list(BOOLS)
     labels = list(get_args(field.annotation))
     if others or get_origin(field.annotation) is not Literal or not all(isinstance(label, str) for label in labels):
         return None
@@ -301,9 +312,9 @@ def asks_probabilities(lm: dspy.BaseLM, lm_kwargs: dict[str, Any], signature: ty
     return plain and scored_labels(signature) is not None and getattr(lm, "scores_labels", False)
 
 
-def scored(signature: type[dspy.Signature]) -> dict[str, Any]:
+def scored(signature: type[dspy.Signature], bools: bool = False) -> dict[str, Any]:
     """What a request's config says to have a signature's labels scored; nothing where it has none."""
-    if not (labels := scored_labels(signature)):
+    if not (labels := scored_labels(signature, bools)):
         return {}
     declared: dict[str, Any] = {labels[0]: choice("", labels[1])}
     return {"response_format": judgments(**declared), "probabilities": "required"}

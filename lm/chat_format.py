@@ -76,13 +76,18 @@ class ChatCall:
         return ChatCall(signature, self.demos, {**self.inputs, **{name: found[name] for name in shown}}, self.markers)
 
 
-def chat_call(messages: Sequence[dict[str, Any]]) -> ChatCall | None:
-    """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did."""
+def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCall | None:
+    """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did.
+
+    Args:
+        messages: Of the call.
+        bools: Whether a `bool` stays one, for who scores it; else it is text.
+    """
     first, *turns = messages
     texts = [message.get("content") for message in messages]
     if first.get("role") != "system" or not turns or not all(isinstance(text, str) for text in texts):
         return None
-    if (read := _signature(first["content"])) is None:
+    if (read := _signature(first["content"], bools)) is None:
         return None
     signature, markers = read
     pairs = zip(turns[:-1:2], turns[1:-1:2], strict=True) if len(turns) % 2 else ()
@@ -95,20 +100,22 @@ def chat_call(messages: Sequence[dict[str, Any]]) -> ChatCall | None:
 
 
 @functools.lru_cache(256)
-def _signature(system: str) -> tuple[type[dspy.Signature], Markers] | None:
+def _signature(system: str, bools: bool) -> tuple[type[dspy.Signature], Markers] | None:
     found = _SYSTEM.fullmatch(system.strip())
     if found is None:
         return None
     fields: dict[str, Any] = {}
     for part, kind in ((found["inputs"], dspy.InputField), (found["outputs"], dspy.OutputField)):
-        fields |= {name: (_type(written), kind()) for name, written in _FIELD.findall(part)}
+        fields |= {name: (_type(written, bools), kind()) for name, written in _FIELD.findall(part)}
     form = found["form"]
     kind = "json" if "Outputs will be a JSON object" in form else "chat" if "## completed ##" in form else "xml"
     task = "\n".join(line.strip() for line in found["task"].strip().splitlines())
     return dspy.Signature(fields, task), Markers(kind)  # type: ignore[return-value]
 
 
-def _type(written: str) -> Any:
+def _type(written: str, bools: bool) -> Any:
+    if bools and written == "bool":
+        return bool
     if written.startswith("Literal["):
         try:
             labels = ast.literal_eval(written.removeprefix("Literal"))

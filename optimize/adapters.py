@@ -1,4 +1,4 @@
-"""The trained weights of an artifact: LoRA adapters (or whole models) in folders of their own, told by their hashes."""
+"""The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
 import shutil
 from pathlib import Path
@@ -10,6 +10,7 @@ from raisf.lm.connect import connect
 from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
+from raisf.lm.local.probes import PROBE, probe_hash, read_probe
 from raisf.lm.local.weights import PREFIX, same_weights, weights_folder, weights_hash
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
@@ -20,11 +21,12 @@ ADAPTERS, README = "adapters", "README.md"
 
 
 def trained_folder(lm: Any) -> Path | None:
-    """The folder of the weights that were trained for this LM: its adapter's, or a model's that was trained here."""
+    """The folder of the weights trained for this LM: its adapter's, its probe's, or a model's that was trained here."""
     if not isinstance(lm, LocalLM):
         return None
-    folder = lm.lora or lm.base_engine.folder
-    return folder if lm.lora or (folder / TRAINING).is_file() else None
+    beside = lm.lora or lm.probe
+    folder = beside or lm.base_engine.folder
+    return folder if beside or (folder / TRAINING).is_file() else None
 
 
 def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
@@ -68,8 +70,9 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         target.mkdir(parents=True)
         for file in source.iterdir():
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
-        base, where = base_kept(lm.base if lm.lora else read_json(source / TRAINING)["base"], artifact)
-        kept[name] = {"kind": "lora" if lm.lora else "full", "sha256": adapter_hash(target), "base": base, **where}
+        kind = "lora" if lm.lora else "probe" if lm.probe else "full"
+        base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
+        kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
         formats = {name: getattr(predictor.lm, "adapter_name", "") for name, predictor in program.named_predictors()}
         system = getattr(program, "system", type(program).__name__)
@@ -105,9 +108,16 @@ def open_weights(
     report = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not isinstance(report, dict) or not isinstance(report.get("base", ""), str):
         raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")
+    if (entry.kind == "probe") != (folder / PROBE).is_file():
+        raise damaged(artifact, f"{ADAPTERS}/{name} is not of the kind {entry.kind}")
+    if entry.kind == "probe":
+        try:
+            read_probe(folder)
+        except InputError as error:
+            raise damaged(artifact, str(error)) from error
     if entry.kind == "full":
         return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
-    # An adapter fits its base in any precision.
+    # An adapter, or a probe, fits its base in any precision.
     if given is not None and same_weights(entry.base.rpartition("#")[2], given.base_engine.folder):
         return given.with_weights(folder)
     try:
@@ -128,7 +138,9 @@ def _local(options: dict[str, Any]) -> LocalLM:
 
 
 def adapter_hash(folder: Path) -> str:
-    """The hash of trained weights: an adapter's, or a whole model's."""
+    """The hash of trained weights: an adapter's, a probe's, or a whole model's."""
+    if (folder / PROBE).is_file():
+        return probe_hash(folder)
     return lora_hash(folder) if (folder / CONFIG).is_file() else weights_hash(weights_folder(str(folder)))
 
 
@@ -144,22 +156,33 @@ def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Pat
     configs = {name: read_json(made / ADAPTERS / name / CONFIG) for name in kept if kept[name]["kind"] == "lora"}
     # Servers take LoRA modules of causal models alone; a T5's stay in the process.
     adapters = {name: config["r"] for name, config in configs.items() if config.get("task_type") != "SEQ_2_SEQ_LM"}
+    probes = [name for name, entry in kept.items() if entry["kind"] == "probe"]
+    how = "probe" if len(probes) == len(kept) else "weights"
     text = [
         f"# A compiled {system} program",
         "",
-        "Made by `raisf compile --how weights`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
+        f"Made by `raisf compile --how {how}`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
         "",
         "    import raisf",
         '    program = raisf.load("THIS_FOLDER")',
         "",
         "manifest.json: what it is, hashes, how each training went. program.json: instructions and demonstrations.",
-        "adapters/: the weights of each trained predictor; `training.json` has the validation curve.",
+        f"adapters/: the weights of each trained predictor; `{PROBE if probes else TRAINING}` has the validation "
+        "curve.",
         "",
         "| predictor | weights | sha256 | base |",
         "| --- | --- | --- | --- |",
         *(f"| {name} | {entry['kind']} | {entry['sha256']} | {entry['base']} |" for name, entry in kept.items()),
     ]
-    if adapters:
+    if probes:
+        text += [
+            "",
+            "## Probes",
+            "",
+            f"{' and '.join(probes)}: logistic regressions on hidden states of the base. Servers of models give none: "
+            "vLLM and SGLang cannot serve a probe, so such a program runs in the process only (`raisf serve` does).",
+        ]
+    if adapters and not probes:
         modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
         base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
         folder = f"the folder lm/pocket/{WEIGHTS[base]}" if base in WEIGHTS else base

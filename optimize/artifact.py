@@ -25,7 +25,17 @@ from raisf.optimize.foreign import (
     set_options,
 )
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
-from raisf.optimize.manifest import FORMAT, MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, read
+from raisf.optimize.manifest import (
+    FORMAT,
+    FORMAT_WITH_PROBES,
+    MANIFEST,
+    STATE,
+    KeptIndex,
+    KeptLM,
+    Manifest,
+    damaged,
+    read,
+)
 from raisf.optimize.served import served_lms
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
@@ -73,13 +83,15 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     _warn_of_lms(program, folder)
     with atomic_folder(folder, MANIFEST) as made:
         write_json(made / STATE, _state(program))
+        weights = save_weights(program, made, folder)
+        probes = any(kept["kind"] == "probe" for kept in weights.values())
         manifest = {
-            "format": FORMAT,
+            "format": FORMAT_WITH_PROBES if probes else FORMAT,
             "program": name,
             **_options(program, name),
             "state_sha256": sha256_file(made / STATE),
             "lms": _lms(program, folder),
-            "weights": save_weights(program, made, folder),
+            "weights": weights,
             "index": _index(retriever_of(program), folder),
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},

@@ -15,6 +15,7 @@ from raisf.optimize.optimizers.gepa import GEPA
 from raisf.optimize.optimizers.lsr import TuneRetriever
 from raisf.optimize.optimizers.mipro import MIPRO
 from raisf.optimize.optimizers.outcome import OutcomeJudges
+from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.together import Together
 from raisf.utils.errors import InputError
 
@@ -29,6 +30,7 @@ OTHERS: dict[str, type[Teleprompter]] = {
     "weights": FinetuneJudges,
     "outcome": OutcomeJudges,
     "both": Together,
+    "probe": ProbeJudges,
     "thresholds": Calibrate,
     "retriever": TuneRetriever,
     "skr": FitSKR,
@@ -55,8 +57,8 @@ def compile(
         trainset: What is learnt comes from it alone.
         valset: What the result is chosen or stopped by; shares no question with the training set. Only "skr" does
             without.
-        how: "prompts", "weights" (`FinetuneJudges`), "outcome" (`OutcomeJudges`), "both" (`Together`),
-            "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or "skr" (`FitSKR`).
+        how: "prompts", "weights" (`FinetuneJudges`), "probe" (`ProbeJudges`), "outcome" (`OutcomeJudges`), "both"
+            (`Together`), "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or "skr" (`FitSKR`).
         strategy: Of both: the steps, such as "p -> w"; what compiles to prompts is then `prompts=`, a strategy of
             these. Of prompts: "labeled" (`LabeledJudges`, the default), "bootstrap" (`BootstrapJudges`), "random"
             (`RandomSearch`), "mipro" (`MIPRO`) or "gepa" (`GEPA`).

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, sha256_file
 
-FORMAT = 2
-"""Raised when an older version could not read what this one writes; 1 had no trained weights."""
-READABLE = (1, 2)
+FORMAT, FORMAT_WITH_PROBES = 2, 3
+"""Raised when an older version could not read what this one writes; 1 had no trained weights, 2 no probes."""
+READABLE = (1, 2, 3)
 
 MANIFEST, STATE = "manifest.json", "program.json"
 
@@ -39,7 +39,7 @@ class KeptLM(BaseModel):
 class KeptWeights(BaseModel):
     """A predictor's own weights: their hash, and the base with its hash; `relative` as of an LM."""
 
-    kind: Literal["lora", "full"]
+    kind: Literal["lora", "full", "probe"]
     sha256: str
     base: str
     relative: str | None = None
@@ -83,7 +83,7 @@ def read(folder: Path) -> Manifest:
     if manifest["format"] not in READABLE:
         raise InputError(
             f"the artifact {folder} has format {manifest['format']}, this version reads "
-            f"{' and '.join(map(str, READABLE))}: compile it again"
+            f"{', '.join(map(str, READABLE))}: compile it again"
         )
     if not (folder / STATE).is_file():
         raise damaged(folder, f"{STATE} is missing")

@@ -35,6 +35,11 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
         InputError: The server has no such module, or the artifact has weights that are no LoRA adapters.
         LMError: It does not say what it serves.
     """
+    if probes := [name for name, kept in manifest.weights.items() if kept.kind == "probe"]:
+        raise InputError(
+            f"the artifact {folder} has a probe for {probes[0]!r}, which reads hidden states, and servers of models "
+            "give none: leave out --api-base (api_base=), or compile with --how weights, whose adapters they serve"
+        )
     if whole := [name for name, kept in manifest.weights.items() if kept.kind != "lora"]:
         raise InputError(
             f"the artifact {folder} has a whole model of its own for {whole[0]!r}, no LoRA adapter: leave out "

@@ -8,10 +8,11 @@ from raisf.optimize.demonstrations import JUDGE_QUESTIONS
 from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.optimizers.few_shot import Prompting
 from raisf.optimize.optimizers.finetune import MAX_VALIDATION, FinetuneJudges
+from raisf.optimize.optimizers.probe import ProbeJudges
 
 
 def teach_for(
-    optimizer: FinetuneJudges | Prompting,
+    optimizer: FinetuneJudges | ProbeJudges | Prompting,
     student: dspy.Module,
     teacher: dspy.LM,
     trainset: Sequence[dspy.Example],
@@ -19,10 +20,10 @@ def teach_for(
 ) -> JudgeRows:
     """What a teacher labels for an optimizer; see `raisf.optimize.judges.judge_rows.teach`.
 
-    For weights these are `rows` training questions, some 1,000 in the paper, and validation questions besides; for
-    prompts the questions that demonstrations are drawn from.
+    For weights and probes these are `rows` training questions, some 1,000 in the paper, and validation questions
+    besides; for prompts the questions that demonstrations are drawn from.
     """
-    weights = isinstance(optimizer, FinetuneJudges)
+    weights = isinstance(optimizer, FinetuneJudges | ProbeJudges)
     return teach(
         student,
         teacher,

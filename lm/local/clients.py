@@ -1,4 +1,4 @@
-"""How an LM reaches its engine: with one of its LoRA adapters, from an event loop, token by token."""
+"""How an LM reaches its engine: with one of its LoRA adapters or a probe, from an event loop, token by token."""
 
 import asyncio
 import queue
@@ -9,6 +9,7 @@ from typing import Any
 
 from dspy.lm15 import (
     DataPart,
+    Message,
     Request,
     Response,
     StreamDeltaEvent,
@@ -16,33 +17,39 @@ from dspy.lm15 import (
     StreamStartEvent,
     TextDelta,
     UnsupportedFeatureError,
+    Usage,
 )
 
 from raisf.lm.local.engine import InferenceEngine
+from raisf.lm.local.jobs import asked_labels
 
 StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
 
 
 class EngineClient:
-    """The engine as DSPy wants it, for the base or for one of its LoRA adapters.
+    """The engine as DSPy wants it, for the base, one of its LoRA adapters, or the base with a probe.
 
     Args:
         base: The engine of the base model.
         lora: Folder and hash (`raisf.lm.local.multi_lora.lora_hash`) of the adapter; it is read at the first request.
+        probe: Likewise of the probe (`raisf.lm.local.probes.probe_hash`), which judges.
     """
 
     supported_params = InferenceEngine.supported_params
 
-    def __init__(self, base: InferenceEngine, lora: tuple[Path, str] | None = None):
+    def __init__(
+        self, base: InferenceEngine, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
+    ):
         self.base = base
         self.lora = lora
+        self.probe = probe
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "EngineClient":
         return self
 
     def complete(self, request: Request) -> Response:
         """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
-        return self.base.complete(request, self.lora)
+        return self.base.complete(request, self.lora, self.probe)
 
     def stream(self, request: Request) -> Iterator[StreamEvent]:
         """Answer a request token by token; it is batched with others all the same."""
@@ -60,7 +67,32 @@ class EngineClient:
 
     def submit(self, request: Request, listen: Callable[[str], None] | None = None) -> Future[Response]:
         """Put a request in the base's queue; see `InferenceEngine.submit`."""
-        return self.base.submit(request, self.lora, listen)
+        return self.base.submit(request, self.lora, listen, self.probe)
+
+
+class Recorder:
+    """Takes note of requests instead of answering them; of labels it says that all are as likely.
+
+    Attributes:
+        seen: The requests, in their order.
+    """
+
+    supported_params = InferenceEngine.supported_params
+
+    def __init__(self) -> None:
+        self.seen: list[Request] = []
+
+    def complete(self, request: Request) -> Response:
+        """Keep a request."""
+        self.seen.append(request)
+        content: DataPart | str = ""
+        if request.config.response_format is not None:
+            name, labels = asked_labels(request)
+            even = {name: dict.fromkeys(labels, 1 / len(labels))}
+            content = DataPart(value={name: labels[0]}, probabilities=even, method="provider_classification")
+        return Response(
+            id=None, model=request.model, message=Message.assistant(content), finish_reason="stop", usage=Usage()
+        )
 
 
 class AsyncEngineClient:

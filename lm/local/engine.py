@@ -5,16 +5,16 @@ One engine serves all LMs, threads and programs of a process that name the same 
 """
 
 import atexit
-import math
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspy.lm15 import DataPart, Message, Request, Response, Usage
+import numpy as np
+from dspy.lm15 import ContextLengthError, DataPart, Message, Request, Response, Usage
 
 from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
@@ -22,6 +22,8 @@ from raisf.lm.local.inference import end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefixes
+from raisf.lm.local.probes import Probe, Probes
+from raisf.lm.local.scoring import answers
 from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
@@ -74,7 +76,8 @@ class InferenceEngine:
     """Answers DSPy's typed requests with a causal Llama, or with an encoder-decoder such as T5.
 
     A request is generated (greedily, or sampled), or, where it asks for probabilities of labels, scored: each
-    label's probability is that of its whole text after the prompt, normalised over the labels.
+    label's probability is that of its whole text after the prompt, normalised over the labels; or what a probe reads
+    off a hidden state there.
 
     Args:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
@@ -95,6 +98,7 @@ class InferenceEngine:
         self._model: PreTrainedModel | None = None
         self._text: Text | None = None
         self.loras: Loras
+        self.probes: Probes
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
         self._tails: Tails | None = None  # likewise
 
@@ -104,9 +108,11 @@ class InferenceEngine:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.name, weights_hash(self.folder), self.precision)
 
-    def complete(self, request: Request, lora: tuple[Path, str] | None = None) -> Response:
+    def complete(
+        self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
+    ) -> Response:
         """Answer a request, together with those that other threads make at the same time; see `submit`."""
-        future = self.submit(request, lora)
+        future = self.submit(request, lora, probe=probe)
         try:
             return future.result()
         finally:
@@ -117,6 +123,7 @@ class InferenceEngine:
         request: Request,
         lora: tuple[Path, str] | None = None,
         listen: Callable[[str], None] | None = None,
+        probe: tuple[Path, str] | None = None,
     ) -> Future[Response]:
         """Put a request in the queue.
 
@@ -124,17 +131,52 @@ class InferenceEngine:
             request: What to answer.
             lora: Folder and hash of the LoRA adapter that answers on this base; None for the base itself.
             listen: Is told, in the engine's thread, all that has been written after each token. It must be quick.
+            probe: Folder and hash of the probe that gives the labels' probabilities; None reads the label tokens.
 
         Returns:
             Its answer. Whoever cancels it waits for it no more: it is not begun, or leaves the batch.
 
         Raises:
-            InputError: the adapter cannot be read, is of another base, or has changed.
+            InputError: the adapter or the probe cannot be read, is of another base, or has changed; or the probe
+                knows other labels.
             ContextLengthError: the prompt is longer than the model's context.
             UnsupportedFeatureError: the request asks for what this engine does not do.
         """
-        job = job_of(request, self.text, self._context, self._place(*lora) if lora else BASE)
+        read = self._probe(*probe) if probe else None
+        job = job_of(request, self.text, self._context, self._place(*lora) if lora else BASE, read)
         job.listen = listen
+        return self._enqueue(job)
+
+    def hidden(self, requests: Sequence[Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
+        """The base's hidden states at the last token of each prompt, batched with whatever else is asked.
+
+        Args:
+            requests: What the base reads; they are not answered.
+            layers: Whose outputs, 1 the first; None for all.
+
+        Returns:
+            For each request (layers, width) in float32; None where the prompt is longer than the context.
+
+        Raises:
+            InputError: It is an encoder-decoder.
+        """
+        wanted = tuple(layers or range(1, self._read_by_probes().layers + 1))
+        futures: list[Future[Any] | None] = []
+        try:
+            for request in requests:
+                try:
+                    job = job_of(request, self.text, self._context, layers=wanted)
+                except ContextLengthError:
+                    futures.append(None)
+                else:
+                    futures.append(self._enqueue(job))
+            return [future.result() if future is not None else None for future in futures]
+        finally:
+            for future in futures:
+                if future is not None:
+                    future.cancel()
+
+    def _enqueue(self, job: Job) -> Future[Any]:
         with self._lock:
             if self._worker is None or not self._worker.is_alive():  # a forked child has no worker
                 self._worker = threading.Thread(target=self._work, daemon=True, name=f"engine {self.folder.name}")
@@ -158,12 +200,26 @@ class InferenceEngine:
                 self._model, tokenizer = load_model(self.folder, self.precision)
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
                 self.loras = Loras(self._model)
+                self.probes = Probes(self._model)
                 if not self._text.seq2seq:
                     self._prefixes, self._tails = Prefixes(self._model, self.loras), Tails()
 
     def _place(self, folder: Path, sha: str) -> Slot:
         with self._lock:
             return self.loras.place(folder, sha)
+
+    def _probe(self, folder: Path, sha: str) -> Probe:
+        probes = self._read_by_probes()
+        with self._lock:
+            return probes.open(folder, sha)
+
+    def _read_by_probes(self) -> Probes:
+        if self.text.seq2seq:
+            raise InputError(
+                f"a probe reads the hidden states of a causal model, and {self.name} is an encoder-decoder: "
+                "take another base (--base), or --how weights"
+            )
+        return self.probes
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -196,11 +252,11 @@ class InferenceEngine:
         while not self._ending:
             jobs = self._arrived(wait=not waiting and not (decoding and decoding.drafts))
             jobs = self._attempt(jobs, self._find_prefixes)
-            for batch in scorings((job for job in jobs if job.labels), self.model.device.type):
+            for batch in scorings((job for job in jobs if job.scored), self.model.device.type):
                 if not self._ending:
                     self._attempt(batch, self._score)
             for job in jobs:
-                if not job.labels:
+                if not job.scored:
                     self._attempt([job], lambda jobs: waiting.extend(map(self._begun, jobs)))
             if waiting or decoding:
                 if decoding is None:
@@ -244,20 +300,11 @@ class InferenceEngine:
                 job.prefix = prefix
 
     def _score(self, batch: list[Job]) -> None:
-        sequences = [tokens for job in batch for tokens in job.labels.values()]
-        starts = [job.start for job in batch for _ in job.labels]
-        slots = [job.lora for job in batch for _ in job.labels]
-        prefixes = [job.prefix for job in batch for _ in job.labels]
-        logprobs = iter(self.compute.score(self.model, sequences, starts, slots, self.loras, prefixes))
-        for job in batch:
-            probabilities = _normalise({label: next(logprobs) for label in job.labels})
-            best = max(probabilities, key=probabilities.__getitem__)
-            data = DataPart(
-                value={job.name: best},
-                probabilities={job.name: probabilities},
-                method="candidate_sequence_likelihood",
-            )
-            self._respond(job, data, len(job.labels[best]) - job.start)
+        for job, answer, tokens in answers(batch, self.model, self.loras, self.compute):
+            if isinstance(answer, np.ndarray):
+                job.answer(answer)
+            else:
+                self._respond(job, answer, tokens)
 
     def _begun(self, job: Job) -> Answer:
         return Answer(job, self.text, end_tokens(self.model, self.text.tokenizer))
@@ -306,9 +353,3 @@ class InferenceEngine:
 def _fail(drafts: Iterable[Answer], error: BaseException) -> None:
     for draft in drafts:
         draft.job.fail(error)
-
-
-def _normalise(logprobs: dict[str, float]) -> dict[str, float]:
-    highest = max(logprobs.values())
-    weights = {label: math.exp(logprob - highest) for label, logprob in logprobs.items()}
-    return {label: weight / sum(weights.values()) for label, weight in weights.items()}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-__all__ = ["Rows", "completions", "end_tokens", "load_model", "score"]
+__all__ = ["Rows", "completions", "end_tokens", "load_model", "read", "score"]
 
 
 def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
@@ -74,19 +74,35 @@ def score(
     loras: Loras | None = None,
     prefixes: Sequence[Prefix | None] | None = None,
 ) -> list[float]:
-    """The log-probability of the end of each sequence given its beginning, all in one forward pass.
+    """The log-probability of the end of each sequence given its beginning, all in one forward pass; see `read`."""
+    return read(model, sequences, starts, slots, loras, prefixes)[0]
+
+
+def read(
+    model: "PreTrainedModel",
+    sequences: list[list[int]],
+    starts: list[int],
+    slots: Sequence[Slot] | None = None,
+    loras: Loras | None = None,
+    prefixes: Sequence[Prefix | None] | None = None,
+    layers: Sequence[Sequence[int]] | None = None,
+) -> tuple[list[float], list[np.ndarray]]:
+    """The log-probabilities of the ends of sequences, and hidden states at their last tokens, in one forward pass.
 
     Args:
         model: a causal language model with rotary (or other explicit) positions.
         sequences: token ids. Shared beginnings (few-shot examples, the question, the prompt before its labels) are
             computed once.
-        starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end.
+        starts: index of the first token whose probability counts, at least 1; the sum runs to the sequence's end. The
+            sequence's length where nothing is scored of it.
         slots: the adapter that each sequence is scored with, a place of `loras`; None for the base.
         loras: the model's adapters.
         prefixes: what each sequence begins with, before its start, where that was computed before with its adapter.
+        layers: of each sequence, the layers whose outputs are wanted, 1 the first; None for none of any.
 
     Returns:
-        The sum of the tokens' log-probabilities (natural logarithm), one a sequence.
+        The sum of the tokens' log-probabilities (natural logarithm), one a sequence; and the states (layers, width) in
+        float32, one a sequence.
     """
     import torch
 
@@ -113,22 +129,30 @@ def score(
         blend = loras.blend(owners, each="token")
     predictors = [path[start - 1 : -1] for path, start in zip(paths, starts, strict=True)]
     keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
+    wanted = layers or [()] * len(sequences)
     with torch.inference_mode(), blend or nullcontext():
         sees = np.concatenate([before, sees], 1)
         mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
-        logits = model(
+        output: Any = model(
             input_ids=torch.tensor([tokens], device=model.device),
             position_ids=torch.from_numpy(positions + offsets)[None].to(model.device),
             attention_mask=mask[None, None].to(model.device),
             past_key_values=joined(distinct),
             logits_to_keep=torch.from_numpy(keep).to(model.device),
             use_cache=bool(distinct),
-        ).logits[0]
-        logprobs = logits.float().log_softmax(-1)
-        targets = np.concatenate([np.array(s[start:]) for s, start in zip(sequences, starts, strict=True)])
+            **({"output_hidden_states": True} if any(wanted) else {}),
+        )
+        logprobs = output.logits[0].float().log_softmax(-1)
+        targets = np.concatenate([np.array(s[start:], int) for s, start in zip(sequences, starts, strict=True)])
         each = logprobs[torch.from_numpy(rows), torch.from_numpy(targets)].cpu().double().numpy()
+        lasts = torch.tensor([path[-1] for path in paths], device=model.device)
+        read_off = {  # in one piece a layer: each copy from a GPU waits for it
+            layer: output.hidden_states[layer][0, lasts].float().cpu().numpy()
+            for layer in {layer for own in wanted for layer in own}
+        }
     ends = np.cumsum([len(places) for places in predictors])[:-1]
-    return [float(part.sum()) for part in np.split(each, ends)]
+    states = [np.array([read_off[layer][row] for layer in own], np.float32) for row, own in enumerate(wanted)]
+    return [float(part.sum()) for part in np.split(each, ends)], states
 
 
 def completions(

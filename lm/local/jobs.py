@@ -5,11 +5,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dspy.lm15 import ContextLengthError, Request, Response, UnsupportedFeatureError
+from dspy.lm15 import ContextLengthError, Request, UnsupportedFeatureError
 
 from raisf.lm.local.decoding import MAX_ROWS, Draft
 from raisf.lm.local.multi_lora import BASE, Slot
 from raisf.lm.local.prefixes import Prefix
+from raisf.lm.local.probes import Probe, check_labels
 from raisf.lm.local.token_tree import common_length
 from raisf.lm.local.tokenization import Text
 
@@ -33,18 +34,25 @@ class Job:
     lora: Slot = BASE
     prefix: Prefix | None = None  # what it begins with, where that is kept
     listen: Callable[[str], None] | None = None  # is told what was written so far, in the worker's thread
-    future: Future[Response] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     name: str = ""
     labels: dict[str, list[int]] = field(default_factory=dict)  # prompt and label together
+    probe: Probe | None = None  # gives the labels' probabilities instead of the label tokens
+    layers: tuple[int, ...] = ()  # whose states at the prompt's last token are read
     start: int = 0  # the first token that is not the same for prompt and labels
     limit: int = 0  # tokens to generate at most
+
+    @property
+    def scored(self) -> bool:
+        """Whether one forward pass answers it, and nothing is written."""
+        return bool(self.labels or self.layers)
 
     @property
     def over(self) -> bool:
         """Whether its caller has been told, or waits no more: whoever cancels the future has left."""
         return self.future.done()
 
-    def answer(self, response: Response) -> None:
+    def answer(self, response: Any) -> None:
         """Tell the caller the answer, if he still waits."""
         if not self.over and self.future.set_running_or_notify_cancel():
             self.future.set_result(response)
@@ -55,7 +63,14 @@ class Job:
             self.future.set_exception(error)
 
 
-def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
+def job_of(
+    request: Request,
+    text: Text,
+    context: int,
+    lora: Slot = BASE,
+    probe: Probe | None = None,
+    layers: tuple[int, ...] = (),
+) -> Job:
     """What a request asks of a model.
 
     Args:
@@ -63,8 +78,11 @@ def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
         text: How the model writes tokens.
         context: How many of them it reads.
         lora: The adapter that answers.
+        probe: What reads the labels' probabilities off a hidden state, where the request asks for such.
+        layers: Where the states of layers at the prompt's last token are the answer: which.
 
     Raises:
+        InputError: The probe does not know the labels.
         ContextLengthError: The prompt is longer than the context.
         UnsupportedFeatureError: It asks for what a local LM does not do.
     """
@@ -76,8 +94,15 @@ def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
         raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
     prompt, special = text.of(request)
     job = Job(request, text.encode(prompt, special), lora)
-    if config.response_format is not None:
-        job.name, labels = _labels(request)
+    longest = len(job.prompt)
+    if layers:
+        job.layers, job.start = layers, len(job.prompt)
+    elif config.response_format is not None and probe is not None:
+        job.name, labels = asked_labels(request)
+        check_labels(probe, labels)
+        job.probe, job.layers, job.start = probe, (probe.layer,), len(job.prompt)
+    elif config.response_format is not None:
+        job.name, labels = asked_labels(request)
         read = {label: text.completed(prompt, f" {label}", special, job.prompt) for label in labels}
         job.labels = {label: tokens for label, (tokens, _) in read.items()}
         job.start = min(start for _, start in read.values())
@@ -93,7 +118,12 @@ def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
     return job
 
 
-def _labels(request: Request) -> tuple[str, list[str]]:
+def asked_labels(request: Request) -> tuple[str, list[str]]:
+    """The name of the choice that a request wants scored, and its labels.
+
+    Raises:
+        UnsupportedFeatureError: It asks for another structure.
+    """
     schema: Any = (request.config.response_format or {}).get("schema", {})
     declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
     if request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:

@@ -1,20 +1,25 @@
 """A Llama or a T5 in the process as a `dspy.LM`."""
 
+import contextlib
 import hashlib
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
+from dspy.lm15 import Config, Message, Request
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
-from raisf.lm.adapter import CompactAdapter, adapter_named
+from raisf.lm.adapter import COMPLETION, CompactAdapter, adapter_named
 from raisf.lm.chat_format import ChatCall, chat_call
-from raisf.lm.local.clients import AsyncEngineClient, EngineClient
+from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
+from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -25,15 +30,16 @@ class LocalLM(dspy.LM):
 
     The model string becomes `local/<path>#<hash of the weights>`: it is part of DSPy's cache key, so that weights that
     changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others. With a
-    LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine. A
-    precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`.
+    LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine. So it
+    is with a probe (`raisf.lm.local.probes`), which judges in place of the label tokens; what is written is the base's.
+    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`.
 
     It is always spoken to in its own format. What one of DSPy's adapters asks (`dspy.Predict` anywhere, without
     `raisf`) is put into that format, and the answer given back in the one that was asked for.
 
     Args:
         model: `local/pocket` (or another of `pocket.WEIGHTS`), `local/<folder>` or `local/<hub id>`, with or without
-            `@<adapter>` and `#<hash>`.
+            `@<adapter or probe>` and `#<hash>`.
         temperature: 0 takes the likeliest token.
         max_tokens: the most tokens of a generated answer.
         adapter: `compact` (the default), `chat` or `pocket` (the pocket models' default); see `raisf.lm.adapter`.
@@ -44,10 +50,12 @@ class LocalLM(dspy.LM):
     Attributes:
         base: the base's model string, `local/<path>#<hash>`.
         lora: the folder of the LoRA adapter; None for the base itself.
+        probe: the folder of the probe that gives the probabilities of labels; None where the label tokens do.
         precision: None for the default one.
 
     Raises:
-        InputError: there are no usable weights, the hash is another, or the LoRA adapter was trained on another base.
+        InputError: there are no usable weights, the hash is another, or the LoRA adapter or the probe is damaged or
+            was made on another base.
     """
 
     completes_text = True  # the compact adapter may give it bare text and have labels scored
@@ -61,7 +69,9 @@ class LocalLM(dspy.LM):
         dtype: str | None = None,
         **kwargs: Any,
     ):
-        name, self.lora, expected, precision = _parts(model.removeprefix(PREFIX))
+        name, own, expected, precision = _parts(model.removeprefix(PREFIX))
+        self.probe = own if own and (own / PROBE).is_file() else None
+        self.lora = own if own and not self.probe else None
         folder = weights_folder(name)
         found = weights_hash(folder)
         if dtype is None and expected is not None:
@@ -74,13 +84,20 @@ class LocalLM(dspy.LM):
         engine = EngineClient(shared)
         if self.lora is not None:
             sha = lora_hash(self.lora)
-            _check_base(self.lora, folder, name)
+            _check_base(f"the LoRA adapter {self.lora} was trained", _trained_on(self.lora), folder, name)
             engine = EngineClient(shared, (self.lora, sha))
+        elif self.probe is not None:
+            sha = probe_hash(self.probe)
+            _check_base(f"the probe {self.probe} was fitted", read_report(self.probe)["base"], folder, name)
+            engine = EngineClient(shared, probe=(self.probe, sha))
+        else:
+            sha = None
+        if sha is not None:
             found = hashlib.sha256(f"{found} {sha}".encode()).hexdigest()[:12]
-        full = PREFIX + name + (f"@{self.lora}" if self.lora else "")
-        if expected not in (None, found) and (self.lora is not None or not same_weights(expected, folder)):
+        full = PREFIX + name + (f"@{own}" if own else "")
+        if expected not in (None, found) and (own is not None or not same_weights(expected, folder)):
             raise InputError(
-                f"the weights of {full} have changed: expected #{expected}, found #{found} in {self.lora or folder}. "
+                f"the weights of {full} have changed: expected #{expected}, found #{found} in {own or folder}. "
                 f"Take {full} without the hash to use them as they are"
             )
         super().__init__(
@@ -92,9 +109,17 @@ class LocalLM(dspy.LM):
             **{"num_retries": 0, **kwargs},
         )
         self.base_engine = shared
-        own = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
-        self.adapter_name = adapter or own
+        usual = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
+        self.adapter_name = adapter or usual
         self.adapter: Any = adapter_named(self.adapter_name)
+        if self.probe is not None:
+            self._judge_by_probe()
+
+    def _judge_by_probe(self) -> None:
+        """Lets the adapters ask for the probabilities of labels where label tokens are written otherwise."""
+        self.scores_bools = True
+        if not isinstance(self.adapter, CompactAdapter):  # which scores labels whoever is asked
+            self.scores_labels = True
 
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """Answer a prompt, messages or a typed request."""
@@ -133,12 +158,15 @@ class LocalLM(dspy.LM):
 
     def _chat_call(self, messages: Any) -> ChatCall | None:
         """What one of DSPy's adapters asks, where this LM is spoken to in another format."""
-        return chat_call(messages) if messages and isinstance(self.adapter, CompactAdapter) else None
+        if not messages or not isinstance(self.adapter, CompactAdapter):
+            return None
+        return chat_call(messages, getattr(self, "scores_bools", False))
 
     def with_weights(self, folder: Path) -> "LocalLM":
-        """The same LM with what was trained on its base: a LoRA adapter, or a whole model."""
+        """The same LM with what was trained on its base: a LoRA adapter, a probe, or a whole model."""
         base, _, _ = self.base.rpartition("#")
-        model = f"{base}@{folder.resolve()}" if (folder / CONFIG).is_file() else f"{PREFIX}{folder.resolve()}"
+        beside = any((folder / name).is_file() for name in (CONFIG, PROBE))
+        model = f"{base}@{folder.resolve()}" if beside else f"{PREFIX}{folder.resolve()}"
         options = {name: self.kwargs[name] for name in ("temperature", "max_tokens")}
         precision = self.precision or "default"
         return LocalLM(model, adapter=self.adapter_name, dtype=precision, cache=self.cache, **options)
@@ -160,6 +188,41 @@ class LocalLM(dspy.LM):
         tokens, start = engine.text.completed(prompt, completion, True)
         return engine.compute.score(engine.model, [tokens], [start])[0], len(tokens) - start
 
+    def hidden(self, prompts: Sequence[str | Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
+        """The base's hidden states at the last token of each prompt, in as few forward passes as batches allow.
+
+        Args:
+            prompts: Bare texts, which the base reads as they are; or requests, as `recorded` gives them.
+            layers: Whose outputs, 1 the first, the number of layers the last (behind the final norm); None for all.
+
+        Returns:
+            For each prompt (layers, width) in float32, whatever the base computes in; None where the prompt is longer
+            than the context.
+
+        Raises:
+            InputError: The base is an encoder-decoder.
+        """
+        texts = Config(extensions=COMPLETION)
+        asked = [
+            Request(model=self.model, messages=(Message.user(one),), config=texts) if isinstance(one, str) else one
+            for one in prompts
+        ]
+        return self.base_engine.hidden(asked, layers)
+
+    def recorded(self, ask: Callable[["LocalLM"], Any]) -> list[Request]:
+        """The requests of calls to this LM, with a probe for each choice of labels; none is answered.
+
+        Args:
+            ask: Makes the calls to the LM that it is given. What it gets back are even probabilities and empty texts.
+        """
+        recorder = Recorder()
+        lm: Any = self.copy(engine=recorder)
+        lm.cache = False
+        lm._judge_by_probe()
+        with contextlib.suppress(AdapterParseError):
+            ask(lm)
+        return recorder.seen
+
     def dump_state(self) -> dict[str, Any]:
         """What `load_state` needs; the engine is found again by the model string."""
         return {**dspy.BaseLM.dump_state(self), "adapter": self.adapter_name}
@@ -175,25 +238,28 @@ class LocalLM(dspy.LM):
 
 
 def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
-    """The base, the adapter's folder, the hash and the precision of a model string; its paths may hold @ and # too."""
+    """The base, the folder beside it, hash and precision of a model string; its paths may hold @ and # too."""
     found = re.fullmatch(r"(.*?)(?:#([0-9a-f]{12})(?:-(\w+))?)?", model, re.DOTALL)
     assert found is not None
     name, sha, precision = found[1], found[2], found[3]
     ats = [place.start() for place in re.finditer("@", name)]
     for at in ats:
-        if (Path(name[at + 1 :]).expanduser() / CONFIG).is_file():
+        if any((Path(name[at + 1 :]).expanduser() / file).is_file() for file in (CONFIG, PROBE)):
             return name[:at], Path(name[at + 1 :]).expanduser().resolve(), sha, precision
     if ats and not Path(name).expanduser().is_dir():
         lora_hash(Path(name[ats[0] + 1 :]))  # says what is missing there
     return name, None, sha, precision
 
 
-def _check_base(lora: Path, folder: Path, name: str) -> None:
-    """Raise InputError if the adapter says that it was trained on another base."""
-    trained = read_json(lora / TRAINING).get("base", "") if (lora / TRAINING).is_file() else ""
+def _trained_on(lora: Path) -> str:
+    return read_json(lora / TRAINING).get("base", "") if (lora / TRAINING).is_file() else ""
+
+
+def _check_base(made: str, trained: str, folder: Path, name: str) -> None:
+    """Raise InputError if what lies beside a base, by what it says, was made on another one."""
     base, _, expected = trained.rpartition("#")
     if expected and not same_weights(expected, folder):  # it fits its base in any precision
         raise InputError(
-            f"the LoRA adapter {lora} was trained on {base} with the weights #{expected.partition('-')[0]}, and "
+            f"{made} on {base} with the weights #{expected.partition('-')[0]}, and "
             f"{PREFIX}{name} has #{weights_hash(folder)}: give the base it was trained on, or train it again"
         )

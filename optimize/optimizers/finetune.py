@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.lm.adapter import scored_labels
+from raisf.lm.chat import scored_labels
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
@@ -106,7 +106,7 @@ class FinetuneJudges(Optimizer):
         return [self.metric]
 
     def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
-        return {name: _base(student, name, self.base) for name in _chosen(student, self.predictors)}
+        return {name: local_base(student, name, self.base) for name in chosen_predictors(student, self.predictors)}
 
     def _compile(self, task: Task) -> Any:
         program, training = task.student, self.training or Training(seed=self.seed)
@@ -116,7 +116,7 @@ class FinetuneJudges(Optimizer):
         samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
         taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
         sources = [
-            _Source.of(task, sample, list(bases), split, self, rows)
+            Source.of(task, sample, list(bases), split, self, rows)
             for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
         ]
         made: dict[str, _Made] = {}
@@ -168,7 +168,7 @@ class FinetuneJudges(Optimizer):
 
 
 @dataclass(slots=True)
-class _Source:
+class Source:
     """What one split says each predictor should have done: gold where it does, else right runs."""
 
     gold: Rows
@@ -176,10 +176,17 @@ class _Source:
     taught: bool = False
 
     @classmethod
-    def of(
-        cls, task: Task, examples: Examples, chosen: list[str], split: str, options: FinetuneJudges, taught: Any
-    ) -> "_Source":
-        """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again."""
+    def of(cls, task: Task, examples: Examples, chosen: list[str], split: str, options: Any, taught: Any) -> "Source":
+        """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
+
+        Args:
+            task: What is compiled.
+            examples: The split's.
+            chosen: The predictors that learn.
+            split: Its name, for the journal.
+            options: The optimizer, with `labels`, `threads`, `progress`, `metric` and `seed`.
+            taught: By judge, rows that take the place of gold's.
+        """
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
         gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
         _add_answerers(gold, task.student, examples, chosen, options)
@@ -192,13 +199,16 @@ class _Source:
 
     @property
     def runs(self) -> dict[str, int] | None:
+        """What came of the runs that rows were taken from; None where there were none."""
         traced = self.traced
         return {"made": traced.runs, "failed": traced.failed, "wrong": traced.wrong} if traced.runs else None
 
     def origin(self, name: str) -> str:
+        """Where a predictor's rows come from, for the report."""
         return "gold" if name in self.gold.of else "teacher's right runs" if self.taught else "own right runs"
 
     def rows_of(self, name: str) -> list[dspy.Example]:
+        """A predictor's rows; none where it has none."""
         return self.gold.of.get(name) or (self.traced.of.get(name, []) if self._may_trace(name) else [])
 
     def _may_trace(self, name: str) -> bool:
@@ -213,9 +223,7 @@ class _Source:
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
 
 
-def _add_answerers(
-    gold: Rows, program: dspy.Module, examples: Examples, chosen: list[str], options: FinetuneJudges
-) -> None:
+def _add_answerers(gold: Rows, program: dspy.Module, examples: Examples, chosen: list[str], options: Any) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
     predictors, owner_of = dict(program.named_predictors()), owners(program)
     if not all("question" in example and gold_answers(example) for example in examples):
@@ -240,7 +248,7 @@ class _Made:
         program: dspy.Module,
         name: str,
         lm: LocalLM,
-        sources: list[_Source],
+        sources: list[Source],
         n: int,
         rng: random.Random,
     ):
@@ -254,7 +262,7 @@ class _Made:
         verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(self.predictor.signature) or [""])[0]
         for split, source, most in zip(SPLITS, sources, (n, MAX_VALIDATION), strict=True):
             found = source.rows_of(name)
-            drawn = _drawn(found, verdict, most, rng)
+            drawn = draw_evenly(found, verdict, most, rng)
             counts = Counter(str(row.get(verdict, "")) for row in drawn)
             if verdict and len(counts) < 2:
                 raise InputError(
@@ -286,7 +294,7 @@ class _Made:
         return made["messages"]
 
 
-def _drawn(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Random) -> list[dspy.Example]:
+def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Random) -> list[dspy.Example]:
     """Up to n rows, as evenly over the verdicts as they can be had; weights in the loss even out the rest."""
     of: dict[str, list[dspy.Example]] = {}
     for row in rng.sample(list(rows), len(rows)):
@@ -298,7 +306,7 @@ def _drawn(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Rando
     return drawn
 
 
-def _chosen(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[str]:
+def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[str]:
     """The predictors to train: those asked for, else the judges that the program uses, else all."""
     names = [name for name, _ in program.named_predictors()]
     if wanted == "all":
@@ -313,7 +321,12 @@ def _chosen(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[st
     return judges(program) or names
 
 
-def _base(program: dspy.Module, name: str, base: LocalLM | str | None) -> LocalLM:
+def local_base(program: dspy.Module, name: str, base: LocalLM | str | None) -> LocalLM:
+    """The LM whose base a predictor's weights are of: the one given, else its own.
+
+    Raises:
+        InputError: It is not in this process.
+    """
     own = dict(program.named_predictors())[name].lm or dspy.settings.lm
     lm = connect(base) if isinstance(base, str) else base or own
     if not isinstance(lm, LocalLM):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.lsr import TuneRetriever, Tuning, tune_retriever
     from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.outcome import OutcomeJudges
+    from raisf.optimize.optimizers.probe import ProbeJudges
     from raisf.optimize.optimizers.selection import answer_exact_match
     from raisf.optimize.optimizers.together import Together
     from raisf.programs.baselines.blendfilter import BlendFilter
@@ -89,6 +90,7 @@ __all__ = [
     "LeastToMost",
     "OutcomeJudges",
     "Passage",
+    "ProbeJudges",
     "Program",
     "RaisfError",
     "RandomSearch",

@@ -217,7 +217,7 @@ BROKEN = {
     "a foreign folder": (lambda a: (a / MANIFEST).unlink(), "no artifact, it has no manifest.json"),
     "a foreign manifest": (lambda a: (a / MANIFEST).write_text('{"kind": "bm25"}'), "says other things"),
     "a torn manifest": (lambda a: (a / MANIFEST).write_text('{"format'), "not JSON"),
-    "another format": (lambda a: edit(a / MANIFEST, format=99), "has format 99, this version reads 1 and 2"),
+    "another format": (lambda a: edit(a / MANIFEST, format=99), "has format 99, this version reads 1, 2, 3"),
     "no state": (lambda a: (a / STATE).unlink(), "program.json is missing"),
     "a changed state": (lambda a: edit(a / STATE, know={}), "has changed since it was saved"),
     "options of another kind": (lambda a: edit(a / MANIFEST, options=None), r"damaged \(options in manifest.json"),

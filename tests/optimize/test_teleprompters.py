@@ -94,6 +94,7 @@ def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
         (lambda: raisf.RandomSearch(candidates=0), "candidates must be at least 1"),
         (lambda: raisf.GEPA(trials=0), "trials must be at least 1"),
         (lambda: raisf.FinetuneJudges(rows=1), "rows must be at least 2"),
+        (lambda: raisf.ProbeJudges(rows=1), "rows must be at least 2"),
         (lambda: raisf.Calibrate(aim="best"), "unknown aim 'best'"),  # type: ignore[arg-type]
         (lambda: raisf.MIPRO(labels="x"), "unknown labels 'x'"),  # type: ignore[arg-type]
     ):
@@ -118,7 +119,9 @@ def test_demonstrations_need_no_validation_set(program: RAISF, world: Any, kind:
     assert compiled.compile_report["candidates"] == []
 
 
-@pytest.mark.parametrize("kind", [raisf.RandomSearch, raisf.MIPRO, raisf.GEPA, raisf.FinetuneJudges, raisf.Calibrate])
+@pytest.mark.parametrize(
+    "kind", [raisf.RandomSearch, raisf.MIPRO, raisf.GEPA, raisf.FinetuneJudges, raisf.ProbeJudges, raisf.Calibrate]
+)
 def test_what_compares_says_that_it_needs_one(program: RAISF, world: Any, kind: Any) -> None:
     with pytest.raises(InputError, match="validation set is missing"):
         kind(**QUIET).compile(program, trainset=world.train[:30])
@@ -157,6 +160,21 @@ def test_inside_better_together_prompts_then_weights(program: RAISF, world: Any,
     assert both.relevant.lm.lora is not None and both.know.lm is not None
     assert both.retriever is program.retriever
     assert [dict(demo) for demo in both.know.demos] == [dict(demo) for demo in made["p"].know.demos]
+
+
+def test_inside_better_together_a_probe_reads_the_prompts_that_were_chosen_before(
+    program: RAISF, world: Any, llama: Path
+) -> None:
+    probe = raisf.ProbeJudges(base=LocalLM(f"local/{llama}"), rows=16, **QUIET)
+    together = dspy.BetterTogether(metric=shows, p=raisf.LabeledJudges(demos=2, **QUIET), r=probe)
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:6]}
+    best: Any = together.compile(program, strategy="p -> r -> p", **sets)
+    assert not best.flag_compilation_error_occurred
+    made = {one["strategy"]: one["program"] for one in best.candidate_programs}
+    both = made["p -> r"]
+    assert both.relevant.lm.probe is not None and both.know.lm.probe is not None and both.compose.lm is not None
+    assert prompts_of(both) == prompts_of(made["p"]) and both.retriever is program.retriever
+    assert made["p -> r -> p"].know.lm.probe == both.know.lm.probe
 
 
 def test_inside_better_together_after_an_optimizer_of_dspys(program: RAISF, world: Any) -> None:
@@ -235,6 +253,14 @@ def test_a_module_that_contains_ra_isf_is_compiled_to_weights_from_gold(
     assert loaded.rag.retriever is wrap.rag.retriever and loaded.compile_report == compiled.compile_report
     by_class: Any = raisf.load(tmp_path / "a", lm=lm, program=Wrap)
     assert by_class.rag.retriever.corpus_hash == wrap.rag.retriever.corpus_hash
+
+
+def test_the_judges_of_a_module_that_contains_ra_isf_get_probes_from_gold(wrap: Wrap, world: Any, llama: Path) -> None:
+    made = raisf.ProbeJudges(base=LocalLM(f"local/{llama}"), rows=24, **QUIET)
+    compiled = made.compile(wrap, trainset=world.train[:30], valset=world.dev[:12])
+    fitted = compiled.compile_report["predictors"]
+    assert {name: one["source"] for name, one in fitted.items()} == {"rag.know": "gold", "rag.relevant": "gold"}
+    assert compiled.rag.know.lm.probe and compiled.polish.lm is wrap.polish.lm and wrap.rag.know.lm is wrap.polish.lm
 
 
 def test_a_module_that_contains_ra_isf_is_calibrated_by_its_judges(wrap: Wrap, world: Any) -> None:

@@ -16,7 +16,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.optimizers.finetune import _drawn
+from raisf.optimize.optimizers.finetune import draw_evenly
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -135,7 +135,7 @@ def test_a_recursive_program_of_ones_own_is_trained_on_its_own_right_runs(
 
 def test_the_rows_of_a_judge_are_as_even_as_can_be() -> None:
     rows = [dspy.Example(verdict="a")] * 30 + [dspy.Example(verdict="b")] * 4 + [dspy.Example(verdict="c")] * 20
-    drawn = [row.verdict for row in _drawn(rows, "verdict", 24, random.Random(0))]
+    drawn = [row.verdict for row in draw_evenly(rows, "verdict", 24, random.Random(0))]
     assert {verdict: drawn.count(verdict) for verdict in "abc"} == {"a": 10, "b": 4, "c": 10}
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.calibrate import Calibrate
 
 WRITES = ("mipro", "gepa")
+PROBED = ("base", "train_predictors", "rows")
+"""The options of `--how weights` that a probe has too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class PromptChoice:
 
 @dataclass(frozen=True, slots=True)
 class WeightsChoice:
-    """What `--how weights` was told; None: not given."""
+    """What `--how weights` or `--how probe` was told; None: not given."""
 
     base: str | None
     train_predictors: str | None
@@ -109,18 +111,24 @@ class WeightsChoice:
     processes: int | None
 
     def options(self, how: str, by: str | None, seed: int) -> dict[str, Any]:
-        """The options of `raisf.FinetuneJudges`, as far as they were given.
+        """The options of `raisf.FinetuneJudges` or `raisf.ProbeJudges`, as far as they were given.
 
         Raises:
-            InputError: One of them was given for prompts, or cannot be used.
+            InputError: One of them was given for another way, or cannot be used.
         """
         told = given(asdict(self) | {"full": self.full or None})
         if how == "prompts" or by == "prompts":
             rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
             if told:
-                shown = next(iter(told)).replace("_", "-")
-                raise InputError(f"--{shown} is for --how weights: leave it out, or add that")
+                name = next(iter(told))
+                ways = f"weights{' and --how probe' * (name in PROBED)}"
+                raise InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
             return rows
+        shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
+        if how == "probe":
+            if strange := [name for name in told if name not in PROBED]:
+                raise InputError(f"--{strange[0].replace('_', '-')} is for --how weights: leave it out, or add that")
+            return shared | {"seed": seed}
         from raisf.lm.finetune.training import Training
 
         if self.full and self.rank is not None:
@@ -130,10 +138,12 @@ class WeightsChoice:
         names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
         settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
-        predictors: Any = self.train_predictors
-        if predictors not in (None, "judges", "all"):
-            predictors = [name.strip() for name in predictors.split(",") if name.strip()]
-        return given({"base": self.base, "predictors": predictors, "rows": self.rows, "training": training})
+        return shared | {"training": training}
+
+    def _predictors(self) -> list[str] | str | None:
+        if self.train_predictors in (None, "judges", "all"):
+            return self.train_predictors
+        return [name.strip() for name in self.train_predictors.split(",") if name.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +218,14 @@ weights_options = as_one(
     _weights(
         "--base",
         metavar="SPEC",
-        help="the local LM to train on: smollm2, pocket, pocket-tiny, pocket-t5, local/PATH_OR_HUB_ID or "
-        "local/FILE.gguf; default: the --lm",
+        help="the local LM to train on, or whose states a probe reads: smollm2, pocket, pocket-tiny, pocket-t5, "
+        "local/PATH_OR_HUB_ID or local/FILE.gguf; default: the --lm",
     ),
     _weights(
         "--train-predictors",
         metavar="NAMES",
         help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
-        "such as know,relevant,answer_from; default: judges",
+        "such as know,relevant,answer_from; probes are for those that give a label; default: judges",
     ),
     _weights(
         "--rows",
@@ -246,11 +256,11 @@ ways_options = as_one(
     WaysChoice,
     option(
         "--how",
-        type=click.Choice(("prompts", "weights", "outcome", "both")),
+        type=click.Choice(("prompts", "weights", "probe", "outcome", "both")),
         default="prompts",
-        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; outcome: the judges learn "
-        "from what their verdicts lead to, right answers less their cost; both: prompts and weights in turn; "
-        "default: prompts",
+        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; probe: a logistic "
+        "regression a judge on the base's hidden states, in seconds; outcome: the judges learn from what their "
+        "verdicts lead to, right answers less their cost; both: prompts and weights in turn; default: prompts",
     ),
     option(
         "--by",
@@ -301,10 +311,11 @@ calibration_options = as_one(
     "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
     "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
     "      --index indexes/mine --out artifacts/d\n"
+    "  raisf compile --how probe --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/e\n"
     "  raisf compile --how outcome --rows 200 --train train.jsonl --dev dev.jsonl --index indexes/mine \\\n"
-    "      --out artifacts/e\n"
+    "      --out artifacts/f\n"
     "  raisf compile --how both --sequence 'p -> w' --train train.jsonl --dev dev.jsonl --index indexes/mine \\\n"
-    "      --out artifacts/f",
+    "      --out artifacts/g",
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
 @ways_options

@@ -47,7 +47,9 @@ NAMES = (
     "blendfilter-k",
     "blendfilter-sampling",
     "blendfilter-cases",
+    "judges",
 )
+PAPERS = tuple(name for name in NAMES if name != "judges")
 REAL = "real"
 
 _real = functools.partial(option, heading=REAL)
@@ -186,7 +188,7 @@ def experiment_command(
         "seed": seed,
         **_made_by(),
     }
-    chosen = NAMES if name == "all" else (name,)
+    chosen = PAPERS if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
     few_shot = not zero_shot
     rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}

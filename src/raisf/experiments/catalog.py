@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raisf.experiments import every_judge, tables
 from raisf.experiments import published_results as published
-from raisf.experiments import tables
 from raisf.experiments.by_hand import reliability_and_people
 from raisf.experiments.cases import cases
 from raisf.experiments.settings import Setting
@@ -273,5 +273,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{BLEND}, its case study",
         _blendfilter("cot-rag", "blendfilter"),
         cases,
+    ),
+    "judges": Experiment(
+        "Every judge, and every way of compiling it",
+        "No paper's",
+        every_judge.ROWS,
+        every_judge.sections,
+        departs="docs/judges.md says what each is.",
     ),
 }

@@ -9,6 +9,9 @@ COMPILED: dict[str, tuple[str, str | None]] = {
     "prompts": ("prompts", None),
     "prompts-random": ("prompts", "random"),
     "weights": ("weights", None),
+    "both": ("both", None),
+    "outcome": ("outcome", None),
+    "probe": ("probe", None),
     "weights-all": ("weights", None),  # the answerers' too, where "weights" are the judges'
 }
 LEARNT = (*COMPILED, "skr-knn")

@@ -21,6 +21,8 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
             [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] if report["failed"] else []
         )
         return [*steps, _candidates_table(report), *failed]
+    if report["how"] == "probe":
+        return [probe_table(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
     return [*shown, training_table(report) if "trained" in report else candidates_view(report)]
 
@@ -86,6 +88,32 @@ def training_table(report: dict[str, Any]) -> Table:
         )
     for name, why in report["missing"].items():
         table.add_row(name, f"left to the base: {why}")
+    return table
+
+
+def probe_table(report: dict[str, Any]) -> Table:
+    """A row for each predictor with a probe: its rows, what was chosen, and how it does on the validation rows."""
+    columns = ("predictor", "rows", "layer", "C", "AUROC", "log loss", "n", "seconds")
+    title = f"probes on {', '.join(sorted({made['base'] for made in report['predictors'].values()}))}; "
+    title += "AUROC and log loss on the dev split, by which layer and C were chosen"
+    table = DataTable(*columns, title=title, title_justify="left")
+    for name, made in report["predictors"].items():
+        found = made["validation"]
+        auroc = f"{100 * found['auroc']:.1f}"
+        if "low" in found:
+            auroc += f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
+        table.add_row(
+            name,
+            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            str(made["layer"]),
+            f"{made['C']:g}",
+            auroc,
+            f"{found['log_loss']:.3f}",
+            str(found["n"]),
+            f"{made['seconds']:.1f}",
+        )
+    for name, why in report["missing"].items():
+        table.add_row(name, f"keeps its LM: {why}")
     return table
 
 

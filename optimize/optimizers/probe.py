@@ -1,0 +1,291 @@
+"""Compiling to probes: a logistic regression a judge on the hidden states of the local LM, fitted in seconds."""
+
+import hashlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+
+from raisf.evaluation.judges import auroc_score
+from raisf.lm.chat import scored_labels
+from raisf.lm.connect import adapter_for
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.probes import PROBE, Probe, read_report
+from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.finetune import (
+    GROUPS,
+    MAX_VALIDATION,
+    QUESTIONS_A_ROW,
+    SPLITS,
+    Source,
+    chosen_predictors,
+    draw_evenly,
+    local_base,
+)
+from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.within import owners
+from raisf.programs.program import Program
+from raisf.utils.errors import InputError
+from raisf.utils.files import atomic_folder
+
+
+@dataclass(kw_only=True, eq=False)
+class ProbeJudges(Optimizer):
+    """Gives the judges probes: logistic regressions on the hidden states of their LM, in place of its label tokens.
+
+    A probe reads the state of one layer at the prompt's last token, where the label would be written. It costs a
+    verdict nothing, is fitted in seconds and takes some kilobytes; but it is of one base, in this process. Any
+    predictor can have one whose only output is a `Literal` of strings or a `bool`. It learns from the rows that
+    `raisf.FinetuneJudges` learns from, with the rarer label weighing more. The layer and the penalty are those with
+    the lowest log loss on the validation rows.
+
+    Args:
+        base: The local LM whose states are read, or its spec; None: the one that the predictor asks.
+        predictors: Which get a probe: "judges", "all", or their names; None: "judges", or all where there is none. Of
+            the first two, those that give no label keep their LM.
+        rows: Examples per predictor at most.
+        judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
+        labels: See `raisf.optimize.judges.labels.know_labels`.
+        metric: Called as `metric(example, prediction, trace)`; at 1 a run teaches.
+        seed: Of the rows that are drawn.
+        threads: Questions asked at a time.
+        work: See `raisf.optimize.optimizers.base.Optimizer`.
+        progress: Likewise.
+
+    Its report says for each predictor where its rows came from, how many of each label, how many were left out, the
+    layer, C (of the penalty), and on the validation rows log loss (nats, labels weighing alike) and AUROC, which are a
+    little too good, since the layer was chosen there.
+
+    Source:
+        Azaria and Mitchell 2023, arXiv 2304.13734.
+    """
+
+    base: LocalLM | str | None = None
+    predictors: Sequence[str] | str | None = None
+    rows: int = 1000
+    judge_rows: JudgeRows | None = None
+    labels: Labels = "model"
+    metric: Metric = answer_exact_match
+    seed: int = 0
+    threads: int = 8
+
+    how = "probe"
+    trains = True
+
+    def __post_init__(self) -> None:
+        if self.rows < 2:
+            raise InputError(f"rows must be at least 2, one of each label; found {self.rows}")
+        check_asking(self.labels, self.threads)
+
+    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        self._bases(student)
+        asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
+        return asked + ([self.judge_rows.identity()] if self.judge_rows else [])
+
+    def _functions(self) -> list[Callable[..., Any]]:
+        return [self.metric]
+
+    @property
+    def _lenient(self) -> bool:
+        """Whether a predictor that cannot have a probe keeps its LM, since nobody has named it."""
+        return self.predictors is None or self.predictors in GROUPS
+
+    def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """By predictor that gets a probe, what it is read off."""
+        predictors: dict[str, Any] = dict(student.named_predictors())
+        chosen = chosen_predictors(student, self.predictors)
+        fit = [name for name in chosen if scored_labels(predictors[name].signature, bools=True)]
+        if others := [name for name in chosen if name not in fit]:
+            if not self._lenient or not fit:
+                raise InputError(
+                    f"{others[0]!r} gives no label: a probe is for predictors whose only output is a Literal of "
+                    "strings, or a bool; choose others (--train-predictors), or --how weights"
+                )
+        bases = {name: local_base(student, name, self.base) for name in fit}
+        for name, lm in bases.items():
+            if lm.lora is not None:
+                raise InputError(
+                    f"{name!r} has a LoRA adapter, and a probe reads the plain base: give that (--base), by which it "
+                    "loses the adapter"
+                )
+            if lm.base_engine.text.seq2seq:
+                raise InputError(
+                    f"a probe reads the hidden states of a causal model, and {lm.model} is an encoder-decoder: give "
+                    "another base (--base), or take --how weights"
+                )
+        return bases
+
+    def _compile(self, task: Task) -> Any:
+        program, rng = task.student, random.Random(self.seed)
+        bases = self._bases(program)
+        parts = (task.trainset, task.valset)
+        samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
+        sources = [
+            Source.of(task, sample, list(bases), split, self, rows)
+            for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
+        ]
+        missing = {
+            name: "it gives no label" for name in chosen_predictors(program, self.predictors) if name not in bases
+        }
+        compiled: Any = copy_of(program)
+        ours = dict(compiled.named_predictors())
+        reports: dict[str, Any] = {}
+        for name, lm in bases.items():
+            empty = next((source for source in sources if not source.rows_of(name)), None)
+            if empty is not None:
+                raise InputError(f"no rows to fit a probe for {name!r} on: {empty.why(name)}")
+            folder, counts = self._fit(program, name, lm, sources, rng)
+            ours[name].lm = lm.with_weights(folder)
+            told = {key: value for key, value in read_report(folder).items() if key not in ("format", "curve")}
+            reports[name] = {"source": sources[0].origin(name), **told, "rows": counts}
+        compiled.compile_report = {
+            "how": "probe",
+            "trained": ", ".join(reports),
+            "seed": self.seed,
+            "labels": self.labels,
+            "trainset": len(task.trainset),
+            "valset": len(task.valset),
+            "predictors": reports,
+            "missing": missing,
+            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
+            "unlabelled": {
+                f"{name}, {split}": told
+                for split, source in zip(SPLITS, sources, strict=True)
+                for name, told in source.gold.unlabelled.items()
+            },
+            "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
+        }
+        return compiled
+
+    def _fit(
+        self, program: dspy.Module, name: str, lm: LocalLM, sources: list[Source], rng: random.Random
+    ) -> tuple[Path, dict[str, dict[str, int]]]:
+        """The folder with a predictor's probe, fitted unless it lies there, and how many rows of each label it has."""
+        start = time.perf_counter()
+        data = [
+            _Asked.of(program, name, lm, source.rows_of(name), split, most, rng)
+            for split, source, most in zip(SPLITS, sources, (self.rows, MAX_VALIDATION), strict=True)
+        ]
+        counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
+        identity = _digest([lm.base, [part.identity for part in data]])
+        out = Path(self.work) / f"{name}-probe-{identity[:8]}"
+        if (out / PROBE).is_file() and read_report(out).get("identity") == identity:
+            return out, counts
+        labels, layers = data[0].labels, tried_layers(lm.base_engine.probes.layers)
+        states = [part.states(lm, layers, name) for part in data]
+        probe, report = fit_probe(labels, layers, states[0], states[1])
+        report["validation"] |= _interval(probe, states[1], layers.index(probe.layer))
+        told = {
+            "base": lm.base,
+            "identity": identity,
+            "adapter": lm.adapter_name,
+            **report,
+            "too_long": sum(len(part.gold) - len(found.gold) for part, found in zip(data, states, strict=True)),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
+        with atomic_folder(out, PROBE) as folder:
+            probe.write(folder, told)
+        return out, counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A predictor's rows of one split, as the LM is asked them."""
+
+    requests: list[Any]
+    labels: list[str]
+    gold: list[int]
+
+    @classmethod
+    def of(
+        cls,
+        program: dspy.Module,
+        name: str,
+        lm: LocalLM,
+        rows: Sequence[dspy.Example],
+        split: str,
+        most: int,
+        rng: random.Random,
+    ) -> "_Asked":
+        predictor: Any = dict(program.named_predictors())[name]
+        output, labels = scored_labels(predictor.signature, bools=True) or ("", [])
+        # A bool is labelled true and false.
+        named = [(row, str(row[output]).lower() if isinstance(row[output], bool) else row[output]) for row in rows]
+        fitting = [dspy.Example(row, **{output: label}) for row, label in named if label in labels]
+        drawn = draw_evenly(fitting, output, most, rng)
+        found = {row[output] for row in drawn}
+        if found != set(labels) if split == SPLITS[0] else len(found) < 2:
+            raise InputError(
+                f"{name!r} needs {split} rows of {'each label' if split == SPLITS[0] else 'more than one label'} "
+                f"({', '.join(labels)}), found {len(drawn)} of {', '.join(sorted(found)) or 'none'}: give questions of "
+                "several sorts"
+            )
+        return cls(_requests(program, name, lm, drawn), labels, [labels.index(row[output]) for row in drawn])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(Counter(self.labels[gold] for gold in self.gold))
+
+    @property
+    def identity(self) -> list[Any]:
+        texts = [[request.system, [message.text for message in request.messages]] for request in self.requests]
+        return [texts, self.labels, self.gold]
+
+    def states(self, lm: LocalLM, layers: Sequence[int], name: str) -> LabelledStates:
+        """What the base computes of the rows that it can read whole."""
+        found = lm.hidden(self.requests, layers)
+        kept = [(state, gold) for state, gold in zip(found, self.gold, strict=True) if state is not None]
+        gold = np.array([gold for _, gold in kept], int)
+        if len(set(gold.tolist())) < len(set(self.gold)):
+            raise InputError(
+                f"{name}: {len(found) - len(kept)} of {len(found)} rows do not fit into the base's context"
+            )
+        counts = np.bincount(gold, minlength=len(self.labels))
+        present = int((counts > 0).sum())
+        return LabelledStates(np.stack([state for state, _ in kept]), gold, len(gold) / present / counts[gold])
+
+
+def _requests(program: dspy.Module, name: str, lm: LocalLM, rows: Sequence[dspy.Example]) -> list[Any]:
+    """What the predictor asks of the LM for each row, demonstrations included."""
+    predictor: Any = dict(copy_of(program).named_predictors())[name]
+    # The programs here speak to an LM in its own format, DSPy's other modules in that of the settings.
+    own = isinstance(owners(program)[name], Program)
+
+    def ask(recorder: LocalLM) -> None:
+        predictor.lm = recorder
+        with dspy.context(adapter=adapter_for(recorder) if own else dspy.settings.adapter):
+            for row in rows:
+                predictor(**{key: row.get(key) for key in predictor.signature.input_fields})
+
+    requests = lm.recorded(ask)
+    if len(requests) != len(rows) or any(request.config.response_format is None for request in requests):
+        raise InputError(
+            f"{name!r} asks {lm.model} for a written verdict, which a probe does not give: open the LM with another "
+            "format (--adapter compact), or leave the predictor out"
+        )
+    return requests
+
+
+def _interval(probe: Probe, rows: LabelledStates, place: int) -> dict[str, float]:
+    """The interval of the AUROC on the validation rows; of two labels alone."""
+    if len(probe.labels) > 2:
+        return {}
+    logits = probe.logits(rows.states[:, place])
+    score = auroc_score((rows.gold == 0).tolist(), (logits[:, 0] - logits[:, 1]).tolist(), range(len(logits)))
+    return {"low": score.low, "high": score.high}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,0 +1,77 @@
+"""Every judge and every way of compiling beside each other: which are worth their cost."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from raisf.evaluation.comparison import compare_records
+from raisf.evaluation.report import Report, summarise
+from raisf.experiments.comparing import RecordsById
+from raisf.experiments.settings import Setting
+from raisf.reports.report import pair_sections, score_of
+from raisf.reports.sections import Cell, Section
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+WHOLE = "together"
+ALWAYS = "always retrieve"
+THRESHOLDS = ("thresholds", {"aim": "answer"})
+KNOW_PROBE = ("probe", {"predictors": ("know",)})
+RELEVANCE_PROBE = ("probe", {"predictors": ("relevant",)})
+
+_TOGETHER: Mapping[str, Any] = {"know": "confidence"}
+_STEPS = (RELEVANCE_PROBE, THRESHOLDS)
+
+# By label. The decomposition judge's weights are trained in all but the rows of ways, and the same everywhere.
+ROWS: dict[str, Setting] = {
+    "way: none": Setting("ra-isf"),
+    "way: prompts": Setting("prompts"),
+    "way: weights": Setting("weights"),
+    "way: both": Setting("both"),
+    "way: outcome": Setting("outcome"),
+    "way: probes": Setting("probe"),
+    ALWAYS: Setting("weights", {"use_know": False}),
+    "know: verbal": Setting("weights", then=(THRESHOLDS,)),
+    "know: probe": Setting("weights", then=(KNOW_PROBE, THRESHOLDS)),
+    "know: confidence": Setting("weights", {"know": "confidence"}, then=(THRESHOLDS,)),
+    "know: consistency": Setting("weights", {"know": "consistency"}, then=(THRESHOLDS,)),
+    "know: truth": Setting("weights", {"know": "truth"}, then=(THRESHOLDS,)),
+    "relevance: probe": Setting("weights", then=(RELEVANCE_PROBE, THRESHOLDS)),
+    "sufficiency": Setting("weights", {"sufficiency": True}, then=(THRESHOLDS,)),
+    "decomposition: stepwise": Setting("weights", {"decomposition": "stepwise"}, then=(THRESHOLDS,)),
+    "together, no self-knowledge": Setting("weights", {**_TOGETHER, "use_know": False}, then=_STEPS),
+    "together, no relevance": Setting("weights", {**_TOGETHER, "use_relevance": False}, then=_STEPS),
+    "together, no decomposition": Setting("weights", {**_TOGETHER, "use_decomposition": False}, then=_STEPS),
+    WHOLE: Setting("weights", _TOGETHER, then=_STEPS),
+}
+MEASURES = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
+
+
+def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
+    """What each row answers and costs, how good its judges are alone, and the whole against each other row."""
+    reports = {label: summarise(records.values()) for label, records in answers.items()}
+    judged = workspace.judge({label: ROWS[label] for label in answers if label in ROWS})
+    made = [_answers(workspace, reports), _judges(judged)]
+    if WHOLE in answers and len(answers) > 1:
+        made.append(pair_sections(compare_records(answers, WHOLE).pairs)[0])
+    return made
+
+
+def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
+    rows: list[list[Cell]] = []
+    for label, report in reports.items():
+        cost = [float(report.cost.get(name, 0)) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
+        rows.append([label, report.em, report.f1, *cost])
+    text = f"n = {len(workspace.test)}; cost: mean per question."
+    return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
+
+
+def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
+    rows: list[list[Cell]] = []
+    for label, reports in judged.items():
+        for judge in ("know", "relevance"):
+            if (found := reports.get(judge)) is not None:
+                scores = {name: score_of(value) for name, value in found["scores"].items() if name in MEASURES}
+                rows.append([label, judge, *(scores.get(name) for name in MEASURES), found.get("rows", 0)])
+    text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
+    return Section("Judges alone", ["program", "judge", *MEASURES.values(), "n"], rows, text, main=None)
