@@ -257,7 +257,7 @@ class Workspace:
     def _learnt_path(self, setting: Setting) -> Path:
         from raisf.evaluation.identity import digest
 
-        base = (setting.base or self.base) if COMPILED.get(setting.program, ("", None))[0] == "weights" else None
+        base = (setting.base or self.base) if COMPILED.get(setting.program, ("prompts", None))[0] != "prompts" else None
         asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
         asked += [self._searched if self._searches(setting) else None, *self._lm_identity]
         teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
@@ -285,15 +285,16 @@ class Workspace:
             return optimizer.compile(program, trainset=self.train)
         options: dict[str, Any] = {"seed": self.seed}
         how, strategy = COMPILED[setting.program]
-        if how == "weights":
+        if how != "prompts":
+            options |= {"base": setting.base or self.base} | ({"rows": self.rows} if self.rows else {})
+        if how in ("weights", "outcome", "both"):
             from raisf.lm.finetune.training import Training
 
-            options |= {"base": setting.base or self.base, "training": Training(seed=self.seed, **setting.training)}
-            options |= {"rows": self.rows} if self.rows else {}
+            options["training"] = Training(seed=self.seed, **setting.training)
         if setting.program == "weights-all":
             options["predictors"] = "all"
         optimizer = optimizer_named(how, strategy, **common, **options)
-        if self.teacher is not None:
+        if self.teacher is not None and hasattr(optimizer, "judge_rows"):
             optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)
         return optimizer.compile(program, trainset=self.train, valset=self.dev)
 
