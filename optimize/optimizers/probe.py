@@ -119,11 +119,7 @@ class ProbeJudges(Optimizer):
                     f"{name!r} has a LoRA adapter, and a probe reads the plain base: give that (--base), by which it "
                     "loses the adapter"
                 )
-            if lm.base_engine.text.seq2seq:
-                raise InputError(
-                    f"a probe reads the hidden states of a causal model, and {lm.model} is an encoder-decoder: give "
-                    "another base (--base), or take --how weights"
-                )
+            lm.base_engine.read_layers()  # refuses an encoder-decoder
         return bases
 
     def _compile(self, task: Task) -> Any:
@@ -183,7 +179,7 @@ class ProbeJudges(Optimizer):
         out = Path(self.work) / f"{name}-probe-{identity[:8]}"
         if (out / PROBE).is_file() and read_report(out).get("identity") == identity:
             return out, counts
-        labels, layers = data[0].labels, tried_layers(lm.base_engine.probes.layers)
+        labels, layers = data[0].labels, tried_layers(len(lm.base_engine.read_layers()))
         states = [part.states(lm, layers, name) for part in data]
         probe, report = fit_probe(labels, layers, states[0], states[1])
         report["validation"] |= _interval(probe, states[1], layers.index(probe.layer))
