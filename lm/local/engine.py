@@ -112,7 +112,7 @@ class InferenceEngine:
         self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
     ) -> Response:
         """Answer a request, together with those that other threads make at the same time; see `submit`."""
-        future = self.submit(request, lora, probe=probe)
+        future = self.submit(request, lora, None, probe)
         try:
             return future.result()
         finally:
