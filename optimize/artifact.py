@@ -25,17 +25,7 @@ from raisf.optimize.foreign import (
     set_options,
 )
 from raisf.optimize.judges.reliability import PLOT, draw_reliability
-from raisf.optimize.manifest import (
-    FORMAT,
-    FORMAT_WITH_PROBES,
-    MANIFEST,
-    STATE,
-    KeptIndex,
-    KeptLM,
-    Manifest,
-    damaged,
-    read,
-)
+from raisf.optimize.manifest import MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, format_of, read
 from raisf.optimize.served import served_lms
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
@@ -84,9 +74,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     with atomic_folder(folder, MANIFEST) as made:
         write_json(made / STATE, _state(program))
         weights = save_weights(program, made, folder)
-        probes = any(kept["kind"] == "probe" for kept in weights.values())
         manifest = {
-            "format": FORMAT_WITH_PROBES if probes else FORMAT,
+            "format": format_of(weights),
             "program": name,
             **_options(program, name),
             "state_sha256": sha256_file(made / STATE),

@@ -100,3 +100,8 @@ def read(folder: Path) -> Manifest:
 def damaged(folder: Path, what: str) -> InputError:
     """The error that an artifact is damaged, and in what."""
     return InputError(f"the artifact {folder} is damaged ({what}): compile it again")
+
+
+def format_of(weights: dict[str, Any]) -> int:
+    """The format of an artifact with such weights: the oldest that has them, so that older versions read it too."""
+    return FORMAT_WITH_PROBES if any(kept["kind"] == "probe" for kept in weights.values()) else FORMAT

@@ -112,7 +112,7 @@ class InferenceEngine:
         self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
     ) -> Response:
         """Answer a request, together with those that other threads make at the same time; see `submit`."""
-        future = self.submit(request, lora, probe=probe)
+        future = self.submit(request, lora, None, probe)
         try:
             return future.result()
         finally:
@@ -147,6 +147,11 @@ class InferenceEngine:
         job.listen = listen
         return self._enqueue(job)
 
+    def read_layers(self) -> range:
+        """The numbers of the layers that probes may read; raises InputError where the base is an encoder-decoder."""
+        self._load()
+        return self.probes.layers
+
     def hidden(self, requests: Sequence[Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
         """The base's hidden states at the last token of each prompt, batched with whatever else is asked.
 
@@ -156,11 +161,8 @@ class InferenceEngine:
 
         Returns:
             For each request (layers, width) in float32; None where the prompt is longer than the context.
-
-        Raises:
-            InputError: It is an encoder-decoder.
         """
-        wanted = tuple(layers or range(1, self._read_by_probes().layers + 1))
+        wanted = tuple(layers or self.read_layers())
         futures: list[Future[Any] | None] = []
         try:
             for request in requests:
@@ -209,17 +211,9 @@ class InferenceEngine:
             return self.loras.place(folder, sha)
 
     def _probe(self, folder: Path, sha: str) -> Probe:
-        probes = self._read_by_probes()
+        self._load()
         with self._lock:
-            return probes.open(folder, sha)
-
-    def _read_by_probes(self) -> Probes:
-        if self.text.seq2seq:
-            raise InputError(
-                f"a probe reads the hidden states of a causal model, and {self.name} is an encoder-decoder: "
-                "take another base (--base), or --how weights"
-            )
-        return self.probes
+            return self.probes.open(folder, sha)
 
     @property
     def model(self) -> "PreTrainedModel":

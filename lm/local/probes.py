@@ -156,9 +156,18 @@ class Probes:
         self._found: dict[str, Probe] = {}
 
     @property
-    def layers(self) -> int:
-        """How many layers the base has."""
-        return int(self._model.config.num_hidden_layers)
+    def layers(self) -> range:
+        """The numbers of the base's layers.
+
+        Raises:
+            InputError: It is an encoder-decoder.
+        """
+        if self._model.config.is_encoder_decoder:
+            raise InputError(
+                f"a probe reads the hidden states of a causal model, and {self._model.config.model_type} is an "
+                "encoder-decoder: take another base (--base), or --how weights"
+            )
+        return range(1, self._model.config.num_hidden_layers + 1)
 
     def open(self, folder: Path, sha: str) -> Probe:
         """A probe of this base.
@@ -173,11 +182,11 @@ class Probes:
         if sha not in self._found:
             if (found := probe_hash(folder)) != sha:
                 raise InputError(f"the probe {folder} has changed: expected {sha}, found {found}; open it anew")
-            probe, width = read_probe(folder), self._model.config.hidden_size
-            if probe.layer > self.layers or len(probe.mean) != width:
+            layers, probe, width = self.layers, read_probe(folder), self._model.config.hidden_size
+            if probe.layer not in layers or len(probe.mean) != width:
                 raise InputError(
                     f"the probe {folder} is of another base: it reads layer {probe.layer} of width {len(probe.mean)}, "
-                    f"and this one has {self.layers} layers of width {width}"
+                    f"and this one has {len(layers)} layers of width {width}"
                 )
             self._found[sha] = probe
         return self._found[sha]

@@ -119,11 +119,7 @@ class ProbeJudges(Optimizer):
                     f"{name!r} has a LoRA adapter, and a probe reads the plain base: give that (--base), by which it "
                     "loses the adapter"
                 )
-            if lm.base_engine.text.seq2seq:
-                raise InputError(
-                    f"a probe reads the hidden states of a causal model, and {lm.model} is an encoder-decoder: give "
-                    "another base (--base), or take --how weights"
-                )
+            lm.base_engine.read_layers()  # refuses an encoder-decoder
         return bases
 
     def _compile(self, task: Task) -> Any:
@@ -179,11 +175,11 @@ class ProbeJudges(Optimizer):
             for split, source, most in zip(SPLITS, sources, (self.rows, MAX_VALIDATION), strict=True)
         ]
         counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
-        identity = _digest([lm.base, [part.identity for part in data]])
+        identity = _digest([lm.base, lm.adapter_name, [part.identity for part in data]])
         out = Path(self.work) / f"{name}-probe-{identity[:8]}"
         if (out / PROBE).is_file() and read_report(out).get("identity") == identity:
             return out, counts
-        labels, layers = data[0].labels, tried_layers(lm.base_engine.probes.layers)
+        labels, layers = data[0].labels, tried_layers(len(lm.base_engine.read_layers()))
         states = [part.states(lm, layers, name) for part in data]
         probe, report = fit_probe(labels, layers, states[0], states[1])
         report["validation"] |= _interval(probe, states[1], layers.index(probe.layer))
@@ -207,6 +203,7 @@ class _Asked:
     requests: list[Any]
     labels: list[str]
     gold: list[int]
+    groups: list[str]  # the question that a row is about
 
     @classmethod
     def of(
@@ -226,13 +223,15 @@ class _Asked:
         fitting = [dspy.Example(row, **{output: label}) for row, label in named if label in labels]
         drawn = draw_evenly(fitting, output, most, rng)
         found = {row[output] for row in drawn}
-        if found != set(labels) if split == SPLITS[0] else len(found) < 2:
+        least, wanted = (len(labels), "each label") if split == SPLITS[0] else (2, "more than one label")
+        if len(found) < least:
             raise InputError(
-                f"{name!r} needs {split} rows of {'each label' if split == SPLITS[0] else 'more than one label'} "
-                f"({', '.join(labels)}), found {len(drawn)} of {', '.join(sorted(found)) or 'none'}: give questions of "
-                "several sorts"
+                f"{name!r} needs {split} rows of {wanted} ({', '.join(labels)}), found {len(drawn)} of "
+                f"{', '.join(sorted(found)) or 'none'}: give questions of several sorts"
             )
-        return cls(_requests(program, name, lm, drawn), labels, [labels.index(row[output]) for row in drawn])
+        groups = [str(row.get("question", place)) for place, row in enumerate(drawn)]
+        gold = [labels.index(row[output]) for row in drawn]
+        return cls(_requests(program, name, lm, drawn), labels, gold, groups)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -246,15 +245,15 @@ class _Asked:
     def states(self, lm: LocalLM, layers: Sequence[int], name: str) -> LabelledStates:
         """What the base computes of the rows that it can read whole."""
         found = lm.hidden(self.requests, layers)
-        kept = [(state, gold) for state, gold in zip(found, self.gold, strict=True) if state is not None]
-        gold = np.array([gold for _, gold in kept], int)
+        kept = [place for place, state in enumerate(found) if state is not None]
+        gold = np.array([self.gold[place] for place in kept], int)
         if len(set(gold.tolist())) < len(set(self.gold)):
-            raise InputError(
-                f"{name}: {len(found) - len(kept)} of {len(found)} rows do not fit into the base's context"
-            )
+            dropped = len(found) - len(kept)
+            raise InputError(f"{name}: {dropped} of {len(found)} rows do not fit into the base's context")
         counts = np.bincount(gold, minlength=len(self.labels))
         present = int((counts > 0).sum())
-        return LabelledStates(np.stack([state for state, _ in kept]), gold, len(gold) / present / counts[gold])
+        weights, groups = len(gold) / present / counts[gold], [self.groups[place] for place in kept]
+        return LabelledStates(np.stack([found[place] for place in kept]), gold, weights, groups)  # type: ignore[arg-type]
 
 
 def _requests(program: dspy.Module, name: str, lm: LocalLM, rows: Sequence[dspy.Example]) -> list[Any]:
@@ -279,11 +278,11 @@ def _requests(program: dspy.Module, name: str, lm: LocalLM, rows: Sequence[dspy.
 
 
 def _interval(probe: Probe, rows: LabelledStates, place: int) -> dict[str, float]:
-    """The interval of the AUROC on the validation rows; of two labels alone."""
+    """The interval of the AUROC on the validation rows, those of a question drawn together; of two labels alone."""
     if len(probe.labels) > 2:
         return {}
     logits = probe.logits(rows.states[:, place])
-    score = auroc_score((rows.gold == 0).tolist(), (logits[:, 0] - logits[:, 1]).tolist(), range(len(logits)))
+    score = auroc_score((rows.gold == 0).tolist(), (logits[:, 0] - logits[:, 1]).tolist(), rows.groups)
     return {"low": score.low, "high": score.high}
 
 

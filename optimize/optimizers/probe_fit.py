@@ -43,11 +43,13 @@ class LabelledStates:
         states: (n, layers, width).
         gold: (n,) the places of the rows' labels.
         weights: (n,) in the loss; 1 is an average row's.
+        groups: (n,) whose rows belong together, for intervals.
     """
 
     states: np.ndarray
     gold: np.ndarray
     weights: np.ndarray
+    groups: Sequence[str] = ()
 
 
 def tried_layers(count: int) -> list[int]:

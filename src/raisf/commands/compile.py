@@ -362,12 +362,7 @@ def compile_command(
     from raisf.optimize.compile import optimizer_named
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.teaching import teach_for
-    from raisf.reports.compiled import (
-        calibration_view,
-        compiled_view,
-        judge_rows_view,
-        unlabelled_lines,
-    )
+    from raisf.reports import compiled as told
     from raisf.utils.files import check_replaceable
 
     check_replaceable(out, "manifest.json")
@@ -404,9 +399,9 @@ def compile_command(
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
-    view: list[RenderableType] = compiled_view(report)
+    view: list[RenderableType] = told.compiled_view(report)
     if "calibration" in report:
-        view.append(calibration_view(report["calibration"]))
-    view += [*judge_rows_view(report), *unlabelled_lines(report)]
+        view.append(told.calibration_view(report["calibration"]))
+    view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))
