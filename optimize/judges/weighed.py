@@ -9,8 +9,9 @@ import dspy
 def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[dspy.Example]:
     """Up to n rows, as evenly over the verdicts as can be had, those of the greatest weight.
 
-    The verdicts keep the shares of the whole weight that they had among all rows, since these are what leaning to the
-    one or the other costs; the mean weight becomes 1.
+    Each verdict gets the same share of the whole weight, and the mean becomes 1. The verdicts' own sums would let the
+    judge lean to the one that other verdicts can hardly make good, and whoever always says irrelevant never answers:
+    advantages take for granted that what comes after is judged well, and soon it is not.
 
     Args:
         rows: With `verdict` and `weight`.
@@ -20,13 +21,11 @@ def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[d
     of: dict[str, list[dspy.Example]] = {}
     for row in sorted(rng.sample(list(rows), len(rows)), key=lambda row: -row.weight):
         of.setdefault(row.verdict, []).append(row)
-    total = sum(row.weight for row in rows)
     drawn: list[tuple[dspy.Example, float]] = []
     for taken, same in enumerate(sorted(of.values(), key=len)):
         picked = same[: (n - len(drawn)) // (len(of) - taken)]
-        share = sum(row.weight for row in same) / total
-        mass = sum(row.weight for row in picked)
-        drawn += [(row, share * row.weight / mass) for row in picked]
+        mass = len(of) * sum(row.weight for row in picked)
+        drawn += [(row, row.weight / mass) for row in picked]
     rng.shuffle(drawn)
     return [row.copy(weight=share * len(drawn)) for row, share in drawn]
 

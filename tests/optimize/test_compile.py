@@ -283,7 +283,7 @@ def test_a_dead_endpoint_ends_compiling(world) -> None:
 UNUSED = {
     "prompts' for weights": (
         {"how": "weights", "demos": 3},
-        r"demos \(--demos\) is for .* gepa, not for weights",
+        r"demos \(--demos\) is for .* gepa and outcome, not for weights",
     ),
     "a strategy for weights": (
         {"how": "weights", "strategy": "random"},

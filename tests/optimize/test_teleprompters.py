@@ -95,6 +95,9 @@ def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
         (lambda: raisf.GEPA(trials=0), "trials must be at least 1"),
         (lambda: raisf.FinetuneJudges(rows=1), "rows must be at least 2"),
         (lambda: raisf.ProbeJudges(rows=1), "rows must be at least 2"),
+        (lambda: raisf.OutcomeJudges(by="prompts", base="pocket"), "base is of no use by prompts"),
+        (lambda: raisf.OutcomeJudges(search_price=-0.1), "search_price is -0.1: give 0 or more"),
+        (lambda: raisf.Together(strategy="p w"), "unknown strategy 'p w': give steps"),
         (lambda: raisf.Calibrate(aim="best"), "unknown aim 'best'"),  # type: ignore[arg-type]
         (lambda: raisf.MIPRO(labels="x"), "unknown labels 'x'"),  # type: ignore[arg-type]
     ):
@@ -119,9 +122,11 @@ def test_demonstrations_need_no_validation_set(program: RAISF, world: Any, kind:
     assert compiled.compile_report["candidates"] == []
 
 
-@pytest.mark.parametrize(
-    "kind", [raisf.RandomSearch, raisf.MIPRO, raisf.GEPA, raisf.FinetuneJudges, raisf.ProbeJudges, raisf.Calibrate]
-)
+COMPARE = [raisf.RandomSearch, raisf.MIPRO, raisf.GEPA, raisf.FinetuneJudges, raisf.Calibrate]
+COMPARE += [raisf.ProbeJudges, raisf.OutcomeJudges, raisf.Together]
+
+
+@pytest.mark.parametrize("kind", COMPARE)
 def test_what_compares_says_that_it_needs_one(program: RAISF, world: Any, kind: Any) -> None:
     with pytest.raises(InputError, match="validation set is missing"):
         kind(**QUIET).compile(program, trainset=world.train[:30])
@@ -261,6 +266,37 @@ def test_the_judges_of_a_module_that_contains_ra_isf_get_probes_from_gold(wrap: 
     fitted = compiled.compile_report["predictors"]
     assert {name: one["source"] for name, one in fitted.items()} == {"rag.know": "gold", "rag.relevant": "gold"}
     assert compiled.rag.know.lm.probe and compiled.polish.lm is wrap.polish.lm and wrap.rag.know.lm is wrap.polish.lm
+
+
+def test_a_module_that_contains_ra_isf_is_compiled_both_ways(
+    wrap: Wrap, world: Any, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefers_demonstrations(monkeypatch)
+    weights = raisf.FinetuneJudges(base=LocalLM(f"local/{llama}"), rows=8, training=QUICK, predictors=["rag.relevant"])
+    both = raisf.Together(strategy="w -> p", p=raisf.LabeledJudges(demos=2), w=weights, **QUIET)
+    compiled = both.compile(wrap, trainset=world.train[:20], valset=world.dev[:3])
+    assert isinstance(compiled, Wrap) and compiled.compile_report["chosen"] == "w -> p"
+    assert compiled.rag.relevant.lm.lora is not None and compiled.rag.know.demos and not wrap.rag.know.demos
+
+
+def test_verdicts_are_tried_in_ra_isf_itself_only(wrap: Wrap, world: Any) -> None:
+    with pytest.raises(InputError, match="this is a Wrap: compile the RA-ISF within by itself"):
+        raisf.OutcomeJudges(by="prompts", **QUIET).compile(wrap, trainset=world.train[:20], valset=world.dev[:3])
+
+
+def test_judges_learn_by_outcome_inside_better_together(program: RAISF, world: Any) -> None:
+    right = program.know.lm._script.answer
+
+    def reads(fields: dict[str, Any]) -> dict[str, Any]:  # and is wrong where no passage says it
+        said = right(fields)
+        return {**said, "answer": "x"} if said.get("evidence", "") not in str(fields.get("passages", "")) else said
+
+    program.set_lm(ScriptedLM(reads))
+    outcome = raisf.OutcomeJudges(by="prompts", rows=12, demos=2, **QUIET)
+    together = dspy.BetterTogether(metric=shows, ours=outcome, theirs=dspy.LabeledFewShot(k=2))
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:3]}
+    best: Any = together.compile(program, strategy="ours -> theirs", **sets)
+    assert not best.flag_compilation_error_occurred and len(best.candidate_programs) == 3
 
 
 def test_a_module_that_contains_ra_isf_is_calibrated_by_its_judges(wrap: Wrap, world: Any) -> None:
