@@ -1,7 +1,7 @@
 """RA-ISF: retrieval-augmented iterative self-feedback (Liu et al. 2024, arXiv 2403.06840)."""
 
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import dspy
 
@@ -9,13 +9,17 @@ from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import UNKNOWN, fill, listed, normal, references
+from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
 from raisf.programs.steps import judge_listwise, reader
-from raisf.programs.trace import JudgedPassage, Node
+from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
 
 Relevance = Literal["pointwise", "listwise"]
+
+# Each is a call; the share hardly gets finer than its own noise beyond.
+MAX_SAMPLES = 50
 
 
 class RAISF(Program):
@@ -39,6 +43,12 @@ class RAISF(Program):
         know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
             probabilities; `raisf.optimize.optimizers.calibrate` fits it.
         relevance_threshold: The same for a passage to count as relevant. A listwise judge gives no probabilities.
+        know: How the self-knowledge judge judges. "verbal" asks whether the LM knows the answer, as the paper does. The
+            others begin with a draft of the direct answer, which is the answer where it counts as known:
+            "confidence" takes the LM's own probability of the draft, "consistency" the share of several samples that
+            agree with it, "truth" asks whether the draft is true. Each has probabilities of its own scale: fit
+            know_threshold anew. `raisf.programs.self_knowledge` says more.
+        samples: Answers that "consistency" compares, the draft among them; each is an LM call.
 
     Source:
         Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3
@@ -46,6 +56,8 @@ class RAISF(Program):
     """
 
     system = "ra-isf"
+    stored: ClassVar = {"know": "self_knowledge"}
+    later = frozenset({"know", "samples"})
 
     def __init__(
         self,
@@ -61,6 +73,8 @@ class RAISF(Program):
         max_seconds: float | None = None,
         know_threshold: float = 0.5,
         relevance_threshold: float = 0.5,
+        know: Know = "verbal",
+        samples: int = 5,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
@@ -68,6 +82,8 @@ class RAISF(Program):
         check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
         check("know_threshold", know_threshold, 0 <= know_threshold <= 1, "0 to 1")
         check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")
+        check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
+        check("samples", samples, 2 <= samples <= MAX_SAMPLES, f"2 to {MAX_SAMPLES}")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance
@@ -77,7 +93,9 @@ class RAISF(Program):
         self.evidence = evidence
         self.know_threshold = know_threshold
         self.relevance_threshold = relevance_threshold
-        self.know = dspy.Predict(SelfKnowledge)
+        self.self_knowledge: Know = know
+        self.samples = samples
+        self.know = knowledge_judge(know)
         self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
         self.decompose = dspy.Predict(Decomposition)
         self.answer_directly = dspy.Predict(DirectAnswer)
@@ -99,7 +117,9 @@ class RAISF(Program):
             if self.use_know and self._knows(run, node):
                 if search:
                     search.drop()
-                return run.settle(node, "direct", "from memory", self.answer_directly)
+                return run.settle(
+                    node, "direct", "from memory", self.answer_directly, **draft_inputs(self.self_knowledge)
+                )
             if search:
                 relevant = self._relevant(run, node, run.found(search))
                 if relevant:
@@ -122,8 +142,13 @@ class RAISF(Program):
         return node  # the budget was spent inside the block
 
     def _knows(self, run: Run, node: Node) -> bool:
-        node.know = run.judge(self.know, self.know_threshold, question=node.question)
+        node.know = self.judge_knowledge(run, node.question)
         return node.know.verdict == "know"
+
+    def judge_knowledge(self, run: Run, question: str) -> Judgement:
+        """What the self-knowledge judge says of a question; see `raisf.programs.self_knowledge`."""
+        predictors, limits = (self.know, self.answer_directly), (self.know_threshold, self.samples)
+        return judge_knowledge(run, self.self_knowledge, *predictors, question, *limits)
 
     def _relevant(self, run: Run, node: Node, passages: list[Passage]) -> list[str]:
         """The prompt texts of the relevant passages; every judgement goes into the node's record."""

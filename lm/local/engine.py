@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspy.lm15 import DataPart, Message, Request, Response, Usage
+from dspy.lm15 import DataPart, Message, Request, Response, TokenLogprob, Usage
 
 from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
@@ -74,7 +74,8 @@ class InferenceEngine:
     """Answers DSPy's typed requests with a causal Llama, or with an encoder-decoder such as T5.
 
     A request is generated (greedily, or sampled), or, where it asks for probabilities of labels, scored: each
-    label's probability is that of its whole text after the prompt, normalised over the labels.
+    label's probability is that of its whole text after the prompt, normalised over the labels. A generated text comes
+    with the log-probabilities of its tokens where the request's `config.logprobs` is 0.
 
     Args:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
@@ -82,7 +83,7 @@ class InferenceEngine:
         name: what another process finds the same weights by; the folder if empty.
     """
 
-    supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop"})
+    supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop", "logprobs"})
 
     def __init__(self, folder: Path, precision: Precision | None = None, name: str = ""):
         self.folder = folder
@@ -289,9 +290,16 @@ class InferenceEngine:
 
     def _hand_over(self, ended: list[Answer]) -> None:
         for draft in ended:
-            self._respond(draft.job, draft.written, len(draft.tokens), draft.finished)
+            self._respond(draft.job, draft.written, len(draft.tokens), draft.finished, draft.told)
 
-    def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
+    def _respond(
+        self,
+        job: Job,
+        content: str | DataPart,
+        tokens: int,
+        finished: bool = True,
+        logprobs: tuple[TokenLogprob, ...] | None = None,
+    ) -> None:
         job.answer(
             Response(
                 id=None,
@@ -299,6 +307,7 @@ class InferenceEngine:
                 message=Message.assistant(content),
                 finish_reason="stop" if finished else "length",
                 usage=Usage(input_tokens=len(job.prompt), output_tokens=tokens),
+                logprobs=logprobs,
             )
         )
 

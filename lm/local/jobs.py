@@ -69,9 +69,15 @@ def job_of(request: Request, text: Text, context: int, lora: Slot) -> Job:
         UnsupportedFeatureError: It asks for what a local LM does not do.
     """
     config = request.config
-    for name in ("top_k", "frequency_penalty", "presence_penalty", "logprobs"):
+    for name in ("top_k", "frequency_penalty", "presence_penalty"):
         if getattr(config, name) is not None:
             raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
+    if config.logprobs:
+        raise UnsupportedFeatureError(
+            "a local LM gives the log-probabilities of the tokens it writes, and lists no others: ask for logprobs "
+            "without top_logprobs",
+            feature="config.logprobs",
+        )
     if request.tools:
         raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
     prompt, special = text.of(request)

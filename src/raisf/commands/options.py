@@ -194,6 +194,7 @@ class ProgramChoice:
     use_know: bool | None
     use_relevance: bool | None
     use_decomposition: bool | None
+    know: str | None
     know_threshold: float | None
     relevance_threshold: float | None
 
@@ -255,6 +256,12 @@ program_options = as_one(
         "lists them",
     ),
     *_judges,
+    _program(
+        "--know",
+        type=click.Choice(("verbal", "confidence", "consistency", "truth")),
+        help="how the know judge judges: a verdict on the question; or on a draft of the answer its own probability, "
+        "the share of samples that agree with it (--set samples=5), or a verdict on the draft; default: verbal",
+    ),
     *_thresholds,
 )
 """Which program runs, over which index, within which limits; a command takes them as `choice`."""

@@ -262,7 +262,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
     for name, predictor in compiled.named_predictors():
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
-            changes = "--relevance" if name == "relevant" else "evidence"
+            changes = {"relevant": "--relevance", "know": "--know"}.get(name, "evidence")
             raise InputError(
                 f"{folder} was compiled with another {changes}: leave that option out, give --program {ZERO_SHOT}, or "
                 "compile again"
