@@ -12,13 +12,15 @@ from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.connect import explain, formats_for
+from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
+from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
-from raisf.programs.questions import clean
+from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
@@ -63,6 +65,7 @@ class Run:
         """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
         """Outputs that could not."""
+        self.confidence = Confidence()
         self.progress = Growth()
         """The tree as it grows, for `Program.stream`."""
         self.usage: UsageTracker | None = None
@@ -95,6 +98,8 @@ class Run:
         try:
             with observed_node(node):
                 yield node
+            if node.depth == 0:
+                self.confidence.conclude(node)
         except BudgetSpent as spent:
             node.end("budget", str(spent))
         except BaseException as error:
@@ -169,12 +174,16 @@ class Run:
 
     def settle(self, node: Node, route: Route, reason: str, predictor: dspy.Predict, **inputs: Any) -> Node:
         """Ask for the node's answer and end the node with it."""
-        prediction = self.ask(predictor, question=node.question, **inputs)
+        lm = predictor.lm or dspy.settings.lm
+        asks = {} if "config" in inputs else self.confidence.asks(lm)  # else its judge has asked for it already
+        prediction = self.ask(predictor, question=node.question, **asks, **inputs)
         if prediction is None:
             return node.unread(route, f"{reason}, but the LM's answer could not be read")
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
         node.conclude(route, reason, prediction.answer)
+        if asks and node.answer != UNKNOWN:
+            node.likelihood = likelihood(prediction, node.answer)
         if "evidence" in prediction:
             cite(node, prediction.evidence, inputs.get("passages") or [])
         return node

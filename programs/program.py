@@ -14,6 +14,7 @@ import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, require_lm
+from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
 from raisf.programs.questions import UNKNOWN, clean
@@ -187,7 +188,13 @@ class Program(dspy.Module):
         check_question(question)
         require_lm(self)
         calls, seconds = _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds)
-        return Run(searched(self), calls, seconds)
+        run = Run(searched(self), calls, seconds)
+        run.confidence = self._confidence()
+        return run
+
+    def _confidence(self) -> Confidence:
+        """How its answers get their confidence; a subclass with options for it says otherwise."""
+        return Confidence()
 
     def _run(self, run: Run, question: str, reword: Callable[[str, Run], str] | None = None) -> dspy.Prediction:
         with dspy.track_usage() as usage:
@@ -202,7 +209,7 @@ class Program(dspy.Module):
                 raise
             if run.error is not None:
                 raise run.error
-        if run.failure is not None and root.answer == UNKNOWN and root.route != "budget":
+        if run.failure is not None and root.answer == UNKNOWN and root.route not in ("budget", "withheld"):
             raise run.failure  # what the question lacks may be what the failed call would have said
         counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
         trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)

@@ -7,6 +7,7 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
+from raisf.programs.confidence import Confidence, Source
 from raisf.programs.program import Program, check
 from raisf.programs.questions import UNKNOWN, fill, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
@@ -49,6 +50,13 @@ class RAISF(Program):
             agree with it, "truth" asks whether the draft is true. Each has probabilities of its own scale: fit
             know_threshold anew. `raisf.programs.self_knowledge` says more.
         samples: Answers that "consistency" compares, the draft among them; each is an LM call.
+        confidence: "judges": an answer is as sure as the weakest judgement on its way. "path": as the product of the
+            judgements and of the LM's own probability of each answer, where it gives log-probabilities.
+        confidence_slope: Of the scaling that makes the confidence a share of right answers, in log-odds;
+            `raisf.optimize.confidence` fits it.
+        confidence_offset: Likewise.
+        min_confidence: An answer with less confidence is kept back: "unknown", with a reason that tells it. One whose
+            confidence nobody knows, since the LM gives no probabilities, is given.
 
     Source:
         Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3
@@ -57,7 +65,7 @@ class RAISF(Program):
 
     system = "ra-isf"
     stored: ClassVar = {"know": "self_knowledge"}
-    later = frozenset({"know", "samples"})
+    later = frozenset({"know", "samples", "confidence", "confidence_slope", "confidence_offset", "min_confidence"})
 
     def __init__(
         self,
@@ -75,6 +83,10 @@ class RAISF(Program):
         relevance_threshold: float = 0.5,
         know: Know = "verbal",
         samples: int = 5,
+        confidence: Source = "judges",
+        confidence_slope: float = 1.0,
+        confidence_offset: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
@@ -84,6 +96,9 @@ class RAISF(Program):
         check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")
         check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
         check("samples", samples, 2 <= samples <= MAX_SAMPLES, f"2 to {MAX_SAMPLES}")
+        check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
+        check("confidence_slope", confidence_slope, confidence_slope > 0, "more than 0")
+        check("min_confidence", min_confidence, 0 <= min_confidence <= 1, "0 to 1")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance
@@ -95,12 +110,19 @@ class RAISF(Program):
         self.relevance_threshold = relevance_threshold
         self.self_knowledge: Know = know
         self.samples = samples
+        self.confidence: Source = confidence
+        self.confidence_slope = confidence_slope
+        self.confidence_offset = confidence_offset
+        self.min_confidence = min_confidence
         self.know = knowledge_judge(know)
         self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
         self.decompose = dspy.Predict(Decomposition)
         self.answer_directly = dspy.Predict(DirectAnswer)
         self.answer_from = reader(evidence)
         self.compose = dspy.Predict(ComposedAnswer)
+
+    def _confidence(self) -> Confidence:
+        return Confidence(self.confidence, self.confidence_slope, self.confidence_offset, self.min_confidence)
 
     def _answer(self, run: Run, question: str) -> Node:
         return self._solve(run, Node(question=question), above=frozenset())

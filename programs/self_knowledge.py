@@ -67,7 +67,7 @@ def judge_knowledge(
     if kind == "confidence" and not gives_logprobs(lm):
         raise _no_logprobs(lm)
     with dspy.context(send_stream=None):  # a draft is nobody's to read yet, and streams carry no log-probabilities
-        draft = run.draft(answerer, question=question, **draft_inputs(kind))
+        draft = run.draft(answerer, question=question, **(draft_inputs(kind) or run.confidence.asks(lm)))
         if draft is None:
             return Judgement.unread()
         answer = clean(draft.answer)

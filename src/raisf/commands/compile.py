@@ -3,10 +3,11 @@
 import functools
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from raisf.commands.calibrating import CalibrationChoice, calibration_options
 from raisf.commands.command import command, option
 from raisf.commands.options import (
     ProgramChoice,
@@ -24,9 +25,6 @@ from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments import own
 from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from raisf.optimize.optimizers.calibrate import Calibrate
 
 WRITES = ("mipro", "gepa")
 
@@ -113,31 +111,6 @@ class WeightsChoice:
         return given({"base": self.base, "predictors": predictors, "rows": self.rows, "training": training})
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationChoice:
-    """What `--calibrate` was told; no aim: not to calibrate."""
-
-    aim: Any
-    call_price: float | None
-    search_price: float | None
-
-    def optimizer(self, labels: Any, threads: int) -> "Calibrate | None":
-        """What calibrates; None where nothing does.
-
-        Raises:
-            InputError: There is a price, and another aim than cost.
-        """
-        prices = given({"call_price": self.call_price, "search_price": self.search_price})
-        if prices and self.aim != "cost":
-            shown = next(iter(prices)).replace("_", "-")
-            raise InputError(f"--{shown} is for --calibrate cost: leave it out, or take that aim")
-        if self.aim is None:
-            return None
-        from raisf.optimize.optimizers.calibrate import Calibrate
-
-        return Calibrate(aim=self.aim, labels=labels, threads=threads, **prices)
-
-
 _prompts = functools.partial(option, heading="prompts")
 prompt_options = as_one(
     "prompts",
@@ -214,34 +187,6 @@ weights_options = as_one(
         help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
     ),
 )
-_calibration = functools.partial(option, heading="calibration")
-calibration_options = as_one(
-    "calibration",
-    CalibrationChoice,
-    _calibration(
-        "--calibrate",
-        "aim",
-        type=click.Choice(("answer", "cost", "accuracy", "balanced")),
-        is_flag=False,
-        flag_value="answer",
-        metavar="[AIM]",
-        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
-        "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
-        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
-    ),
-    _calibration(
-        "--call-price",
-        type=not_negative,
-        metavar="P",
-        help="aim cost: what an LM call costs, in right answers; default: 0.01",
-    ),
-    _calibration(
-        "--search-price",
-        type=not_negative,
-        metavar="P",
-        help="aim cost: what a search costs, in right answers; default: 0",
-    ),
-)
 
 
 @command(
@@ -306,6 +251,7 @@ def compile_command(
     from raisf.reports.compiled import (
         calibration_view,
         candidates_view,
+        confidence_view,
         judge_rows_view,
         training_table,
         unlabelled_lines,
@@ -333,12 +279,15 @@ def compile_command(
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
     if thresholds is not None:
         compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
+    compiled = calibration.confident(compiled, valset, threads)
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
     view: list[RenderableType] = [training_table(report) if how == "weights" else candidates_view(report)]
     if "calibration" in report:
         view.append(calibration_view(report["calibration"]))
+    if "confidence" in report:
+        view.append(confidence_view(report["confidence"]))
     view += [*judge_rows_view(report), *unlabelled_lines(report)]
     view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -195,6 +195,8 @@ class ProgramChoice:
     use_relevance: bool | None
     use_decomposition: bool | None
     know: str | None
+    confidence: str | None
+    min_confidence: float | None
     know_threshold: float | None
     relevance_threshold: float | None
 
@@ -263,5 +265,17 @@ program_options = as_one(
         "the share of samples that agree with it (--set samples=5), or a verdict on the draft; default: verbal",
     ),
     *_thresholds,
+    _program(
+        "--confidence",
+        type=click.Choice(("judges", "path")),
+        help="of an answer: the weakest judgement on its way, or the product of all and of the LM's own probabilities; "
+        "default: judges",
+    ),
+    _program(
+        "--min-confidence",
+        type=share,
+        metavar="P",
+        help="answer unknown, and tell why, where the confidence is below it; default: 0",
+    ),
 )
 """Which program runs, over which index, within which limits; a command takes them as `choice`."""
