@@ -23,9 +23,10 @@ def of_record(record: dict[str, Any]) -> float | None:
 def confidence(node: Any) -> float | None:
     """What the program worked out in a way of its own, else the weakest judgement on the way.
 
-    That is the probability that the question is known, that the most relevant passage is relevant, or the least
-    confidence among the sub-answers. 0 where the answer's words stand in no passage that was read: nothing supports it.
-    None where there is no answer, or where the LM gives no probabilities.
+    That is the probability that the question is known, that the most relevant passage is relevant (or that all suffice,
+    where that was judged and is less), or the least confidence among the sub-answers. 0 where the answer's words stand
+    in no passage that was read: nothing supports it. None where there is no answer, or where the LM gives no
+    probabilities.
     """
     if node.answer == _UNKNOWN:
         return None
@@ -66,5 +67,7 @@ def _judged(node: Any) -> float | None:
     if node.route == "passages":
         judgements = [one.judgement for one in node.passages if one.judgement]
         judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
-        return max(judged, default=None)
+        best, enough = max(judged, default=None), getattr(node, "sufficient", None)
+        told = [one for one in (best, enough.probability if enough else None) if one is not None]
+        return min(told, default=None)
     return None

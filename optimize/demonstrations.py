@@ -17,6 +17,7 @@ from raisf.optimize.judges.judge_data import (
     decomposition_examples,
     listwise_examples,
     relevance_examples,
+    sufficiency_examples,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import role_of
@@ -24,7 +25,14 @@ from raisf.optimize.traces import marked, readable
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import (
+    AnswerTruth,
+    Decomposition,
+    ListwiseRelevance,
+    PassageRelevance,
+    PassagesSufficiency,
+    SelfKnowledge,
+)
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
@@ -39,10 +47,18 @@ _SWITCHES = {
     AnswerTruth: "use_know",
     PassageRelevance: "use_relevance",
     ListwiseRelevance: "use_relevance",
+    PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
 }
 
 
+_JUDGED = {
+    SelfKnowledge: "know",
+    AnswerTruth: "know",
+    PassageRelevance: "relevance",
+    ListwiseRelevance: "relevance",
+    PassagesSufficiency: "sufficiency",
+}
 JUDGES = tuple(_SWITCHES)
 """The signatures of predictors that judge or decompose."""
 
@@ -108,9 +124,9 @@ def collect_rows(
                 rows.missing[name] = "no training question has several gold sub_questions"
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
-        elif role in (SelfKnowledge, AnswerTruth, PassageRelevance, ListwiseRelevance):
+        elif role in _JUDGED:
             judging.add(id(owner))
-            rows.judge[name] = "know" if role in (SelfKnowledge, AnswerTruth) else "relevance"
+            rows.judge[name] = _JUDGED[role]
             try:
                 answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
                 if (given := (taught or {}).get(rows.judge[name])) and role is not AnswerTruth:
@@ -235,7 +251,7 @@ def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[
     retriever = getattr(owner, "retriever", None)
     if retriever is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
-    make = relevance_examples if role is PassageRelevance else listwise_examples
+    make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
     return make(trainset, retriever, getattr(owner, "k", 5))
 
 

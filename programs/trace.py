@@ -148,6 +148,7 @@ class Node(BaseModel):
         grounded: Whether the answer's words stand in a passage that was read; None where none was, or for yes and no.
         readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
         likelihood: How likely the LM found its own answer (`raisf.lm.likelihood`), where it was asked for that.
+        sufficient: Whether the relevant passages suffice, where a judge was asked.
         computed_confidence: Of the question that was asked, where the program works it out in a way of its own
             (`raisf.programs.confidence`).
         seconds: Wall-clock, waiting included.
@@ -169,6 +170,7 @@ class Node(BaseModel):
     grounded: bool | None = None
     readable: bool = True
     likelihood: float | None = Field(default=None, exclude_if=_is_none)
+    sufficient: Judgement | None = Field(default=None, exclude_if=_is_none)
     computed_confidence: float | None = Field(default=None, exclude_if=_is_none)
     seconds: float = 0.0
 
@@ -275,6 +277,9 @@ def _grow(tree: Tree, node: Node) -> None:
     if not any(step.passages for step in node.steps):  # else they stand below the searches that brought them
         for passage in node.passages:
             tree.add(_passage_line(passage))
+    if node.sufficient:
+        suffice = {"sufficient": "yes", "insufficient": "no"}.get(node.sufficient.verdict or "", "unreadable")
+        tree.add(Text(f"do these suffice? {suffice}{_probability(node.sufficient)}", style="dim"))
     if node.evidence:
         line = Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim"))
         if node.cited:

@@ -39,6 +39,14 @@ class ListwiseRelevance(dspy.Signature):
     relevant_ids: list[int] = dspy.OutputField()
 
 
+class PassagesSufficiency(dspy.Signature):
+    """Decide whether the passages together are sufficient to answer the question, or something is missing."""
+
+    question: str = dspy.InputField()
+    passages: list[str] = dspy.InputField()
+    verdict: Literal["sufficient", "insufficient"] = dspy.OutputField()
+
+
 class Decomposition(dspy.Signature):
     """Break the question down into several simpler sub-questions and list them in the order to answer them.
 

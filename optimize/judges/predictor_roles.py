@@ -5,7 +5,14 @@ from typing import Any
 import dspy
 
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
-from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import (
+    AnswerTruth,
+    Decomposition,
+    ListwiseRelevance,
+    PassageRelevance,
+    PassagesSufficiency,
+    SelfKnowledge,
+)
 from raisf.utils.errors import InputError
 
 _KNOWN = (
@@ -13,6 +20,7 @@ _KNOWN = (
     AnswerTruth,
     PassageRelevance,
     ListwiseRelevance,
+    PassagesSufficiency,
     Decomposition,
     DirectAnswer,
     GroundedAnswer,

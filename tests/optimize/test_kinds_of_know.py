@@ -88,3 +88,15 @@ def test_the_answerer_of_a_confident_program_is_taught_what_it_knows(world: Any,
     assert compiled.answer_directly.lm.lora is not None
     answered = compiled(question=world.test[0].question).trace.root
     assert answered.know.probability is not None  # with a LoRA adapter, too
+
+
+def test_the_judge_of_sufficiency_learns_from_gold(world: Any, oracle: Any) -> None:
+    program = of_kind("verbal", world, oracle(), sufficiency=True)
+    assert "sufficient" in judges(program)
+    rows = collect_rows(program, world.train, labels="gold", threads=4, strict=True).of["sufficient"]
+    several = {example.question: set(example.gold_pids) for example in world.train if len(example.gold_pids or []) > 1}
+    assert {row.verdict for row in rows} == {"sufficient", "insufficient"}
+    for row in rows:
+        if row.question in several:
+            assert (len(row.passages) == len(several[row.question])) is (row.verdict == "sufficient")
+    assert "sufficient" not in judges(of_kind("verbal", world, oracle()))

@@ -194,6 +194,8 @@ class ProgramChoice:
     use_know: bool | None
     use_relevance: bool | None
     use_decomposition: bool | None
+    sufficiency: bool | None
+    decomposition: str | None
     know: str | None
     confidence: str | None
     min_confidence: float | None
@@ -258,6 +260,19 @@ program_options = as_one(
         "lists them",
     ),
     *_judges,
+    _program(
+        "--sufficiency",
+        flag_value=True,
+        default=None,
+        is_flag=True,
+        help="ask of the relevant passages whether they suffice; where they do not, break the question down, and "
+        "compose them with the sub-answers",
+    ),
+    _program(
+        "--decomposition",
+        type=click.Choice(("at_once", "stepwise")),
+        help="list all sub-questions in one call, or ask for the next one in view of the answers; default: at_once",
+    ),
     _program(
         "--know",
         type=click.Choice(("verbal", "confidence", "consistency", "truth")),
