@@ -25,8 +25,10 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     endpoint's address is left out: the same model may be served elsewhere when a run resumes.
     """
     described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
+    # Options that came later do not make another program of one that leaves them alone.
+    unchanged: set[str] = getattr(program, "unchanged", set)()
     for name, value in sorted(vars(program).items()):
-        if name.startswith("_"):
+        if name.startswith("_") or name in unchanged:
             continue
         if value is None or isinstance(value, bool | int | float | str):
             described[name] = value

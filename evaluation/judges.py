@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raisf.evaluation.intervals import Score, bootstrap_groups, proportion
+from raisf.evaluation.risk import RiskCoverage
 
 Array = NDArray[np.float64]
 
@@ -44,18 +45,21 @@ class JudgeReport:
 
     Attributes:
         scores: By measure: accuracy (n: all judgements), precision (n: positive verdicts), recall (n: positive by
-            gold), f1; and where the judge gives a score or a probability, auroc and ece (n: judgements that have one).
-            A measure that cannot be had is not there.
+            gold), f1; and where the judge gives a score or a probability, auroc and ece (n: judgements that have one);
+            of self-knowledge also aurc (`raisf.evaluation.risk`). A measure that cannot be had is not there.
         bins: The reliability of its probabilities, for a plot; empty where there are none.
+        risk: Of self-knowledge with probabilities, what answering from memory would get right, the surest first.
     """
 
     scores: dict[str, Score] = field(default_factory=dict)
     bins: list[Bin] = field(default_factory=list)
+    risk: RiskCoverage | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON-able values."""
         scores = {name: score.as_dict() for name, score in self.scores.items()}
-        return {"scores": scores, "bins": [asdict(one) for one in self.bins]}
+        risk = {} if self.risk is None else {"risk": self.risk.as_dict()}
+        return {"scores": scores, "bins": [asdict(one) for one in self.bins], **risk}
 
 
 def verdict_scores(gold: Sequence[bool], verdicts: Sequence[bool], groups: Sequence[Hashable]) -> dict[str, Score]:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from raisf.evaluation.confidence import of_record
 from raisf.evaluation.intervals import Score, bootstrap, caution
 from raisf.evaluation.readability import counts
+from raisf.evaluation.risk import RiskCoverage, risk_coverage
 from raisf.utils.display import DataTable
 
 
@@ -36,6 +38,8 @@ class Report:
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.
         errors: Questions that ended in an error.
+        risk: Exact match of the surest answers (`raisf.evaluation.risk`), those without an answer or a confidence last;
+            None where no record has a confidence.
     """
 
     em: Score
@@ -49,6 +53,7 @@ class Report:
     unreadable: int
     outputs: int
     errors: int
+    risk: RiskCoverage | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON-able values."""
@@ -61,6 +66,7 @@ class Report:
             "unreadable": self.unreadable,
             "outputs": self.outputs,
             "errors": self.errors,
+            **({"risk": self.risk.as_dict()} if self.risk is not None else {}),
         }
 
     def table(self, title: str = "") -> DataTable:
@@ -79,6 +85,11 @@ class Report:
         table.add_section()
         for name, route in self.routes.items():
             table.add_row(f"route {name}", f"{100 * route.share:.1f}% of questions, {100 * route.correct:.1f}% right")
+        if self.risk is not None:
+            table.add_section()
+            for coverage, right in self.risk.right.items():
+                table.add_row(f"exact match, the surest {coverage:.0%}", f"{100 * right:.1f}")
+            table.add_row("AURC, lower is better", str(self.risk.aurc))
         table.add_section()
         for name, mean in self.cost.items():
             table.add_row(f"{name.replace('_', ' ').replace('lm', 'LM')} a question", f"{mean:.2f}")
@@ -106,7 +117,16 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
         unreadable=unreadable,
         outputs=outputs,
         errors=sum(row["error"] is not None for row in rows),
+        risk=_risk(rows),
     )
+
+
+def _risk(rows: Sequence[dict[str, Any]]) -> RiskCoverage | None:
+    found = [of_record(row) for row in rows]
+    if all(one is None for one in found):
+        return None
+    sure = [-1.0 if one is None else one for one in found]
+    return risk_coverage([row["em"] for row in rows], sure, [row["id"] for row in rows])
 
 
 def _mean(rows: Sequence[dict[str, Any]], measure: str) -> Score:

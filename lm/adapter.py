@@ -20,6 +20,7 @@ from typing import Any
 
 import dspy
 from dspy.adapters.utils import apply_output_field_defaults
+from dspy.clients.call_result import legacy_output
 from dspy.lm15 import Config, Message, Request, Response
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
@@ -283,6 +284,8 @@ class CompactAdapter(WholeReplies):
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
                 stop=(self._stop,),
                 extensions=COMPLETION if getattr(lm, "completes_text", False) else None,
+                # As OpenAI's interface has it: whether, and how many others beside each token.
+                logprobs=(lm_kwargs.get("top_logprobs") or 0) if lm_kwargs.get("logprobs") else None,
                 **asked,
             )
             yield Request(model=lm.model, messages=(message,), config=config), controls
@@ -293,7 +296,8 @@ class CompactAdapter(WholeReplies):
             return {name: said == BOOLS[0] if name in bools else said for name, said in verdict.items()}
         check_whole(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
-        return {name: fields.get(name) for name in signature.output_fields}
+        found = {name: fields.get(name) for name in signature.output_fields}
+        return found | ({"logprobs": legacy_output(response, logprobs=True)["logprobs"]} if response.logprobs else {})
 
 
 def adapter_named(name: str) -> dspy.Adapter:

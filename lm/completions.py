@@ -63,6 +63,8 @@ def _payload(request: Request) -> dict[str, Any]:
     config = request.config
     given = {name: getattr(config, name) for name in _SAMPLING}
     given |= {"stop": list(config.stop) or None}
+    # 0 asks for the tokens' own, and llama.cpp takes it for no wish at all.
+    given |= {"logprobs": None if config.logprobs is None else max(1, config.logprobs)}
     text = "\n\n".join(message.text or "" for message in request.messages)
     model = request.model.partition("/")[2]
     return {"model": model, "prompt": text, **{name: value for name, value in given.items() if value is not None}}

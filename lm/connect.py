@@ -1,5 +1,6 @@
 """From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and from its failures to plain words."""
 
+import copy
 import math
 import os
 from pathlib import Path
@@ -25,7 +26,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
-from raisf.lm.chat import ChatAdapter, strict
+from raisf.lm.chat import ChatAdapter, JSONAdapter, strict
 from raisf.lm.endpoint import Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
@@ -181,6 +182,20 @@ def _check_provider(lm: dspy.LM) -> None:
 def adapter_for(lm: dspy.BaseLM) -> dspy.Adapter:
     """The adapter that the LM carries, else DSPy's configured one, else the chat adapter; strict where it is DSPy's."""
     return strict(getattr(lm, "adapter", None) or dspy.settings.adapter or ChatAdapter())
+
+
+def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
+    """The adapters to try until one can read the output.
+
+    DSPy's chat format falls back to JSON by a second LM call inside the first; here that is a call of its own, so
+    that it is counted and the budget holds.
+    """
+    adapter = adapter_for(lm)
+    if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):
+        return [adapter]
+    chat = copy.copy(adapter)
+    chat.use_json_adapter_fallback = False  # type: ignore[attr-defined]
+    return [chat, JSONAdapter()]
 
 
 def explain(error: Exception, lm: dspy.BaseLM) -> Exception:

@@ -10,12 +10,14 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
+from raisf.optimize.judges.drafts import with_drafts
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     balanced,
     decomposition_examples,
     listwise_examples,
     relevance_examples,
+    sufficiency_examples,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import role_of
@@ -23,7 +25,14 @@ from raisf.optimize.traces import marked, readable
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import (
+    AnswerTruth,
+    Decomposition,
+    ListwiseRelevance,
+    PassageRelevance,
+    PassagesSufficiency,
+    SelfKnowledge,
+)
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
@@ -35,12 +44,21 @@ ATTEMPTS = 10
 
 _SWITCHES = {
     SelfKnowledge: "use_know",
+    AnswerTruth: "use_know",
     PassageRelevance: "use_relevance",
     ListwiseRelevance: "use_relevance",
+    PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
 }
 
 
+_JUDGED = {
+    SelfKnowledge: "know",
+    AnswerTruth: "know",
+    PassageRelevance: "relevance",
+    ListwiseRelevance: "relevance",
+    PassagesSufficiency: "sufficiency",
+}
 JUDGES = tuple(_SWITCHES)
 """The signatures of predictors that judge or decompose."""
 
@@ -106,19 +124,24 @@ def collect_rows(
                 rows.missing[name] = "no training question has several gold sub_questions"
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
-        elif role in (SelfKnowledge, PassageRelevance, ListwiseRelevance):
+        elif role in _JUDGED:
             judging.add(id(owner))
-            rows.judge[name] = "know" if role is SelfKnowledge else "relevance"
+            rows.judge[name] = _JUDGED[role]
             try:
-                if given := (taught or {}).get(rows.judge[name]):
+                answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
+                if (given := (taught or {}).get(rows.judge[name])) and role is not AnswerTruth:
                     rows.of[name] = _of_form(role, given)
-                elif role is SelfKnowledge:
-                    answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
+                elif role in (SelfKnowledge, AnswerTruth):
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
-                    labelled = know_labels(trainset, answerer=answerer, **options).checked()
-                    rows.of[name] = labelled.rows
-                    if told := labelled.told():
-                        rows.unlabelled[name] = told
+                    if given:
+                        rows.of[name] = list(given)
+                    else:
+                        labelled = know_labels(trainset, answerer=answerer, **options).checked()
+                        rows.of[name] = labelled.rows
+                        if told := labelled.told():
+                            rows.unlabelled[name] = told
+                    if role is AnswerTruth and answerer is not None:
+                        rows.of[name] = with_drafts(rows.of[name], answerer, threads, journal)
                 else:
                     rows.of[name] = _relevance(owner, role, trainset)
                 balanced(rows.of[name], rows.judge[name], 2, random.Random(0))
@@ -212,7 +235,15 @@ def _restore_lms(copy: dspy.Module, program: dspy.Module) -> None:
         ours.lm = theirs.lm
 
 
+def judges_by_drafts(program: dspy.Module) -> bool:
+    """Whether the answers from memory say what is known, and no judge is asked (`raisf.programs.self_knowledge`)."""
+    kind = getattr(program, "self_knowledge", "verbal")
+    return getattr(program, "use_know", False) and kind in ("confidence", "consistency")
+
+
 def _in_use(program: dspy.Module, role: Any) -> bool:
+    if role is SelfKnowledge and judges_by_drafts(program):
+        return False
     return getattr(program, _SWITCHES.get(role, ""), True)
 
 
@@ -220,7 +251,7 @@ def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[
     retriever = getattr(owner, "retriever", None)
     if retriever is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
-    make = relevance_examples if role is PassageRelevance else listwise_examples
+    make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
     return make(trainset, retriever, getattr(owner, "k", 5))
 
 

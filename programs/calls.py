@@ -1,6 +1,5 @@
 """The one place where LM calls and searches happen: budget, counting, adapter, unreadable output."""
 
-import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +11,16 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
-from raisf.lm.chat import JSONAdapter
-from raisf.lm.connect import adapter_for, explain
+from raisf.lm.connect import explain, formats_for
+from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, extend_trace, semaphore, within
+from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
-from raisf.programs.questions import clean
+from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
@@ -65,6 +65,7 @@ class Run:
         """Outputs of the LM that could be read; a second try in another format is the same output's."""
         self.unreadable = 0
         """Outputs that could not."""
+        self.confidence = Confidence()
         self.progress = Growth()
         """The tree as it grows, for `Program.stream`."""
         self.usage: UsageTracker | None = None
@@ -97,6 +98,8 @@ class Run:
         try:
             with observed_node(node):
                 yield node
+            if node.depth == 0:
+                self.confidence.conclude(node)
         except BudgetSpent as spent:
             node.end("budget", str(spent))
         except BaseException as error:
@@ -124,6 +127,19 @@ class Run:
             BudgetSpent: No call is left, or no time.
             LMError: The LM could not answer.
         """
+        prediction, steps = self._once(predictor, inputs)
+        extend_trace(steps)
+        return prediction
+
+    def draft(self, predictor: dspy.Predict, **inputs: Any) -> dspy.Prediction | None:
+        """The same call, which DSPy's trace does not hold: what is only looked at is no step to learn from.
+
+        `ask` with the same inputs takes the draft up at no further call, and puts it into the trace.
+        """
+        return self._once(predictor, inputs)[0]
+
+    def _once(self, predictor: dspy.Predict, inputs: dict[str, Any]) -> tuple[dspy.Prediction | None, list[Any]]:
+        """The outcome of a call that is made once, and the steps for DSPy's trace."""
         key = (id(predictor), repr(inputs))
         with self._lock:
             first = key not in self._asked
@@ -133,10 +149,9 @@ class Run:
                 asked.set_result(self._call(predictor, inputs))
             except BaseException as error:
                 asked.set_exception(error)
-        prediction, steps = asked.result()
-        extend_trace(steps)
+        outcome = asked.result()
         self.progress.tell()
-        return prediction
+        return outcome
 
     def judge(self, predictor: dspy.Predict, threshold: float = 0.5, /, **inputs: Any) -> Judgement:
         """Ask a judge whose `verdict` is one of two labels, the affirmative one first.
@@ -159,12 +174,16 @@ class Run:
 
     def settle(self, node: Node, route: Route, reason: str, predictor: dspy.Predict, **inputs: Any) -> Node:
         """Ask for the node's answer and end the node with it."""
-        prediction = self.ask(predictor, question=node.question, **inputs)
+        lm = predictor.lm or dspy.settings.lm
+        asks = {} if "config" in inputs else self.confidence.asks(lm)  # else its judge has asked for it already
+        prediction = self.ask(predictor, question=node.question, **asks, **inputs)
         if prediction is None:
             return node.unread(route, f"{reason}, but the LM's answer could not be read")
         if reasoning := clean(prediction.get("reasoning")):
             node.steps.append(Step(generation=reasoning))
         node.conclude(route, reason, prediction.answer)
+        if asks and node.answer != UNKNOWN:
+            node.likelihood = likelihood(prediction, node.answer)
         if "evidence" in prediction:
             cite(node, prediction.evidence, inputs.get("passages") or [])
         return node
@@ -213,7 +232,7 @@ class Run:
     def _call(self, predictor: dspy.Predict, inputs: dict[str, Any]) -> tuple[dspy.Prediction | None, list[Any]]:
         """The outputs, and the steps for DSPy's trace: whoever shares the outcome adds them to its own trace."""
         lm = predictor.lm or dspy.settings.lm
-        for adapter in _formats(lm):
+        for adapter in formats_for(lm):
             steps: list[Any] = []
 
             def call(adapter: dspy.Adapter = adapter, steps: list[Any] = steps) -> dspy.Prediction:
@@ -329,17 +348,3 @@ def require_lm(program: dspy.Module) -> None:
                 f"the predictor {name!r} needs a language model, {found}: give one with --lm, "
                 "or dspy.configure(lm=raisf.connect(...))"
             )
-
-
-def _formats(lm: dspy.BaseLM) -> list[dspy.Adapter]:
-    """The adapters to try until one can read the output.
-
-    DSPy's chat format falls back to JSON by a second LM call inside the first; here that is a call of its own, so
-    that it is counted and the budget holds.
-    """
-    adapter = adapter_for(lm)
-    if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):
-        return [adapter]
-    chat = copy.copy(adapter)
-    chat.use_json_adapter_fallback = False  # type: ignore[attr-defined]
-    return [chat, JSONAdapter()]

@@ -5,7 +5,7 @@ import copy
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, require_lm
+from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
 from raisf.programs.questions import UNKNOWN, clean
@@ -42,6 +43,10 @@ class Program(dspy.Module):
 
     system: str
     """The name that the registry and the trace know it by."""
+    stored: ClassVar[Mapping[str, str]] = {}
+    """Options that a predictor of the same name keeps from being attributes: the attributes that they are."""
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Options that came later: where they are at their defaults, a program is the one that it was without them."""
     write_folder: ClassVar[Callable[["Program", Path | str], None] | None] = None
     """How a program is written into a folder; set by whoever can (`raisf.optimize.artifact`, or `import raisf`)."""
 
@@ -125,8 +130,24 @@ class Program(dspy.Module):
     def options(self) -> dict[str, Any]:
         """The constructor's options that are plain data, as they stand; `type(self)(**options)` is made alike."""
         names = inspect.signature(type(self).__init__).parameters.keys() - {"self", "retriever"}
-        values = {name: getattr(self, name) for name in sorted(names) if hasattr(self, name)}
+        values = {name: self.option(name) for name in sorted(names) if hasattr(self, self.stored.get(name, name))}
         return {name: value for name, value in values.items() if _plain(value)}
+
+    def option(self, name: str) -> Any:
+        """An option of the constructor, as it stands."""
+        return getattr(self, self.stored.get(name, name))
+
+    def unchanged(self) -> set[str]:
+        """The attributes of the options of `later` that are at their defaults."""
+        found = set[str]()
+        for name in self.later:
+            signatures = (
+                inspect.signature(vars(kind)["__init__"]) for kind in type(self).__mro__ if "__init__" in vars(kind)
+            )
+            given = next(signature.parameters[name] for signature in signatures if name in signature.parameters)
+            if self.option(name) == given.default:
+                found.add(self.stored.get(name, name))
+        return found
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """DSPy's state of the predictors, and the program's options."""
@@ -167,7 +188,13 @@ class Program(dspy.Module):
         check_question(question)
         require_lm(self)
         calls, seconds = _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds)
-        return Run(searched(self), calls, seconds)
+        run = Run(searched(self), calls, seconds)
+        run.confidence = self._confidence()
+        return run
+
+    def _confidence(self) -> Confidence:
+        """How its answers get their confidence; a subclass with options for it says otherwise."""
+        return Confidence()
 
     def _run(self, run: Run, question: str, reword: Callable[[str, Run], str] | None = None) -> dspy.Prediction:
         with dspy.track_usage() as usage:
@@ -182,7 +209,7 @@ class Program(dspy.Module):
                 raise
             if run.error is not None:
                 raise run.error
-        if run.failure is not None and root.answer == UNKNOWN and root.route != "budget":
+        if run.failure is not None and root.answer == UNKNOWN and root.route not in ("budget", "withheld"):
             raise run.failure  # what the question lacks may be what the failed call would have said
         counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
         trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)

@@ -1,21 +1,28 @@
 """RA-ISF: retrieval-augmented iterative self-feedback (Liu et al. 2024, arXiv 2403.06840)."""
 
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
+from raisf.programs.confidence import Confidence, Source
 from raisf.programs.program import Program, check
-from raisf.programs.questions import UNKNOWN, fill, listed, normal, references
-from raisf.programs.steps import judge_listwise, reader
-from raisf.programs.trace import JudgedPassage, Node
+from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, fill, listed, normal, references
+from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
+from raisf.programs.steps import facts_of, judge_listwise, next_question, reader
+from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, PassagesSufficiency
+from raisf.signatures.reasoning import FollowUp
 
 Relevance = Literal["pointwise", "listwise"]
+Order = Literal["at_once", "stepwise"]
+
+# Each is a call; the share hardly gets finer than its own noise beyond.
+MAX_SAMPLES = 50
 
 
 class RAISF(Program):
@@ -39,6 +46,24 @@ class RAISF(Program):
         know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
             probabilities; `raisf.optimize.optimizers.calibrate` fits it.
         relevance_threshold: The same for a passage to count as relevant. A listwise judge gives no probabilities.
+        sufficiency: True asks of the relevant passages whether together they suffice. Where they do not, the question
+            is broken down, and the composer is given them beside the sub-answers, as further facts.
+        sufficiency_threshold: The probability from which on they suffice.
+        decomposition: "at_once" lists all sub-questions in one call (Algorithm 1). "stepwise" asks for the next one in
+            view of the answers so far, as Self-Ask does, until it says that they suffice.
+        know: How the self-knowledge judge judges. "verbal" asks whether the LM knows the answer, as the paper does. The
+            others begin with a draft of the direct answer, which is the answer where it counts as known:
+            "confidence" takes the LM's own probability of the draft, "consistency" the share of several samples that
+            agree with it, "truth" asks whether the draft is true. Each has probabilities of its own scale: fit
+            know_threshold anew. `raisf.programs.self_knowledge` says more.
+        samples: Answers that "consistency" compares, the draft among them; each is an LM call.
+        confidence: "judges": an answer is as sure as the weakest judgement on its way. "path": as the product of the
+            judgements and of the LM's own probability of each answer, where it gives log-probabilities.
+        confidence_slope: Of the scaling that makes the confidence a share of right answers, in log-odds;
+            `raisf.optimize.confidence` fits it.
+        confidence_offset: Likewise.
+        min_confidence: An answer with less confidence is kept back: "unknown", with a reason that tells it. One whose
+            confidence nobody knows, since the LM gives no probabilities, is given.
 
     Source:
         Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3
@@ -46,6 +71,11 @@ class RAISF(Program):
     """
 
     system = "ra-isf"
+    stored: ClassVar = {"know": "self_knowledge"}
+    later = frozenset({
+        "know", "samples", "confidence", "confidence_slope", "confidence_offset", "min_confidence",
+        "sufficiency", "sufficiency_threshold", "decomposition",
+    })  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +91,15 @@ class RAISF(Program):
         max_seconds: float | None = None,
         know_threshold: float = 0.5,
         relevance_threshold: float = 0.5,
+        sufficiency: bool = False,
+        sufficiency_threshold: float = 0.5,
+        decomposition: Order = "at_once",
+        know: Know = "verbal",
+        samples: int = 5,
+        confidence: Source = "judges",
+        confidence_slope: float = 1.0,
+        confidence_offset: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check("k", k, k >= 1, "1 or more")
@@ -68,6 +107,13 @@ class RAISF(Program):
         check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
         check("know_threshold", know_threshold, 0 <= know_threshold <= 1, "0 to 1")
         check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")
+        check("sufficiency_threshold", sufficiency_threshold, 0 <= sufficiency_threshold <= 1, "0 to 1")
+        check("decomposition", decomposition, decomposition in get_args(Order), " or ".join(get_args(Order)))
+        check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
+        check("samples", samples, 2 <= samples <= MAX_SAMPLES, f"2 to {MAX_SAMPLES}")
+        check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
+        check("confidence_slope", confidence_slope, confidence_slope > 0, "more than 0")
+        check("min_confidence", min_confidence, 0 <= min_confidence <= 1, "0 to 1")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance
@@ -77,12 +123,26 @@ class RAISF(Program):
         self.evidence = evidence
         self.know_threshold = know_threshold
         self.relevance_threshold = relevance_threshold
-        self.know = dspy.Predict(SelfKnowledge)
+        self.sufficiency = sufficiency
+        self.sufficiency_threshold = sufficiency_threshold
+        self.decomposition: Order = decomposition
+        self.self_knowledge: Know = know
+        self.samples = samples
+        self.confidence: Source = confidence
+        self.confidence_slope = confidence_slope
+        self.confidence_offset = confidence_offset
+        self.min_confidence = min_confidence
+        self.know = knowledge_judge(know)
         self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
-        self.decompose = dspy.Predict(Decomposition)
+        if sufficiency:  # a predictor more would make another program of each that does without
+            self.sufficient = dspy.Predict(PassagesSufficiency)
+        self.decompose = dspy.Predict(Decomposition if decomposition == "at_once" else FollowUp)
         self.answer_directly = dspy.Predict(DirectAnswer)
         self.answer_from = reader(evidence)
         self.compose = dspy.Predict(ComposedAnswer)
+
+    def _confidence(self) -> Confidence:
+        return Confidence(self.confidence, self.confidence_slope, self.confidence_offset, self.min_confidence)
 
     def _answer(self, run: Run, question: str) -> Node:
         return self._solve(run, Node(question=question), above=frozenset())
@@ -99,31 +159,39 @@ class RAISF(Program):
             if self.use_know and self._knows(run, node):
                 if search:
                     search.drop()
-                return run.settle(node, "direct", "from memory", self.answer_directly)
+                return run.settle(
+                    node, "direct", "from memory", self.answer_directly, **draft_inputs(self.self_knowledge)
+                )
+            relevant: list[str] = []
             if search:
                 relevant = self._relevant(run, node, run.found(search))
-                if relevant:
+                if relevant and self._suffice(run, node, relevant):
                     reason = f"from {len(relevant)} of {len(node.passages)} passages"
                     return run.settle(node, "passages", reason, self.answer_from, passages=relevant)
             if not self.use_decomposition:
-                return node.end("no_passages", "no relevant passage, and decomposition is off")
-            sub_questions = self._break_down(run, node)
-            if sub_questions is None:
+                missing = "the relevant passages do not suffice" if relevant else "no relevant passage"
+                return node.end("no_passages", f"{missing}, and decomposition is off")
+            break_down = self._all_at_once if self.decomposition == "at_once" else self._step_by_step
+            readable = break_down(run, node, above | {normal(question)})
+            if not readable:
                 return node.unread("no_sub_questions", "the decomposition could not be read")
-            if not sub_questions:
+            if not node.sub_questions:
                 return node.end("no_sub_questions", "the decomposition gave no sub-question")
-            node.sub_questions = [Node(question=text, depth=node.depth + 1) for text in sub_questions]
-            self._solve_all(run, node.sub_questions, above | {normal(question)})
             # Also when every sub-answer is unknown, as in Algorithm 1: the LM has the last word.
             facts = [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(facts)} sub-answers"
-            return run.settle(node, "decomposed", reason, self.compose, facts=facts)
+            return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *facts])
         return node  # the budget was spent inside the block
 
     def _knows(self, run: Run, node: Node) -> bool:
-        node.know = run.judge(self.know, self.know_threshold, question=node.question)
+        node.know = self.judge_knowledge(run, node.question)
         return node.know.verdict == "know"
+
+    def judge_knowledge(self, run: Run, question: str) -> Judgement:
+        """What the self-knowledge judge says of a question; see `raisf.programs.self_knowledge`."""
+        predictors, limits = (self.know, self.answer_directly), (self.know_threshold, self.samples)
+        return judge_knowledge(run, self.self_knowledge, *predictors, question, *limits)
 
     def _relevant(self, run: Run, node: Node, passages: list[Passage]) -> list[str]:
         """The prompt texts of the relevant passages; every judgement goes into the node's record."""
@@ -142,18 +210,43 @@ class RAISF(Program):
 
         gather([Task(partial(judge, passage)) for passage in node.passages])
 
-    def _break_down(self, run: Run, node: Node) -> list[str] | None:
-        prediction = run.ask(self.decompose, question=node.question)
-        return listed(prediction.sub_questions or []) if prediction else None
+    def _suffice(self, run: Run, node: Node, relevant: list[str]) -> bool:
+        if not self.sufficiency:
+            return True
+        threshold = self.sufficiency_threshold
+        node.sufficient = run.judge(self.sufficient, threshold, question=node.question, passages=relevant)
+        return node.sufficient.verdict == "sufficient"
 
-    def _solve_all(self, run: Run, subs: list[Node], above: frozenset[str]) -> None:
-        """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others."""
+    def _step_by_step(self, run: Run, node: Node, above: frozenset[str]) -> bool:
+        """One sub-question after the other; false where the first could not be read. None is asked twice."""
+        subs = node.sub_questions
+        while len(subs) < MAX_SUB_QUESTIONS:
+            prediction = run.ask(self.decompose, question=node.question, facts=facts_of(self.decompose, node))
+            if prediction is None:
+                return bool(subs)
+            if not (text := next_question(prediction.follow_up, subs)):
+                return True
+            subs.append(Node(question=text, depth=node.depth + 1))
+            self._solve(run, subs[-1], above)
+        return True
+
+    def _all_at_once(self, run: Run, node: Node, above: frozenset[str]) -> bool:
+        """All sub-questions side by side; one that names earlier ones ("#1") waits for those, and for no others.
+
+        False where the LM's list could not be read.
+        """
+        prediction = run.ask(self.decompose, question=node.question)
+        if prediction is None:
+            return False
+        texts = listed(prediction.sub_questions or [])
+        subs = node.sub_questions = [Node(question=text, depth=node.depth + 1) for text in texts]
         tasks: list[Task[Node]] = []
         for number, sub in enumerate(subs, 1):
             named = {earlier: tasks[earlier - 1] for earlier in references(sub.question, before=number)}
             sub.waits_for = list(named)
             tasks.append(Task(partial(self._solve_sub, run, sub, named, above)))
         gather(tasks)
+        return True
 
     def _solve_sub(self, run: Run, sub: Node, named: dict[int, Task[Node]], above: frozenset[str]) -> Node:
         answers = {number: task.get().answer for number, task in named.items()}

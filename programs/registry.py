@@ -72,8 +72,13 @@ def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> P
 
 
 def options(program: Program) -> dict[str, Any]:
-    """The options, JSON values, that `build` makes the same program from; the retriever is not among them."""
-    return {name: getattr(program, name) for name in defaults(type(program))}
+    """The options, JSON values, that `build` makes the same program from; the retriever is not among them.
+
+    Nor are those that came later and are at their defaults (`Program.later`): what is saved stays as it was.
+    """
+    unchanged = program.unchanged()
+    names = [name for name in defaults(type(program)) if program.stored.get(name, name) not in unchanged]
+    return {name: program.option(name) for name in names}
 
 
 def defaults(program: type[Program]) -> dict[str, Any]:

@@ -7,9 +7,11 @@ import dspy
 
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
-from raisf.programs.questions import clean, is_unknown
-from raisf.programs.trace import JudgedPassage, Judgement, Step
+from raisf.programs.questions import clean, is_unknown, normal
+from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
+
+_NO_MORE = ("", "none", "no")
 
 
 def search(run: Run, query: str, k: int, generation: str = "") -> Step:
@@ -54,6 +56,18 @@ def reader(evidence: bool) -> dspy.Predict:
         evidence: Whether the sentence that holds the answer is quoted before it. In no paper it is.
     """
     return dspy.Predict(GroundedAnswer if evidence else PassageAnswer)
+
+
+def next_question(said: object, asked: Sequence[Node]) -> str:
+    """A follow-up question; "" where the LM wants no more of them, or asks one again."""
+    text = clean(said)
+    return "" if normal(text) in {*_NO_MORE, *(normal(sub.question) for sub in asked)} else text
+
+
+def facts_of(predictor: dspy.Predict, node: Node) -> list[str]:
+    """The sub-questions with their answers, as the LM that is asked for the next one reads them."""
+    form = "Follow up: {} Intermediate answer: {}" if reads_instructions(predictor.lm) else "{} = {}"
+    return [form.format(sub.question, sub.answer) for sub in node.sub_questions]
 
 
 def reads_instructions(lm: Any = None) -> bool:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from raisf.evaluation.confidence import confidence
 from raisf.programs.questions import UNKNOWN, clean, is_unknown, normal
 from raisf.retrieval.passage import Passage
 from raisf.utils.display import as_text
@@ -26,6 +27,7 @@ Route = Literal[
     "no_sub_questions",  # the decomposition gave none
     "max_steps",  # as many actions as it may take, and none of them an answer
     "unreadable",  # no action of the LM could be read
+    "withheld",  # answered, with less confidence than min_confidence
     "budget",  # max_calls or max_seconds was spent here
 ]
 
@@ -121,6 +123,10 @@ class Cost(BaseModel):
     seconds: float = 0.0
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Node(BaseModel):
     """One question of the tree.
 
@@ -141,6 +147,10 @@ class Node(BaseModel):
         cited: Where the passage that holds it is found: its citation, title or id.
         grounded: Whether the answer's words stand in a passage that was read; None where none was, or for yes and no.
         readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
+        likelihood: How likely the LM found its own answer (`raisf.lm.likelihood`), where it was asked for that.
+        sufficient: Whether the relevant passages suffice, where a judge was asked.
+        computed_confidence: Of the question that was asked, where the program works it out in a way of its own
+            (`raisf.programs.confidence`).
         seconds: Wall-clock, waiting included.
     """
 
@@ -159,6 +169,9 @@ class Node(BaseModel):
     cited: str | None = None
     grounded: bool | None = None
     readable: bool = True
+    likelihood: float | None = Field(default=None, exclude_if=_is_none)
+    sufficient: Judgement | None = Field(default=None, exclude_if=_is_none)
+    computed_confidence: float | None = Field(default=None, exclude_if=_is_none)
     seconds: float = 0.0
 
     @property
@@ -185,24 +198,8 @@ class Node(BaseModel):
 
     @property
     def confidence(self) -> float | None:
-        """The probability that the judges gave to the way the answer came: known, relevant, or the weakest sub-answer.
-
-        0 where the answer's words stand in no passage that was read: nothing supports it. None where there is no
-        answer, or where the LM gives no probabilities. It says nothing else of the reader.
-        """
-        if self.answer == UNKNOWN:
-            return None
-        if self.grounded is False:
-            return 0.0
-        if self.route == "direct":
-            return self.know.probability if self.know else None
-        if self.route == "passages":
-            judged = [one.judgement.probability for one in self.passages if one.relevant and one.judgement]
-            return max((one for one in judged if one is not None), default=None)
-        below = [one.confidence for one in self.sub_questions if one.answer != UNKNOWN]
-        if self.route != "decomposed" or not below or any(one is None for one in below):
-            return None
-        return min(one for one in below if one is not None)
+        """How sure the answer is, by the judges unless the program says otherwise: `raisf.evaluation.confidence`."""
+        return confidence(self)
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, a parent before its children."""
@@ -280,6 +277,9 @@ def _grow(tree: Tree, node: Node) -> None:
     if not any(step.passages for step in node.steps):  # else they stand below the searches that brought them
         for passage in node.passages:
             tree.add(_passage_line(passage))
+    if node.sufficient:
+        suffice = {"sufficient": "yes", "insufficient": "no"}.get(node.sufficient.verdict or "", "unreadable")
+        tree.add(Text(f"do these suffice? {suffice}{_probability(node.sufficient)}", style="dim"))
     if node.evidence:
         line = Text.assemble(("“", "dim"), (visible(node.evidence), "italic"), ("”", "dim"))
         if node.cited:

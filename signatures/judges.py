@@ -1,4 +1,4 @@
-"""The three judges of RA-ISF (Liu et al. 2024, section 3 and appendix A)."""
+"""The three judges of RA-ISF (Liu et al. 2024, section 3 and appendix A), and others that can take their places."""
 
 from typing import Literal
 
@@ -9,6 +9,14 @@ class SelfKnowledge(dspy.Signature):
     """Decide whether you know the answer to the question by heart, without looking anything up."""
 
     question: str = dspy.InputField()
+    verdict: Literal["know", "unknown"] = dspy.OutputField()
+
+
+class AnswerTruth(dspy.Signature):
+    """Decide whether the proposed answer to the question is true. Say know if it is, unknown if it may be wrong."""
+
+    question: str = dspy.InputField()
+    answer: str = dspy.InputField(desc="the proposed answer, from memory")
     verdict: Literal["know", "unknown"] = dspy.OutputField()
 
 
@@ -29,6 +37,14 @@ class ListwiseRelevance(dspy.Signature):
     question: str = dspy.InputField()
     passages: list[str] = dspy.InputField()
     relevant_ids: list[int] = dspy.OutputField()
+
+
+class PassagesSufficiency(dspy.Signature):
+    """Decide whether the passages together are sufficient to answer the question, or something is missing."""
+
+    question: str = dspy.InputField()
+    passages: list[str] = dspy.InputField()
+    verdict: Literal["sufficient", "insufficient"] = dspy.OutputField()
 
 
 class Decomposition(dspy.Signature):

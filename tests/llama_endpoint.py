@@ -84,9 +84,10 @@ class Endpoint:
         listed = int((body.get("top_logprobs") if chat else body.get("logprobs")) or 0)
         if listed > self.most:
             return JSONResponse({"error": {"message": f"at most {self.most}"}}, 400)
-        return JSONResponse(await asyncio.to_thread(self._said, body, chat, listed if self.logprobs else 0))
+        told = self.logprobs and bool(body.get("logprobs"))  # in the chat's form also without a list
+        return JSONResponse(await asyncio.to_thread(self._said, body, chat, listed if self.logprobs else 0, told))
 
-    def _said(self, body: dict[str, Any], chat: bool, listed: int) -> dict[str, Any]:
+    def _said(self, body: dict[str, Any], chat: bool, listed: int, told: bool) -> dict[str, Any]:
         llama = self.models[body["model"]]
         with self._one:
             if chat:
@@ -110,7 +111,7 @@ class Endpoint:
                     }
                     for token, logprob, top in places
                 ]
-                choice["logprobs"] = {"content": content} if listed else None
+                choice["logprobs"] = {"content": content} if told else None
             else:
                 tops = [{decode([one]): value for one, value in top} for _, _, top in places]
                 own = {

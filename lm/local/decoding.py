@@ -31,10 +31,13 @@ class Draft:
     """
 
     likeliest = True
+    scored = False
+    """Whether `logprobs` is kept: the log-probability (natural logarithm) of each token that was written."""
 
     def __init__(self, prompt: list[int], limit: int, lora: Slot = BASE, prefix: Any = None):
         self.prompt, self.limit, self.lora, self.prefix = prompt, limit, lora, prefix
         self.tokens: list[int] = []
+        self.logprobs: list[float] = []
 
     def pick(self, logits: "torch.Tensor") -> int:
         """The next token, from its logits (V,); asked where it is not the likeliest."""
@@ -131,6 +134,7 @@ class Decoding(Generic[D]):
                 over = True
             if over:
                 ended.append(row)
+        self._note(first, logits)
         if not ended:
             return []
         found = [self.drafts[row] for row in ended]
@@ -143,6 +147,17 @@ class Decoding(Generic[D]):
         self.drafts = [self.drafts[row] for row in rows]
         self._rows.keep(rows)
         return found
+
+    def _note(self, first: int, logits: "torch.Tensor") -> None:
+        """Keep how likely the model finds what was just written, of the drafts that ask for it; at temperature 1."""
+        drafts = [(row - first, draft) for row, draft in enumerate(self.drafts) if row >= first and draft.scored]
+        drafts = [(row, draft) for row, draft in drafts if len(draft.logprobs) < len(draft.tokens)]  # `pick` may fail
+        if not drafts:
+            return
+        places = [row for row, _ in drafts]
+        each = logits[places].float().log_softmax(-1)
+        for place, (_, draft) in enumerate(drafts):
+            draft.logprobs.append(float(each[place, draft.tokens[-1]]))
 
 
 def decode(rows: Rows, drafts: Sequence[D]) -> Iterator[D]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dspy.lm15 import ContextLengthError, DataPart, Message, Request, Response, Usage
+from dspy.lm15 import ContextLengthError, Request, Response
 
 from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
@@ -77,7 +77,8 @@ class InferenceEngine:
 
     A request is generated (greedily, or sampled), or, where it asks for probabilities of labels, scored: each
     label's probability is that of its whole text after the prompt, normalised over the labels; or what a probe reads
-    off a hidden state there.
+    off a hidden state there. A generated text comes with the log-probabilities of its tokens where the request's
+    `config.logprobs` is 0.
 
     Args:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
@@ -85,7 +86,7 @@ class InferenceEngine:
         name: what another process finds the same weights by; the folder if empty.
     """
 
-    supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop"})
+    supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop", "logprobs"})
 
     def __init__(self, folder: Path, precision: Precision | None = None, name: str = ""):
         self.folder = folder
@@ -298,7 +299,7 @@ class InferenceEngine:
             if isinstance(answer, np.ndarray):
                 job.answer(answer)
             else:
-                self._respond(job, answer, tokens)
+                job.respond(answer, tokens)
 
     def _begun(self, job: Job) -> Answer:
         return Answer(job, self.text, end_tokens(self.model, self.text.tokenizer))
@@ -330,18 +331,7 @@ class InferenceEngine:
 
     def _hand_over(self, ended: list[Answer]) -> None:
         for draft in ended:
-            self._respond(draft.job, draft.written, len(draft.tokens), draft.finished)
-
-    def _respond(self, job: Job, content: str | DataPart, tokens: int, finished: bool = True) -> None:
-        job.answer(
-            Response(
-                id=None,
-                model=job.request.model,
-                message=Message.assistant(content),
-                finish_reason="stop" if finished else "length",
-                usage=Usage(input_tokens=len(job.prompt), output_tokens=tokens),
-            )
-        )
+            draft.job.respond(draft.written, len(draft.tokens), draft.finished, draft.told)
 
 
 def _fail(drafts: Iterable[Answer], error: BaseException) -> None:

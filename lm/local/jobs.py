@@ -5,7 +5,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dspy.lm15 import ContextLengthError, Request, UnsupportedFeatureError
+from dspy.lm15 import (
+    ContextLengthError,
+    DataPart,
+    Message,
+    Request,
+    Response,
+    TokenLogprob,
+    UnsupportedFeatureError,
+    Usage,
+)
 
 from raisf.lm.local.decoding import MAX_ROWS, Draft
 from raisf.lm.local.multi_lora import BASE, Slot
@@ -57,6 +66,32 @@ class Job:
         if not self.over and self.future.set_running_or_notify_cancel():
             self.future.set_result(response)
 
+    def respond(
+        self,
+        content: str | DataPart,
+        tokens: int,
+        finished: bool = True,
+        logprobs: tuple[TokenLogprob, ...] | None = None,
+    ) -> None:
+        """Tell the caller what was written, or judged.
+
+        Args:
+            content: That.
+            tokens: How many were written.
+            finished: Whether the text ended by itself.
+            logprobs: The tokens' log-probabilities, where they were asked for.
+        """
+        self.answer(
+            Response(
+                id=None,
+                model=self.request.model,
+                message=Message.assistant(content),
+                finish_reason="stop" if finished else "length",
+                usage=Usage(input_tokens=len(self.prompt), output_tokens=tokens),
+                logprobs=logprobs,
+            )
+        )
+
     def fail(self, error: BaseException) -> None:
         """Tell the caller what went wrong, if he still waits."""
         if not self.over and self.future.set_running_or_notify_cancel():
@@ -87,9 +122,15 @@ def job_of(
         UnsupportedFeatureError: It asks for what a local LM does not do.
     """
     config = request.config
-    for name in ("top_k", "frequency_penalty", "presence_penalty", "logprobs"):
+    for name in ("top_k", "frequency_penalty", "presence_penalty"):
         if getattr(config, name) is not None:
             raise UnsupportedFeatureError(f"a local LM does not know the option {name}", feature=f"config.{name}")
+    if config.logprobs:
+        raise UnsupportedFeatureError(
+            "a local LM gives the log-probabilities of the tokens it writes, and lists no others: ask for logprobs "
+            "without top_logprobs",
+            feature="config.logprobs",
+        )
     if request.tools:
         raise UnsupportedFeatureError("a local LM calls no tools", feature="tools")
     prompt, special = text.of(request)

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from dspy.lm15 import TokenLogprob
+
 from raisf.lm.local.decoding import Draft
 from raisf.lm.local.jobs import Job
 from raisf.lm.local.tokenization import Text
@@ -29,6 +31,7 @@ class Answer(Draft):
         self._config = job.request.config
         self.finished = False  # by the model or a stop, and not by the limit
         self.likeliest = not self._config.temperature
+        self.scored = self._config.logprobs is not None
         self._generator = None if self.likeliest else _generator(self._config.seed)
 
     def pick(self, logits: "torch.Tensor") -> int:
@@ -66,6 +69,14 @@ class Answer(Draft):
         for stop in self._config.stop:
             written = written.split(stop)[0]
         return written
+
+    @property
+    def told(self) -> tuple[TokenLogprob, ...] | None:
+        """Its tokens with their log-probabilities, the end mark's among them; None where nobody asked."""
+        if not self.scored:
+            return None
+        pairs = zip(self.tokens, self.logprobs, strict=False)
+        return tuple(TokenLogprob(self._text.decode([token], False), min(0.0, logprob)) for token, logprob in pairs)
 
 
 def _generator(seed: int | None) -> "torch.Generator":

@@ -15,7 +15,7 @@ from raisf.optimize.judges.predictor_roles import role_of
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Feedback:
                 self._scoring.setdefault(step.question, step.scoring)
         for name, predictor in program.named_predictors():
             for row in rows.of.get(name, []):
-                if role_of(predictor) is SelfKnowledge:
+                if role_of(predictor) in (SelfKnowledge, AnswerTruth):
                     self._known[row.question] = row.verdict
                 elif role_of(predictor) is PassageRelevance:
                     self._relevant.setdefault(row.question, {})[row.passage] = row.verdict
@@ -85,7 +85,7 @@ class Feedback:
     def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
         question = inputs.get("question", "")
         gold = self._answers.get(question)
-        if role is SelfKnowledge:
+        if role in (SelfKnowledge, AnswerTruth):
             return self._on_knowing(question, outputs.get("verdict"))
         if role is PassageRelevance:
             return self._on_passage(question, inputs["passage"], outputs.get("verdict"))

@@ -16,8 +16,13 @@ from raisf.programs.questions import fill
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError
 
-VERDICTS = {"know": ("know", "unknown"), "relevance": ("relevant", "irrelevant")}
+VERDICTS = {
+    "know": ("know", "unknown"),
+    "relevance": ("relevant", "irrelevant"),
+    "sufficiency": ("sufficient", "insufficient"),
+}
 _REMEDIES = {
+    "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
     "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
     "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
     "let a teacher label passages (--teacher)",
@@ -112,6 +117,29 @@ def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k:
             verdict="relevant" if ids else "irrelevant",
         )
         rows.append(row.with_inputs("question", "passages"))
+    return rows
+
+
+def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+    """Questions with passages as a relevance judge lets them through, and whether these suffice by gold.
+
+    Where all gold passages were retrieved, they suffice; those that are left without one of them, or, of a question
+    with one, the first retrieved that are none, do not. The arguments and errors are those of `relevance_examples`.
+    """
+    rows = []
+
+    def add(step: Step, passages: Sequence[Passage], verdict: str) -> None:
+        if passages:
+            texts = [passage.prompt_text for passage in passages]
+            row = dspy.Example(question=step.question, passages=texts, verdict=verdict)
+            rows.append(row.with_inputs("question", "passages"))
+
+    for step, passages in searched_steps(trainset, retriever, k):
+        gold = [passage for passage in passages if is_gold(step, passage)]
+        if {passage.pid if step.by_id else passage.title for passage in gold} == step.gold:
+            add(step, gold, "sufficient")
+        others = [passage for passage in passages if passage not in gold]
+        add(step, gold[:-1] if len(step.gold) > 1 else others[:1], "insufficient")
     return rows
 
 

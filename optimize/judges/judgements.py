@@ -1,7 +1,7 @@
 """A judge asked alone about rows whose right verdict is known: to measure it, and to calibrate it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import dspy
@@ -10,14 +10,17 @@ from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
+from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, listwise_examples, relevance_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import predictor_of
+from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
+from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
@@ -90,6 +93,9 @@ class Judgements:
             report.scores["auroc"] = auroc_score(gold, probabilities, groups)
             report.scores["ece"] = ece_score(gold, probabilities, groups)
             report.bins.extend(reliability(gold, probabilities))
+            if all(row.passage is None for row in scored):
+                risk = risk_coverage([float(known) for known in gold], probabilities, groups)
+                report = replace(report, scores={**report.scores, "aurc": risk.aurc}, risk=risk)
         return report
 
 
@@ -130,7 +136,7 @@ def collect(
         LMError: The LM failed on ten rows in a row.
     """
     require_lm(program)
-    roles = (SelfKnowledge,) if judge == "know" else (PassageRelevance, ListwiseRelevance)
+    roles = (SelfKnowledge, AnswerTruth) if judge == "know" else (PassageRelevance, ListwiseRelevance)
     predictor = predictor_of(program, *roles)
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
@@ -144,9 +150,14 @@ def collect(
         return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     threshold = getattr(program, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
+    drafting = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
 
     def ask(**inputs: Any) -> dspy.Prediction:
-        judged = Run(None, None, None).judge(predictor, threshold, **inputs)
+        run = Run(None, None, None)
+        if judge == "know" and drafting is not None:
+            judged = drafting.judge_knowledge(run, **inputs)
+        else:
+            judged = run.judge(predictor, threshold, **inputs)
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
 
     fields = ("question",) if judge == "know" else ("question", "passage")

@@ -5,13 +5,22 @@ from typing import Any
 import dspy
 
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
-from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import (
+    AnswerTruth,
+    Decomposition,
+    ListwiseRelevance,
+    PassageRelevance,
+    PassagesSufficiency,
+    SelfKnowledge,
+)
 from raisf.utils.errors import InputError
 
 _KNOWN = (
     SelfKnowledge,
+    AnswerTruth,
     PassageRelevance,
     ListwiseRelevance,
+    PassagesSufficiency,
     Decomposition,
     DirectAnswer,
     GroundedAnswer,

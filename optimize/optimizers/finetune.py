@@ -15,16 +15,17 @@ from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
-from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, copy_of, judges
+from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, copy_of, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.judges.labels import Labels, check_asking, know_examples
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
+from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -189,7 +190,7 @@ class Source:
         """
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
         gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
-        _add_answerers(gold, task.student, examples, chosen, options)
+        _add_answerers(gold, task.student, examples, chosen, options, labelling)
         source = cls(gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
@@ -223,7 +224,14 @@ class Source:
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
 
 
-def _add_answerers(gold: Rows, program: dspy.Module, examples: Examples, chosen: list[str], options: Any) -> None:
+def _add_answerers(
+    gold: Rows,
+    program: dspy.Module,
+    examples: Examples,
+    chosen: list[str],
+    options: Any,
+    labelling: dict[str, Any],
+) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
     predictors, owner_of = dict(program.named_predictors()), owners(program)
     if not all("question" in example and gold_answers(example) for example in examples):
@@ -234,6 +242,8 @@ def _add_answerers(gold: Rows, program: dspy.Module, examples: Examples, chosen:
         if name in gold.of or not isinstance(owner, Program) or role_of(predictors[name]) not in ANSWERERS:
             continue
         verdicts = knowing.get(id(owner))
+        if verdicts is None and role_of(predictors[name]) is DirectAnswer and judges_by_drafts(owner):
+            verdicts = know_examples(examples, answerer=predictors[name], **labelling)
         known = None if verdicts is None else [row.question for row in verdicts if row.verdict == "know"]
         rng = random.Random(f"{options.seed}/{name}")
         if rows := answer_rows(predictors[name], owner, examples, known, rng):

@@ -4,14 +4,12 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check
-from raisf.programs.questions import UNKNOWN, clean, normal
-from raisf.programs.steps import reader, reads_instructions, search, texts
+from raisf.programs.questions import UNKNOWN
+from raisf.programs.steps import facts_of, next_question, reader, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer, FinalAnswer
 from raisf.signatures.reasoning import FollowUp
-
-_NO_MORE = ("", "none", "no")
 
 
 class SelfAsk(Program):
@@ -66,24 +64,16 @@ class SelfAsk(Program):
                 return run.settle(node, "direct", reason, self.answer_directly)
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(node.sub_questions)} follow-up answers"
-            run.settle(node, "decomposed", reason, self.compose, facts=_facts(self.compose, node))
+            run.settle(node, "decomposed", reason, self.compose, facts=facts_of(self.compose, node))
         return node
 
     def _next(self, run: Run, node: Node) -> str:
         """The next follow-up question, or "" where there is none."""
-        prediction = run.ask(self.follow_up, question=node.question, facts=_facts(self.follow_up, node))
-        follow_up = clean(prediction.follow_up) if prediction else ""
-        stops = {*_NO_MORE, *(normal(sub.question) for sub in node.sub_questions)}
-        return "" if normal(follow_up) in stops else follow_up
+        prediction = run.ask(self.follow_up, question=node.question, facts=facts_of(self.follow_up, node))
+        return next_question(prediction.follow_up if prediction else "", node.sub_questions)
 
     def _look_up(self, run: Run, node: Node) -> None:
         with run.work(node):
             node.passages = search(run, node.question, self.k).passages
             reason = f"from {len(node.passages)} passages"
             run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
-
-
-def _facts(predictor: dspy.Predict, node: Node) -> list[str]:
-    """What was found so far, as the predictor's LM is shown it."""
-    form = "Follow up: {} Intermediate answer: {}" if reads_instructions(predictor.lm) else "{} = {}"
-    return [form.format(sub.question, sub.answer) for sub in node.sub_questions]

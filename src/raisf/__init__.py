@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from raisf.lm.finetune.training import Training
     from raisf.optimize.artifact import load, save
     from raisf.optimize.compile import compile
+    from raisf.optimize.confidence import fit_confidence
     from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
     from raisf.optimize.optimizers.few_shot import BootstrapJudges, LabeledJudges, RandomSearch
     from raisf.optimize.optimizers.finetune import FinetuneJudges
@@ -111,6 +112,7 @@ __all__ = [
     "compile",
     "connect",
     "evaluate",
+    "fit_confidence",
     "index",
     "load",
     "load_questions",

@@ -3,10 +3,11 @@
 import functools
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from raisf.commands.calibrating import CalibrationChoice, calibration_options
 from raisf.commands.command import command, option
 from raisf.commands.options import (
     ProgramChoice,
@@ -21,38 +22,14 @@ from raisf.commands.options import (
 )
 from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE, at_least, not_negative
+from raisf.commands.ways import WaysChoice, ways_options
 from raisf.experiments import own
 from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError
 
-if TYPE_CHECKING:
-    from raisf.optimize.optimizers.calibrate import Calibrate
-
 WRITES = ("mipro", "gepa")
 PROBED = ("base", "train_predictors", "rows")
 """The options of `--how weights` that a probe has too."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaysChoice:
-    """Which way of compiling it is; None: not given."""
-
-    how: Any
-    by: str | None
-    sequence: str | None
-
-    def options(self, strategy: str | None) -> tuple[str | None, dict[str, Any]]:
-        """The strategy of the way, and the options that are its own.
-
-        Raises:
-            InputError: An option of another way.
-        """
-        for name, value, way in (("by", self.by, "outcome"), ("sequence", self.sequence, "both")):
-            if value is not None and self.how != way:
-                raise InputError(f"--{name} is for --how {way}: leave it out, or add that")
-        if self.how == "both":
-            return self.sequence, given({"prompts": strategy})
-        return strategy, given({"by": self.by})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,35 +123,6 @@ class WeightsChoice:
         return [name.strip() for name in self.train_predictors.split(",") if name.strip()]
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationChoice:
-    """What `--calibrate` was told; no aim: not to calibrate."""
-
-    aim: Any
-    call_price: float | None
-    search_price: float | None
-
-    @property
-    def prices(self) -> dict[str, Any]:
-        """What calls and searches cost, as far as it was given."""
-        return given({"call_price": self.call_price, "search_price": self.search_price})
-
-    def optimizer(self, how: str, labels: Any, threads: int) -> "Calibrate | None":
-        """What calibrates; None where nothing does.
-
-        Raises:
-            InputError: There is a price, and nothing that weighs costs.
-        """
-        if self.prices and self.aim != "cost" and how != "outcome":
-            shown = next(iter(self.prices)).replace("_", "-")
-            raise InputError(f"--{shown} is for --calibrate cost and --how outcome: leave it out, or take one of them")
-        if self.aim is None:
-            return None
-        from raisf.optimize.optimizers.calibrate import Calibrate
-
-        return Calibrate(aim=self.aim, labels=labels, threads=threads, **(self.prices if self.aim == "cost" else {}))
-
-
 _prompts = functools.partial(option, heading="prompts")
 prompt_options = as_one(
     "prompts",
@@ -249,56 +197,6 @@ weights_options = as_one(
         type=at_least(1),
         metavar="N",
         help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
-    ),
-)
-ways_options = as_one(
-    "ways",
-    WaysChoice,
-    option(
-        "--how",
-        type=click.Choice(("prompts", "weights", "probe", "outcome", "both")),
-        default="prompts",
-        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; probe: a logistic "
-        "regression a judge on the base's hidden states, in seconds; outcome: the judges learn from what their "
-        "verdicts lead to, right answers less their cost; both: prompts and weights in turn; default: prompts",
-    ),
-    option(
-        "--by",
-        type=click.Choice(("weights", "prompts")),
-        help="--how outcome: what the judges learn in; default: weights",
-    ),
-    option(
-        "--sequence",
-        metavar="STEPS",
-        help="--how both: p for prompts and w for weights, such as 'p -> w'; default: 'p -> w -> p'",
-    ),
-)
-_calibration = functools.partial(option, heading="calibration")
-calibration_options = as_one(
-    "calibration",
-    CalibrationChoice,
-    _calibration(
-        "--calibrate",
-        "aim",
-        type=click.Choice(("answer", "cost", "accuracy", "balanced")),
-        is_flag=False,
-        flag_value="answer",
-        metavar="[AIM]",
-        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
-        "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
-        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
-    ),
-    _calibration(
-        "--call-price",
-        type=not_negative,
-        metavar="P",
-        help="aim cost, and --how outcome: what an LM call costs, in right answers; default: 0.01",
-    ),
-    _calibration(
-        "--search-price",
-        type=not_negative,
-        metavar="P",
-        help="aim cost, and --how outcome: what a search costs, in right answers; default: 0",
     ),
 )
 
@@ -396,12 +294,15 @@ def compile_command(
     compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
     if thresholds is not None:
         compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
+    compiled = calibration.confident(compiled, valset, threads)
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
     view: list[RenderableType] = told.compiled_view(report)
     if "calibration" in report:
         view.append(told.calibration_view(report["calibration"]))
+    if "confidence" in report:
+        view.append(told.confidence_view(report["confidence"]))
     view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(str(choice.program), out)} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -107,6 +107,8 @@ class JudgeEvaluation:
         view: list[RenderableType] = [as_text(title), judge_table(columns)]
         if report.bins:
             view.append(reliability_table(report.bins, positive))
+        if report.risk:
+            view.append(report.risk.table())
         return self._result(found, {"judge": data, "baselines": others}, view, notes)
 
     def _baselines(self, rows: list[Any], train: list[Any] | None, notes: list[str]) -> dict[str, Any]:

@@ -157,9 +157,10 @@ def experiment_command(
     lm: LMChoice,
 ) -> CommandResult:
     """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
+    from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS
     from raisf.experiments.provenance import without_credentials
-    from raisf.experiments.workspace import Workspace, WorkspaceBars
+    from raisf.experiments.workspace import Workspace
     from raisf.reports.report import check_folder
 
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
@@ -206,8 +207,8 @@ def _real_text(
     out: Path, data: Path | None, choice: RealChoice, lm: LMChoice, n: int, options: dict[str, Any]
 ) -> CommandResult:
     """The comparison on real text; its tables are written after each row."""
+    from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.real import RealComparison, open_workspaces
-    from raisf.experiments.workspace import WorkspaceBars
     from raisf.reports.markdown import write_markdown
 
     workspaces = open_workspaces(out / REAL, data, choice, lm=lm, n=n, **options)

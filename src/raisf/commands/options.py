@@ -194,6 +194,11 @@ class ProgramChoice:
     use_know: bool | None
     use_relevance: bool | None
     use_decomposition: bool | None
+    sufficiency: bool | None
+    decomposition: str | None
+    know: str | None
+    confidence: str | None
+    min_confidence: float | None
     know_threshold: float | None
     relevance_threshold: float | None
 
@@ -255,6 +260,37 @@ program_options = as_one(
         "lists them",
     ),
     *_judges,
+    _program(
+        "--sufficiency",
+        flag_value=True,
+        default=None,
+        is_flag=True,
+        help="ask of the relevant passages whether they suffice; where they do not, break the question down, and "
+        "compose them with the sub-answers",
+    ),
+    _program(
+        "--decomposition",
+        type=click.Choice(("at_once", "stepwise")),
+        help="list all sub-questions in one call, or ask for the next one in view of the answers; default: at_once",
+    ),
+    _program(
+        "--know",
+        type=click.Choice(("verbal", "confidence", "consistency", "truth")),
+        help="how the know judge judges: a verdict on the question; or on a draft of the answer its own probability, "
+        "the share of samples that agree with it (--set samples=5), or a verdict on the draft; default: verbal",
+    ),
     *_thresholds,
+    _program(
+        "--confidence",
+        type=click.Choice(("judges", "path")),
+        help="of an answer: the weakest judgement on its way, or the product of all and of the LM's own probabilities; "
+        "default: judges",
+    ),
+    _program(
+        "--min-confidence",
+        type=share,
+        metavar="P",
+        help="answer unknown, and tell why, where the confidence is below it; default: 0",
+    ),
 )
 """Which program runs, over which index, within which limits; a command takes them as `choice`."""

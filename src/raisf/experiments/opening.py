@@ -261,13 +261,21 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
     for name, predictor in compiled.named_predictors():
+        if not hasattr(program, name):
+            continue  # an option of this call leaves that judge out
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
-            changes = "--relevance" if name == "relevant" else "evidence"
+            changes = {"relevant": "--relevance", "know": "--know", "decompose": "--decomposition"}.get(
+                name, "evidence"
+            )
             raise InputError(
                 f"{folder} was compiled with another {changes}: leave that option out, give --program {ZERO_SHOT}, or "
                 "compile again"
             )
         setattr(program, name, predictor)
+    lms = [predictor.lm for _, predictor in compiled.named_predictors() if predictor.lm is not None]
+    for _, predictor in program.named_predictors():
+        if predictor.lm is None and lms:  # a judge that was not compiled is asked of the base
+            predictor.lm = next((lm for lm in lms if getattr(lm, "lora", None) is None), lms[0])
     return program
 
 

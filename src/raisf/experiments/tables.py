@@ -81,7 +81,7 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
     (first,) = made(workspace, answers)
     comparison = compare_records(answers)
     first.draw(*plots.accuracy_against_cost(comparison.reports, workspace.measure))
-    _, cost, kinds = answer_sections(comparison)
+    _, cost, kinds, _ = answer_sections(comparison)
     return [first, _differences(comparison, _best(answers)), kinds, cost]
 
 

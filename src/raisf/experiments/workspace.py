@@ -1,6 +1,6 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,9 @@ from raisf.experiments.indexes import Indexes
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
 from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, SMALLER, Setting
 from raisf.utils.errors import InputError, LMError, RaisfError
-from raisf.utils.progress import ProgressBars
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 class Workspace:
@@ -327,28 +326,3 @@ class Workspace:
             raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
         stamp.parent.mkdir(parents=True, exist_ok=True)
         write_json(stamp, found)
-
-
-class WorkspaceBars(ProgressBars):
-    """Bars for `Workspace.answer`, the first of which counts the questions of all settings: it tells how long is left.
-
-    Args:
-        settings: Those of all experiments that will be run.
-        n: Questions a setting.
-    """
-
-    def __init__(self, settings: Iterable[Mapping[str, Setting]], n: int):
-        super().__init__(speed_seconds=600)
-        different = {repr(setting) for one in settings for setting in one.values()}
-        self._all = super().add_task("all questions", total=n * len(different))
-
-    def add_task(self, description: str, *args: Any, completed: int = 0, **kwargs: Any) -> "TaskID":
-        """As rich's; what is completed counts among all questions."""
-        self.advance(self._all, completed)
-        return super().add_task(description, *args, completed=completed, **kwargs)
-
-    def update(self, task_id: "TaskID", *, advance: float | None = None, **kwargs: Any) -> None:
-        """As rich's; what advances counts among all questions."""
-        super().update(task_id, advance=advance, **kwargs)
-        if advance and task_id != self._all:
-            self.advance(self._all, advance)

@@ -208,5 +208,13 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
     return Group(as_text(title), table, *notes)
 
 
+def confidence_view(report: dict[str, Any]) -> RenderableType:
+    """What `raisf.optimize.confidence` found."""
+    before, after = (Score(**report["ece"][when]) for when in ("before", "after"))
+    title = f"confidence scaled on {report['answers']} of {report['valset']} answers, those that have one"
+    fitted = f"slope {report['slope']:.3g}, offset {report['offset']:+.3g}; ECE {before}, after (held out) {after}"
+    return Group(as_text(title), as_text(fitted))
+
+
 def _signed(difference: Score) -> str:
     return f"{100 * difference.value:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"

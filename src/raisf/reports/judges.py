@@ -18,7 +18,7 @@ def judge_table(columns: "Mapping[str, tuple[float | None, JudgeReport]]") -> "T
     table = DataTable("", *columns)
     names = dict.fromkeys(name for _, report in columns.values() for name in report.scores)
     for name in names:
-        shown = name.upper() if name in ("auroc", "ece", "f1") else name.replace("_", " ")
+        shown = name.upper() if name in ("auroc", "aurc", "ece", "f1") else name.replace("_", " ")
         cells = [str(report.scores[name]) if name in report.scores else "-" for _, report in columns.values()]
         table.add_row(shown, *cells)
     if any(threshold is not None for threshold, _ in columns.values()):

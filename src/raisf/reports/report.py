@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
+from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
 from raisf.reports.sections import Cell, Section, score_of
@@ -129,8 +130,8 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
 
 
 def answer_sections(comparison: "Comparison") -> list[Section]:
-    """Scores, cost, and exact match by kind of question; a program a row."""
-    return [_answers(comparison), _costs(comparison), _kinds(comparison)]
+    """Scores, cost, exact match by kind of question and of the surest answers; a program a row."""
+    return [_answers(comparison), _costs(comparison), _kinds(comparison), _risks(comparison)]
 
 
 def _answers(comparison: "Comparison") -> Section:
@@ -150,6 +151,17 @@ def _answers(comparison: "Comparison") -> Section:
         text += f" {few}."
     columns = ["program", "exact match", "F1", "accuracy", "recall", *(["unreadable"] if unreadable else []), "errors"]
     return Section("Answers", columns, rows, text)
+
+
+def _risks(comparison: "Comparison") -> Section:
+    known = {name: report.risk for name, report in comparison.reports.items() if report.risk is not None}
+    shares = [f"the surest {coverage:.0%}" for coverage in COVERAGES]
+    rows: list[list[Cell]] = [
+        [name, risk.aurc, *(f"{100 * risk.right[coverage]:.1f}" for coverage in COVERAGES)]
+        for name, risk in known.items()
+    ]
+    text = "Exact match of the surest answers. AURC: the area under the share wrong over coverage, lower is better."
+    return Section("Risk and coverage", ["program", "AURC", *shares], rows, text)
 
 
 def _share(report: "Report") -> str:

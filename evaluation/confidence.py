@@ -1,0 +1,73 @@
+"""How sure an answer is, by the probabilities along the way that it came.
+
+A node is a `raisf.programs.trace.Node`, or the namespace that `of_record` makes of one in a record; so old records
+have a confidence, too.
+"""
+
+import json
+import math
+from types import SimpleNamespace
+from typing import Any
+
+_UNKNOWN = "unknown"
+
+
+def of_record(record: dict[str, Any]) -> float | None:
+    """The confidence of a record's answer; None where it has none, or its program keeps no trace."""
+    root = (record.get("trace") or {}).get("root")
+    if root is None:
+        return None
+    return confidence(json.loads(json.dumps(root), object_hook=lambda fields: SimpleNamespace(**fields)))
+
+
+def confidence(node: Any) -> float | None:
+    """What the program worked out in a way of its own, else the weakest judgement on the way.
+
+    That is the probability that the question is known, that the most relevant passage is relevant (or that all suffice,
+    where that was judged and is less), or the least confidence among the sub-answers. 0 where the answer's words stand
+    in no passage that was read: nothing supports it. None where there is no answer, or where the LM gives no
+    probabilities.
+    """
+    if node.answer == _UNKNOWN:
+        return None
+    if (computed := getattr(node, "computed_confidence", None)) is not None:
+        return computed
+    if node.grounded is False:
+        return 0.0
+    if node.route != "decomposed":
+        return _judged(node)
+    below = [confidence(one) for one in node.sub_questions if one.answer != _UNKNOWN]
+    if not below or any(one is None for one in below):
+        return None
+    return min(one for one in below if one is not None)
+
+
+def path_confidence(node: Any) -> float | None:
+    """The product of the probabilities along the way, and of the LM's own probability of each answer on it.
+
+    In the closed world, with judges that are strict, it ranks right answers above wrong ones better than the weakest
+    judgement does; where a loose judge lets wrong passages through, the LM is as sure of what it reads there.
+
+    Returns:
+        0 where the answer's words stand in no passage that was read; None where there is no answer, and where neither
+        the judges nor the LM gave a probability.
+    """
+    if node.answer == _UNKNOWN:
+        return None
+    if node.grounded is False:
+        return 0.0
+    found = [path_confidence(one) for one in node.sub_questions] if node.route == "decomposed" else [_judged(node)]
+    told = [one for one in [*found, node.likelihood] if one is not None]
+    return math.prod(told) if told else None
+
+
+def _judged(node: Any) -> float | None:
+    if node.route == "direct":
+        return node.know.probability if node.know else None
+    if node.route == "passages":
+        judgements = [one.judgement for one in node.passages if one.judgement]
+        judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
+        best, enough = max(judged, default=None), getattr(node, "sufficient", None)
+        told = [one for one in (best, enough.probability if enough else None) if one is not None]
+        return min(told, default=None)
+    return None

@@ -1,0 +1,48 @@
+"""How likely an LM finds the answer that it wrote: from the log-probabilities of the tokens that came with it."""
+
+import math
+from typing import Any
+
+import dspy
+
+# Space as tokenizers write it, where a server shows tokens raw.
+_SPACES = str.maketrans("", "", " \t\r\n\u0120\u010a\u2581")
+
+ASKED: dict[str, Any] = {"logprobs": True}
+"""What a call's `config` says to have the log-probabilities of what is written, as OpenAI's interface does."""
+
+
+def gives_logprobs(lm: dspy.BaseLM) -> bool:
+    """Whether an LM takes the wish for log-probabilities, as far as can be told without asking it."""
+    return "logprobs" in (getattr(lm, "supported_params", None) or ())
+
+
+def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
+    """The geometric mean of the probabilities of an answer's tokens, that of the token that ends it among them.
+
+    Which tokens are the answer's is told by their texts, so that the format around it (markers, quotes) does not count;
+    where the texts do not hold the answer as it was read, all tokens that were written count.
+
+    Args:
+        prediction: Of a call whose `config` was `ASKED`.
+        answer: One of its fields. Where it is written more than once the last place counts.
+
+    Returns:
+        In [0, 1]; None where the LM gave no log-probabilities.
+    """
+    tokens = (prediction.get("logprobs") or {}).get("content") or []
+    if not tokens:
+        return None
+    texts = [str(one["token"]).translate(_SPACES) for one in tokens]
+    wanted = answer.translate(_SPACES)
+    start = "".join(texts).rfind(wanted) if wanted else -1
+    if start >= 0:
+        ends = [0]
+        for text in texts:
+            ends.append(ends[-1] + len(text))
+        first = next(place for place in range(len(texts)) if ends[place + 1] > start)
+        last = next(place for place in range(len(texts)) if ends[place + 1] >= start + len(wanted))
+        tokens = tokens[first : last + 2]
+    # A server's rounding may put a certain token above 0; what has no probability at all may come as -inf.
+    mean = sum(min(0.0, float(one["logprob"])) for one in tokens) / len(tokens)
+    return math.exp(mean)

@@ -1,0 +1,149 @@
+"""Making an answer's confidence the share of such answers that is right, on a validation set."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raisf.evaluation.identity import question_id
+from raisf.evaluation.judges import ece_score
+from raisf.evaluation.risk import risk_coverage
+from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.within import program_within
+from raisf.programs.confidence import log_odds
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+
+LEAST = 10
+"""Answers with a confidence that a scaling of two numbers is fitted on at least."""
+FOLDS = 5
+
+
+def fit_confidence(
+    program: dspy.Module,
+    *,
+    valset: Sequence[dspy.Example],
+    metric: Metric = answer_exact_match,
+    threads: int = 8,
+    progress: bool = True,
+) -> Any:
+    """A copy of the program whose confidence says how often it is right: Platt's scaling, two options of the program.
+
+    It moves no answer before another, so risk and coverage stay; what changes is what `min_confidence` means. The
+    result's `compile_report["confidence"]` has slope, offset, and the expected calibration error before and, held out
+    in fifths, after.
+
+    Args:
+        program: An RA-ISF, or a module that contains one; stays as it is. Asked with no answer kept back.
+        valset: Questions with gold that nothing was trained on.
+        metric: Of the answers, in [0, 1].
+        threads: Questions asked at a time.
+        progress: Show a bar on stderr.
+
+    Raises:
+        InputError: There is no RA-ISF, too few answers have a confidence, all are right or all wrong, or the confidence
+            ranks the wrong ones higher.
+        LMError: The LM failed on ten questions in a row.
+
+    Source:
+        Platt 1999, with his targets; Guo et al. 2017 compare it.
+    """
+    made: Any = copy_of(program)
+    fitted = program_within(made, RAISF, f"{type(program).__name__} has no confidence to calibrate: take ra-isf")
+    least, fitted.min_confidence = fitted.min_confidence, 0.0
+    fitted.confidence_slope, fitted.confidence_offset = 1.0, 0.0
+    found: dict[str, tuple[float, float]] = {}
+    with progress_bar(progress) as bar:
+        task = bar.add_task("confidence", total=len(valset), score="")
+
+        def keep(outcome: Outcome) -> None:
+            bar.update(task, advance=1)
+            trace = getattr(outcome.prediction, "trace", None)
+            if outcome.prediction is not None and trace is not None and trace.root.confidence is not None:
+                right = float(metric(outcome.example, outcome.prediction, None))
+                found[question_id(outcome.example)] = (right, trace.root.confidence)
+
+        ask_all(made, valset, keep, threads=threads)
+    fitted.min_confidence = least
+    names = sorted(found)  # by name: the order of the answers depends on their speed
+    right, sure = np.array([found[name][0] for name in names]), np.array([found[name][1] for name in names])
+    if len(names) < LEAST:
+        raise InputError(
+            f"{len(names)} of {len(valset)} answers have a confidence, and {LEAST} are needed: give more validation "
+            "questions, or an LM that gives probabilities"
+        )
+    slope, offset = platt(right, sure)
+    fitted.confidence_slope, fitted.confidence_offset = slope, offset
+    after = np.empty(len(names))
+    folds = np.random.default_rng(0).permutation(len(names)) % FOLDS
+    for fold in range(FOLDS):
+        held = folds == fold
+        try:
+            after[held] = scaled(sure[held], *platt(right[~held], sure[~held]))
+        except InputError:  # so few answers tell nothing of the others
+            after[held] = right[~held].mean()
+    report = {
+        "slope": slope,
+        "offset": offset,
+        "answers": len(names),
+        "valset": len(valset),
+        "ece": {
+            "before": ece_score((right >= 0.5).tolist(), sure.tolist(), names).as_dict(),
+            "after": ece_score((right >= 0.5).tolist(), after.tolist(), names).as_dict(),
+        },
+        "risk": risk_coverage(right.tolist(), sure.tolist(), names).as_dict(),
+    }
+    made.compile_report = {**(getattr(program, "compile_report", None) or {}), "confidence": report}
+    return made
+
+
+def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
+    """Slope and offset of the logistic regression of right answers on the log-odds of their confidence.
+
+    Args:
+        right: Of each answer, in [0, 1], (n,).
+        confidence: Likewise, (n,).
+
+    Raises:
+        InputError: All are right, or all wrong, or the slope is not positive.
+
+    Source: Platt 1999; Lin, Lin and Weng 2007 for Newton's method with a line search.
+    """
+    hits, x = np.asarray(right, np.float64), np.array([log_odds(one) for one in np.asarray(confidence, np.float64)])
+    good, bad = float(hits.sum()), float(len(hits) - hits.sum())
+    if not good or not bad:
+        raise InputError(
+            f"all {len(hits)} answers with a confidence are {'right' if good else 'wrong'}: nothing to fit"
+        )
+    # Platt's targets: what a few more answers would say keeps the slope finite where one number parts the classes.
+    target = hits * (good + 1) / (good + 2) + (1 - hits) / (bad + 2)
+    design = np.stack([x, np.ones_like(x)], 1)
+    weights: NDArray[Any] = np.array([0.0, np.log((good + 1) / (bad + 1))])
+
+    def loss(w: NDArray[Any]) -> float:
+        z = design @ w
+        return float((np.logaddexp(0, z) - target * z).sum())
+
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-(design @ weights)))
+        gradient = design.T @ (p - target)
+        if np.abs(gradient).max() < 1e-6:
+            break
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + 1e-9 * np.eye(2)
+        step, size = np.linalg.solve(hessian, gradient), 1.0
+        while loss(weights - size * step) > loss(weights) and size > 1e-6:
+            size /= 2
+        weights = weights - size * step
+    if weights[0] <= 0:
+        raise InputError("wrong answers have the higher confidence: no scaling makes it say how often they are right")
+    return float(weights[0]), float(weights[1])
+
+
+def scaled(confidence: ArrayLike, slope: float, offset: float) -> NDArray[np.float64]:
+    """What the scaling makes of confidences, (n,)."""
+    x = np.array([log_odds(one) for one in np.asarray(confidence, np.float64)])
+    return 1 / (1 + np.exp(-(slope * x + offset)))

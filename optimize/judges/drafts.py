@@ -1,0 +1,54 @@
+"""Rows for the judge of `know="truth"`: what is known or not, and the draft of an answer that the judge is shown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+
+from raisf.evaluation.runner import Outcome, ask_all
+from raisf.programs.calls import Run
+from raisf.programs.questions import clean, is_unknown
+from raisf.utils.journal import Journal
+
+
+def with_drafts(
+    rows: Sequence[dspy.Example], answerer: Any, threads: int, journal: Journal | None = None
+) -> list[dspy.Example]:
+    """Rows of self-knowledge with the LM's own answers from memory.
+
+    A row whose answer is "unknown", cannot be read or could not be had is left out: the judge never meets it.
+
+    Args:
+        rows: With `question` and `verdict`.
+        answerer: The program's predictor that answers from memory. DSPy's cache has what labelling asked it before.
+        threads: Questions asked at a time.
+        journal: Keeps the drafts, and has those of an earlier call.
+
+    Raises:
+        LMError: The LM failed on ten questions in a row.
+    """
+    questions = list(dict.fromkeys(row.question for row in rows))
+    drafts: dict[str, str] = {}
+    if journal is not None:
+        drafts = {
+            question: journal.get(f"draft {question}") for question in questions if f"draft {question}" in journal
+        }
+
+    def ask(question: str) -> dspy.Prediction:
+        outputs = Run(None, None, None).ask(answerer, question=question)
+        return dspy.Prediction(answer=None if outputs is None else clean(outputs.answer))
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.prediction is not None and outcome.prediction.answer is not None:
+            drafts[outcome.example.question] = outcome.prediction.answer
+            if journal is not None:
+                journal.add(f"draft {outcome.example.question}", outcome.prediction.answer)
+
+    ask_all(ask, [dspy.Example(question=one) for one in questions if one not in drafts], keep, threads=threads)
+    return [
+        dspy.Example(question=row.question, answer=drafts[row.question], verdict=row.verdict).with_inputs(
+            "question", "answer"
+        )
+        for row in rows
+        if not is_unknown(drafts.get(row.question, ""))
+    ]

@@ -1,0 +1,95 @@
+"""The options of `raisf compile` that fit thresholds and the confidence, after whatever else was learnt."""
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from raisf.commands.command import option
+from raisf.commands.options import as_one
+from raisf.commands.values import not_negative
+from raisf.experiments.opening import given
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from raisf.optimize.optimizers.calibrate import Calibrate
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationChoice:
+    """What `--calibrate` was told; no aim: not to calibrate."""
+
+    aim: Any
+    call_price: float | None
+    search_price: float | None
+    confidence: bool
+
+    @property
+    def prices(self) -> dict[str, Any]:
+        """What calls and searches cost, as far as it was given."""
+        return given({"call_price": self.call_price, "search_price": self.search_price})
+
+    def optimizer(self, how: str, labels: Any, threads: int) -> "Calibrate | None":
+        """What calibrates; None where nothing does.
+
+        Raises:
+            InputError: There is a price, and nothing that weighs costs.
+        """
+        if self.prices and self.aim != "cost" and how != "outcome":
+            shown = next(iter(self.prices)).replace("_", "-")
+            raise InputError(f"--{shown} is for --calibrate cost and --how outcome: leave it out, or take one of them")
+        if self.aim is None:
+            return None
+        from raisf.optimize.optimizers.calibrate import Calibrate
+
+        return Calibrate(aim=self.aim, labels=labels, threads=threads, **(self.prices if self.aim == "cost" else {}))
+
+    def confident(self, compiled: Any, valset: Any, threads: int) -> Any:
+        """The program with a confidence that says how often it is right, where that is wanted.
+
+        Raises:
+            InputError: Its confidence cannot be calibrated.
+        """
+        if not self.confidence:
+            return compiled
+        from raisf.optimize.confidence import fit_confidence
+
+        return fit_confidence(compiled, valset=valset, threads=threads)
+
+
+_calibration = functools.partial(option, heading="calibration")
+calibration_options = as_one(
+    "calibration",
+    CalibrationChoice,
+    _calibration(
+        "--calibrate",
+        "aim",
+        type=click.Choice(("answer", "cost", "accuracy", "balanced")),
+        is_flag=False,
+        flag_value="answer",
+        metavar="[AIM]",
+        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
+        "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
+        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
+    ),
+    _calibration(
+        "--call-price",
+        type=not_negative,
+        metavar="P",
+        help="aim cost, and --how outcome: what an LM call costs, in right answers; default: 0.01",
+    ),
+    _calibration(
+        "--search-price",
+        type=not_negative,
+        metavar="P",
+        help="aim cost, and --how outcome: what a search costs, in right answers; default: 0",
+    ),
+    _calibration(
+        "--calibrate-confidence",
+        "confidence",
+        is_flag=True,
+        help="then scale the answers' confidence, so that on the dev split it is the share of right answers",
+    ),
+)
+"""What is fitted after compiling; a command takes it as `calibration`."""

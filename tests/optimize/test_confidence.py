@@ -1,0 +1,49 @@
+"""If these failed, a confidence of 70% would be right more or less often than seven times in ten."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raisf
+from raisf.optimize.confidence import fit_confidence, platt, scaled
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+
+
+def test_platt_finds_the_scaling_that_the_answers_follow() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.01, 0.99, 20_000)
+    share = scaled(confidence, 0.6, -0.8)
+    slope, offset = platt((rng.random(20_000) < share).astype(float), confidence)
+    assert (slope, offset) == pytest.approx((0.6, -0.8), abs=0.05)
+
+
+def test_one_number_that_parts_right_from_wrong_gives_a_finite_scaling() -> None:
+    slope, offset = platt([0.0] * 10 + [1.0] * 10, [0.1] * 10 + [0.9] * 10)
+    assert 0 < slope < 10 and abs(offset) < 5
+
+
+@pytest.mark.parametrize(
+    ("right", "message"), [([1.0] * 4, "are right"), ([0.0] * 4, "are wrong"), ([1.0, 1.0, 0.0, 0.0], "higher")]
+)
+def test_what_cannot_be_fitted_is_refused(right: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        platt(right, [0.1, 0.2, 0.8, 0.9])
+
+
+def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
+    alone: Any = {"use_relevance": False, "use_decomposition": False}
+    program = RAISF(**alone, know="confidence", know_threshold=0.0, min_confidence=0.2)
+    program.set_lm(raisf.connect("pocket"))
+    fitted = fit_confidence(program, valset=[*world.train, *world.dev], progress=False)
+    report = fitted.compile_report["confidence"]
+    assert report["ece"]["after"]["value"] < report["ece"]["before"]["value"]  # the pocket Llama is far too sure
+    assert fitted.min_confidence == 0.2 and (program.confidence_slope, program.confidence_offset) == (1, 0)
+    raisf.save(fitted, tmp_path / "a")
+    opened = raisf.load(tmp_path / "a")
+    question = world.test[0].question
+    root, raw = opened(question=question).trace.root, program(question=question).trace.root
+    assert opened.confidence_slope == report["slope"]
+    if root.confidence is not None and raw.confidence is not None:
+        assert root.confidence == pytest.approx(float(scaled([raw.confidence], report["slope"], report["offset"])[0]))

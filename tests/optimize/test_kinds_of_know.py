@@ -1,0 +1,102 @@
+"""If these failed, a program that judges by drafts could not be measured, calibrated or compiled like any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raisf
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.demonstrations import collect_rows, judges
+from raisf.optimize.judges.judgements import collect
+from raisf.optimize.optimizers.calibrate import calibrate
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import InputError
+
+KINDS = ("confidence", "consistency", "truth")
+
+
+def of_kind(know: Any, world: Any, lm: Any, **given: Any) -> RAISF:
+    made = RAISF(BM25.load(world.index), k=3, know=know, **given)
+    made.set_lm(lm)
+    return made
+
+
+@pytest.mark.parametrize("know", KINDS)
+def test_each_kind_is_measured_and_calibrated_by_its_own_probabilities(know: str, world: Any) -> None:
+    program = of_kind(know, world, raisf.connect("pocket"), use_relevance=False, use_decomposition=False)
+    judged = collect(program, "know", world.dev, labels="model", progress=False)
+    scored = judged.report()
+    assert len(judged.scored) == len(judged.rows) and {"auroc", "ece", "aurc"} <= scored.scores.keys()
+    assert scored.risk and scored.risk.right[1.0] == pytest.approx(
+        sum(row.gold for row in judged.rows) / len(judged.rows)
+    )
+    if know == "truth":  # one is enough: the others differ in what gives the probability
+        return
+    fitted = calibrate(program, valset=[*world.train, *world.dev], aim="accuracy", labels="gold", progress=False)
+    report = fitted.compile_report["calibration"]["judges"]["know"]
+    assert "skipped" not in report and fitted.self_knowledge == know
+    assert report["after"]["scores"]["accuracy"]["value"] >= report["before"]["scores"]["accuracy"]["value"]
+
+
+@pytest.mark.parametrize("know", ["confidence", "consistency"])
+def test_where_drafts_say_what_is_known_no_judge_learns_it(know: str, world: Any, oracle: Any) -> None:
+    program = of_kind(know, world, oracle())
+    assert "know" not in judges(program) and {"relevant", "decompose"} <= set(judges(program))
+    rows = collect_rows(program, world.train, labels="gold", threads=4, strict=True)
+    assert "know" not in rows.of and "relevant" in rows.of
+
+
+def test_a_program_that_judges_by_samples_is_compiled(world: Any, oracle: Any) -> None:
+    program = of_kind("consistency", world, oracle(), samples=2)
+    shown: Any = raisf.compile(
+        program, trainset=world.train, valset=world.dev, strategy="bootstrap", labels="gold", progress=False
+    )
+    drawn = shown.compile_report["rows"]
+    assert "know" not in drawn and drawn["relevant"] and shown.self_knowledge == "consistency"
+
+
+def test_the_judge_of_drafts_learns_from_the_lm_s_own_drafts(world: Any, oracle: Any, tmp_path: Path) -> None:
+    program = of_kind("truth", world, oracle())
+    assert "know" in judges(program)
+    rows = collect_rows(program, world.train, labels="model", threads=4, strict=True).of["know"]
+    verdicts = {row.verdict: row for row in rows}
+    assert set(verdicts) == {"know", "unknown"} and verdicts["unknown"].answer == "a guess"
+    silent = of_kind("truth", world, ScriptedLM(lambda fields: {"answer": "unknown", "verdict": "know"}))
+    with pytest.raises(InputError):
+        collect_rows(silent, world.train, labels="gold", threads=4, strict=True)
+
+
+@pytest.mark.slow
+def test_the_answerer_of_a_confident_program_is_taught_what_it_knows(world: Any, makers: Any, tmp_path: Path) -> None:
+    from raisf.lm.finetune.training import Training
+
+    program = of_kind("confidence", world, raisf.connect("pocket"), max_depth=1, max_calls=12)
+    compiled: Any = raisf.compile(
+        program,
+        trainset=world.train[:24],
+        valset=world.dev[:10],
+        how="weights",
+        predictors=["answer_directly"],
+        labels="gold",
+        rows=16,
+        training=Training(epochs=1, rank=4, batch_size=8),
+        work=tmp_path,
+        progress=False,
+    )
+    assert compiled.answer_directly.lm.lora is not None
+    answered = compiled(question=world.test[0].question).trace.root
+    assert answered.know.probability is not None  # with a LoRA adapter, too
+
+
+def test_the_judge_of_sufficiency_learns_from_gold(world: Any, oracle: Any) -> None:
+    program = of_kind("verbal", world, oracle(), sufficiency=True)
+    assert "sufficient" in judges(program)
+    rows = collect_rows(program, world.train, labels="gold", threads=4, strict=True).of["sufficient"]
+    several = {example.question: set(example.gold_pids) for example in world.train if len(example.gold_pids or []) > 1}
+    assert {row.verdict for row in rows} == {"sufficient", "insufficient"}
+    for row in rows:
+        if row.question in several:
+            assert (len(row.passages) == len(several[row.question])) is (row.verdict == "sufficient")
+    assert "sufficient" not in judges(of_kind("verbal", world, oracle()))

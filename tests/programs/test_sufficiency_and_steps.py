@@ -1,0 +1,107 @@
+"""If these failed, passages that lack a half would be read as if they sufficed, or a question be asked for ever."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raisf
+from raisf.evaluation.identity import describe
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+
+
+def scripted(*, suffice: bool, follow_ups: list[str] | None = None) -> ScriptedLM:
+    """Nothing is known; the root's two passages are relevant, and so are a sub-question's."""
+    left = list(follow_ups or [])
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        if "passage" in fields:
+            return {"verdict": "relevant" if int(fields["passage"].split()[-1]) <= 2 else "irrelevant"}
+        if "facts" in fields:
+            more = left.pop(0) if left and fields["question"] == "root" else "none"
+            return {"follow_up": more, "answer": "composed"}
+        if "passages" in fields:
+            sure = suffice or fields["question"] != "root"
+            verdict = "sufficient" if sure else "insufficient"
+            return {"verdict": verdict, "evidence": "passage 1", "answer": f"A({fields['question']})"}
+        return {"verdict": "unknown", "sub_questions": ["who?", "where is #1?"]}
+
+    return ScriptedLM(answer)
+
+
+def test_relevant_passages_that_suffice_are_read_and_that_costs_one_call(ask: Any, shelf: Any) -> None:
+    plain = ask(RAISF(shelf), scripted(suffice=True))
+    trace = ask(RAISF(shelf, sufficiency=True), scripted(suffice=True))
+    assert trace.root.route == "passages" and trace.root.answer == plain.root.answer == "A(root)"
+    assert trace.cost.lm_calls == plain.cost.lm_calls + 1
+    assert trace.root.sufficient.verdict == "sufficient" and "sufficient" not in plain.root.model_dump()
+
+
+def test_where_they_do_not_suffice_the_question_is_broken_down_and_they_are_composed_with_the_answers(
+    ask: Any, shelf: Any
+) -> None:
+    trace = ask(RAISF(shelf, sufficiency=True, max_depth=1), lm := scripted(suffice=False))
+    assert trace.root.route == "decomposed" and trace.root.answer == "composed"
+    (composed,) = [call["facts"] for call in lm.calls if "facts" in call]
+    assert composed == [
+        "Title 1 | passage 1",
+        "Title 2 | passage 2",
+        "who? = A(who?)",
+        "where is A(who?)? = A(where is A(who?)?)",
+    ]
+    off = ask(RAISF(shelf, sufficiency=True, use_decomposition=False), scripted(suffice=False))
+    assert off.root.route == "no_passages" and "do not suffice" in off.root.reason
+
+
+def test_steps_are_asked_one_by_one_in_view_of_the_answers_until_they_suffice(ask: Any, shelf: Any) -> None:
+    lm = scripted(suffice=False, follow_ups=["who?", "where?"])
+    program = RAISF(shelf, use_relevance=False, decomposition="stepwise", max_depth=1)
+    trace = ask(program, lm)
+    assert [sub.question for sub in trace.root.sub_questions] == ["who?", "where?"]
+    assert [sub.depth for sub in trace.root.sub_questions] == [1, 1]
+    asked = [call["facts"] for call in lm.calls if "facts" in call and call["question"] == "root"]
+    assert [len(facts) for facts in asked] == [0, 1, 2, 2]  # twice a question, "none", and the composer
+    assert asked[-1] == ["who? = unknown", "where? = unknown"]
+    assert trace.root.answer == "composed"
+
+
+def test_steps_end_at_one_that_was_asked_before_and_at_ten(ask: Any, shelf: Any) -> None:
+    again = RAISF(shelf, use_relevance=False, decomposition="stepwise", max_depth=0)
+    assert len(ask(again, scripted(suffice=False, follow_ups=["who?", "Who"])).root.sub_questions) == 1
+    many = [f"what about {number}?" for number in range(30)]
+    assert len(ask(again, scripted(suffice=False, follow_ups=many)).root.sub_questions) == 10
+    none = ask(again, scripted(suffice=False)).root
+    assert none.route == "no_sub_questions" and none.readable
+
+
+def test_steps_that_cannot_be_read_are_no_sub_questions(ask: Any, shelf: Any) -> None:
+    lm = ScriptedLM(lambda fields: "mumble" if "facts" in fields else {"verdict": "unknown"})
+    root = ask(RAISF(shelf, use_relevance=False, decomposition="stepwise"), lm).root
+    assert root.route == "no_sub_questions" and not root.readable
+
+
+def test_the_pocket_llama_takes_steps_and_judges_sufficiency() -> None:
+    program = RAISF(use_relevance=False, use_know=True, know_threshold=0.9, decomposition="stepwise", max_depth=1)
+    program.set_lm(raisf.connect("pocket"))
+    root = program(question="Where was the founder of Velm born?").trace.root
+    assert root.sub_questions and root.route == "decomposed"
+
+
+def test_programs_without_them_are_what_they_were(tmp_path: Path) -> None:
+    assert (
+        not {"sufficiency", "sufficiency_threshold", "decomposition", "predictor sufficient"} & describe(RAISF()).keys()
+    )
+    made = RAISF(sufficiency=True, decomposition="stepwise")
+    made.set_lm(raisf.connect("pocket"))
+    raisf.save(made, tmp_path / "a")
+    opened: Any = raisf.load(tmp_path / "a")
+    assert opened.sufficiency and opened.decomposition == "stepwise"
+    assert opened.sufficient.lm is not None and "follow_up" in opened.decompose.signature.output_fields
+
+
+@pytest.mark.parametrize(("option", "value"), [("decomposition", "never"), ("sufficiency_threshold", 2)])
+def test_an_option_that_cannot_be_used_is_named(option: str, value: Any) -> None:
+    with pytest.raises(InputError, match=option):
+        RAISF(**{option: value})
