@@ -137,6 +137,7 @@ def test_the_report_says_what_was_chosen_on_how_many_rows(compiled: Any) -> None
     assert compiled.know.lm.base_engine is compiled.decompose.lm.base_engine
 
 
+@pytest.mark.slow
 def test_the_thresholds_of_probes_can_be_calibrated_and_the_program_answers(compiled: Any, home: Any) -> None:
     made = compile(compiled, trainset=home[1], valset=home[2][:12], how="thresholds", labels="gold", progress=False)
     assert "threshold" in made.compile_report["calibration"]["judges"]["know"]
