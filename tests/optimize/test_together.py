@@ -89,7 +89,7 @@ def test_weights_then_prompts_then_weights_again(both: Any, monkeypatch: pytest.
 
 
 def test_a_killed_compile_goes_on_without_asking_for_prompts_again(
-    both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch
+    both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(FinetuneRun, "epoch", lambda self, show: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -98,13 +98,13 @@ def test_a_killed_compile_goes_on_without_asking_for_prompts_again(
     asked = len(program.know.lm.calls)
     prompted: list[Any] = []
     compile = Prompting._compile
-    monkeypatch.setattr(Prompting, "_compile", lambda self, task: prompted.append(task) or compile(self, task))
-    made = both("p -> w")
+    with monkeypatch.context() as patched:
+        patched.setattr(Prompting, "_compile", lambda self, task: prompted.append(task) or compile(self, task))
+        made = both("p -> w")
     assert made.compile_report["resumed"] and not prompted
     assert made.compile_report["steps"][0]["report"]["strategy"] == "labeled"
     again = len(program.know.lm.calls) - asked
-    monkeypatch.undo()
-    fresh = both("p -> w", work="elsewhere")
+    fresh = both("p -> w", work=tmp_path / "elsewhere")
     assert again < len(program.know.lm.calls) - asked - again, "answers of the steps before are not asked for again"
     ours, theirs = (one.compile_report["candidates"] for one in (made, fresh))
     assert [one["score"] for one in ours] == [one["score"] for one in theirs]

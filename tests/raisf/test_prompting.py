@@ -30,6 +30,10 @@ WRONG = {
     ),
     "no instructions": (["--strategy", "gepa"], "rewrites instructions, and the format"),
     "a price without its aim": (["--calibrate", "--call-price", "0.1"], "--call-price is for --calibrate cost"),
+    "what the judges learn in": (["--how", "both", "--by", "prompts"], "--by is for --how outcome"),
+    "steps": (["--how", "outcome", "--sequence", "p"], "--sequence is for --how both"),
+    "epochs of prompts": (["--how", "outcome", "--by", "prompts", "--epochs", "2"], "--epochs is for --how weights"),
+    "rows of one's own": (["--how", "outcome", "--rows-from", "."], "--how outcome makes its own: leave them out"),
     "no thresholds": (["--program", "rag", "--strategy", "bootstrap", "--calibrate"], "RAG has no thresholds"),
 }
 
@@ -39,6 +43,27 @@ def test_a_mistake_is_told_before_anything_is_compiled(argv, options, message, c
     assert cli.main([*argv, *options]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_both_ways_in_turn_show_each_step_and_which_was_kept(argv, capsys, tmp_path):
+    options = ["--how", "both", "--sequence", "p -> w", "--rows", "8", "--epochs", "1", "--rank", "2", "--lm", "pocket"]
+    assert cli.main([*argv, *options]) == 0
+    shown = capsys.readouterr()
+    assert "selected:" in shown.out and "trained weights" in shown.out and "against as given" in shown.out
+    assert "BETTERTOGETHER" not in shown.err
+    report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
+    assert report["how"] == "both" and [step["name"] for step in report["steps"]] == ["p", "p -> w"]
+
+
+@pytest.mark.slow
+def test_outcomes_are_shown_by_judge(argv, capsys, tmp_path):
+    options = ["--how", "outcome", "--by", "prompts", "--rows", "8", "--call-price", "0.02", "--lm", "pocket"]
+    assert cli.main([*argv, *options]) == 0
+    shown = capsys.readouterr().out
+    assert "verdicts tried on 16 questions" in shown and "selected:" in shown
+    report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
+    assert report["outcomes"]["call_price"] == 0.02 and report["by"] == "prompts"
 
 
 def test_splits_that_overlap_are_refused(argv, home, capsys):
