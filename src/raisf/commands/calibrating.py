@@ -23,7 +23,7 @@ class CalibrationChoice:
     aim: Any
     call_price: float | None
     search_price: float | None
-    confidence: bool
+    scale_confidence: bool
 
     def optimizer(self, labels: Any, threads: int) -> "Calibrate | None":
         """What calibrates; None where nothing does.
@@ -47,7 +47,7 @@ class CalibrationChoice:
         Raises:
             InputError: Its confidence cannot be calibrated.
         """
-        if not self.confidence:
+        if not self.scale_confidence:
             return compiled
         from raisf.optimize.confidence import fit_confidence
 
@@ -83,7 +83,7 @@ calibration_options = as_one(
     ),
     _calibration(
         "--calibrate-confidence",
-        "confidence",
+        "scale_confidence",
         is_flag=True,
         help="then scale the answers' confidence, so that on the dev split it is the share of right answers",
     ),
