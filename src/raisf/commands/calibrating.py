@@ -23,7 +23,7 @@ class CalibrationChoice:
     aim: Any
     call_price: float | None
     search_price: float | None
-    confidence: bool
+    scale_confidence: bool
 
     @property
     def prices(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class CalibrationChoice:
         Raises:
             InputError: Its confidence cannot be calibrated.
         """
-        if not self.confidence:
+        if not self.scale_confidence:
             return compiled
         from raisf.optimize.confidence import fit_confidence
 
@@ -87,7 +87,7 @@ calibration_options = as_one(
     ),
     _calibration(
         "--calibrate-confidence",
-        "confidence",
+        "scale_confidence",
         is_flag=True,
         help="then scale the answers' confidence, so that on the dev split it is the share of right answers",
     ),

@@ -1,0 +1,58 @@
+"""If these failed, the kinds of self-knowledge and confidence could not be had from the command line together."""
+
+import json
+from typing import Any
+
+import pytest
+
+from raisf import cli
+
+
+@pytest.fixture(scope="module")
+def home(make_home: Any) -> Any:
+    """A folder with a small world and its index."""
+    return make_home(train=24, dev=24, test=8)
+
+
+def _json(capsys: Any, *argv: Any) -> dict[str, Any]:
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(
+    home: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(home)
+    files = ["--train", "world/train.jsonl", "--dev", "world/dev.jsonl", "--index", "index", "--out", "a"]
+    ways = ["--know", "confidence", "--confidence", "path", "--know-threshold", "0.9", "--max-depth", 1]
+    made = _json(capsys, "compile", *files, *ways, "--calibrate", "accuracy", "--calibrate-confidence")
+    assert made["confidence"]["slope"] > 0 and "threshold" in made["calibration"]["judges"]["know"]
+    manifest = json.loads((home / "a/manifest.json").read_text())
+    assert manifest["options"]["know"] == "confidence" and manifest["options"]["confidence"] == "path"
+    question = json.loads((home / "world/test.jsonl").read_text().splitlines()[0])["question"]
+    answered = _json(capsys, "ask", question, "--program", "a")
+    kept = _json(capsys, "ask", question, "--program", "a", "--min-confidence", 1)
+    assert kept["answer"] == "unknown"
+    if answered["answer"] != "unknown":
+        assert 0 < answered["confidence"] < 1 and kept["trace"]["root"]["route"] == "withheld"
+    measured = _json(capsys, "eval", "--program", "a", "--test", "world/test.jsonl")
+    assert measured["risk"]["right"]["1"] == pytest.approx(measured["em"]["value"])
+
+
+def test_each_kind_of_self_knowledge_is_measured_alone(home: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(home)
+    for kind in ("verbal", "confidence"):
+        given = ["--test", "world/test.jsonl", "--lm", "pocket", "--program", "ra-isf", "--labels", "gold"]
+        found = _json(capsys, "eval", "--module", "know", "--know", kind, *given)
+        assert {"auroc", "ece", "aurc"} <= found["judge"]["scores"].keys() and found["judge"]["risk"]["coverage"]
+
+
+def test_a_kind_that_a_program_was_not_compiled_for_is_refused_and_a_judge_more_is_asked_of_the_base(
+    home: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(home)
+    assert cli.main(["ask", "Who founded Velm?", "--program", "a", "--know", "truth"]) != 0
+    assert "--know" in capsys.readouterr().err
+    asked = _json(capsys, "ask", "Who founded Velm?", "--program", "a", "--sufficiency", "--no-know")
+    assert asked["answer"]
