@@ -50,7 +50,9 @@ MEASURES = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
 def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
     """What each row answers and costs, how good its judges are alone, and the whole against each other row."""
     reports = {label: summarise(records.values()) for label, records in answers.items()}
+    left_out = workspace.left_out
     judged = workspace.judge({label: ROWS[label] for label in answers if label in ROWS})
+    workspace.left_out = left_out
     made = [_answers(workspace, reports), _judges(judged)]
     if WHOLE in answers and len(answers) > 1:
         made.append(pair_sections(compare_records(answers, WHOLE).pairs)[0])

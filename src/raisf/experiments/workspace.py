@@ -113,7 +113,8 @@ class Workspace:
         else:
             lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
-            if taught := (getattr(program, "compile_report", None) or {}).get("judge_rows"):
+            taught = (getattr(program, "compile_report", None) or {}).get("judge_rows")
+            if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
         if setting.sampling:
             for _, predictor in program.named_predictors():
@@ -302,8 +303,10 @@ class Workspace:
         from raisf.optimize.compile import optimizer_named
 
         for how, options in setting.then:
-            work = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
-            optimizer: Any = optimizer_named(how, None, threads=self.threads, **work, **options)
+            more: dict[str, Any] = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
+            if how == "probe":  # it reads the base, whatever was trained beside it
+                more |= {"base": setting.base or self.base or self.lm.spec} | ({"rows": self.rows} if self.rows else {})
+            optimizer: Any = optimizer_named(how, None, threads=self.threads, **more, **options)
             program = optimizer.compile(program, trainset=self.train, valset=self.dev)
         return program
 
