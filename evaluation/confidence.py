@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 _UNKNOWN = "unknown"
+# What a node may say, and the records of other versions leave out.
+_LATER = dict.fromkeys(("grounded", "likelihood", "sufficient", "computed_confidence"))
 
 
 def of_record(record: dict[str, Any]) -> float | None:
@@ -17,7 +19,7 @@ def of_record(record: dict[str, Any]) -> float | None:
     root = (record.get("trace") or {}).get("root")
     if root is None:
         return None
-    return confidence(json.loads(json.dumps(root), object_hook=lambda fields: SimpleNamespace(**fields)))
+    return confidence(json.loads(json.dumps(root), object_hook=lambda fields: SimpleNamespace(**_LATER | fields)))
 
 
 def confidence(node: Any) -> float | None:
@@ -30,7 +32,7 @@ def confidence(node: Any) -> float | None:
     """
     if node.answer == _UNKNOWN:
         return None
-    if (computed := getattr(node, "computed_confidence", None)) is not None:
+    if (computed := node.computed_confidence) is not None:
         return computed
     if node.grounded is False:
         return 0.0
@@ -67,7 +69,7 @@ def _judged(node: Any) -> float | None:
     if node.route == "passages":
         judgements = [one.judgement for one in node.passages if one.judgement]
         judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
-        best, enough = max(judged, default=None), getattr(node, "sufficient", None)
+        best, enough = max(judged, default=None), node.sufficient
         told = [one for one in (best, enough.probability if enough else None) if one is not None]
         return min(told, default=None)
     return None

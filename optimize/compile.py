@@ -121,6 +121,5 @@ def _check(name: str, options: dict[str, Any], known: set[str]) -> None:
         of = [other for other in _KINDS if option in _options_of(other)]
         if not of:
             raise InputError(f"{name} has no option {option!r}: choose {', '.join(sorted(known))}")
-        raise InputError(
-            f"{option} (--{option.replace('_', '-')}) is for {' and '.join(of)}, not for {name}: leave it out"
-        )
+        told = " and ".join(filter(None, (", ".join(of[:-1]), of[-1])))
+        raise InputError(f"{option} (--{option.replace('_', '-')}) is for {told}, not for {name}: leave it out")

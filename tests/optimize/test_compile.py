@@ -289,7 +289,7 @@ UNUSED = {
         {"how": "weights", "strategy": "random"},
         r"strategy \(--strategy\) is for how='prompts'",
     ),
-    "weights' for prompts": ({"rows": 50}, r"rows \(--rows\) is for weights and outcome, not for labeled"),
+    "weights' for prompts": ({"rows": 50}, r"rows \(--rows\) is for weights, outcome and probe, not for labeled"),
     "one strategy's": ({"candidates": 9}, r"candidates \(--candidates\) is for random and mipro, not for labeled"),
     "another's": ({"strategy": "random", "trials": 9}, "is for mipro and gepa, not for random"),
     "one of neither part": (

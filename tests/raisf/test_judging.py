@@ -24,7 +24,7 @@ def _json(capsys, *argv):
 def test_the_know_judge_is_measured_beside_its_baselines_on_the_same_questions(home, capsys):
     files = ["--test", home / "world/test.jsonl", "--train", home / "world/train.jsonl"]
     found = _json(capsys, "eval", "--module", "know", *files)
-    assert {"accuracy", "precision", "recall", "f1", "auroc", "ece"} == set(found["judge"]["scores"])
+    assert {"accuracy", "precision", "recall", "f1", "auroc", "ece", "aurc"} == set(found["judge"]["scores"])
     assert sum(one["n"] for one in found["judge"]["bins"]) == found["rows"] and found["judge"]["threshold"] == 0.5
     assert set(found["baselines"]) == {"baseline, sum", "baseline, mean"}
     for measured in (found["judge"], *found["baselines"].values()):
