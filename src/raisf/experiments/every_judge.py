@@ -13,14 +13,12 @@ from raisf.reports.sections import Cell, Section
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
 
-WHOLE = "together"
+WHOLE = "know: confidence"
 ALWAYS = "always retrieve"
 THRESHOLDS = ("thresholds", {"aim": "answer"})
 KNOW_PROBE = ("probe", {"predictors": ("know",)})
 RELEVANCE_PROBE = ("probe", {"predictors": ("relevant",)})
-
-_TOGETHER: Mapping[str, Any] = {"know": "confidence"}
-_STEPS = (RELEVANCE_PROBE, THRESHOLDS)
+_CONFIDENT: Mapping[str, Any] = {"know": "confidence"}
 
 # By label. The decomposition judge's weights are trained in all but the rows of ways, and the same everywhere.
 ROWS: dict[str, Setting] = {
@@ -33,16 +31,16 @@ ROWS: dict[str, Setting] = {
     ALWAYS: Setting("weights", {"use_know": False}),
     "know: verbal": Setting("weights", then=(THRESHOLDS,)),
     "know: probe": Setting("weights", then=(KNOW_PROBE, THRESHOLDS)),
-    "know: confidence": Setting("weights", {"know": "confidence"}, then=(THRESHOLDS,)),
     "know: consistency": Setting("weights", {"know": "consistency"}, then=(THRESHOLDS,)),
     "know: truth": Setting("weights", {"know": "truth"}, then=(THRESHOLDS,)),
     "relevance: probe": Setting("weights", then=(RELEVANCE_PROBE, THRESHOLDS)),
     "sufficiency": Setting("weights", {"sufficiency": True}, then=(THRESHOLDS,)),
     "decomposition: stepwise": Setting("weights", {"decomposition": "stepwise"}, then=(THRESHOLDS,)),
-    "together, no self-knowledge": Setting("weights", {**_TOGETHER, "use_know": False}, then=_STEPS),
-    "together, no relevance": Setting("weights", {**_TOGETHER, "use_relevance": False}, then=_STEPS),
-    "together, no decomposition": Setting("weights", {**_TOGETHER, "use_decomposition": False}, then=_STEPS),
-    WHOLE: Setting("weights", _TOGETHER, then=_STEPS),
+    "know: confidence, for its cost": Setting("weights", _CONFIDENT, then=(("thresholds", {"aim": "cost"}),)),
+    f"{WHOLE}, no self-knowledge": Setting("weights", {**_CONFIDENT, "use_know": False}, then=(THRESHOLDS,)),
+    f"{WHOLE}, no relevance": Setting("weights", {**_CONFIDENT, "use_relevance": False}, then=(THRESHOLDS,)),
+    f"{WHOLE}, no decomposition": Setting("weights", {**_CONFIDENT, "use_decomposition": False}, then=(THRESHOLDS,)),
+    WHOLE: Setting("weights", _CONFIDENT, then=(THRESHOLDS,)),
 }
 MEASURES = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
 
