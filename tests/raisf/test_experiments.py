@@ -2,13 +2,15 @@
 
 import csv
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from raisf import cli
 from raisf.commands.experiment import NAMES
-from raisf.experiments import published_results
+from raisf.experiments import every_judge, published_results
+from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import COMPILED, SMALLER, Setting
@@ -212,3 +214,25 @@ def test_all_experiments_run_from_one_command(world, out):
         assert read_json(out / name / "results.json")["sections"][0]["rows"], name
     page = (out / "report.html").read_text("utf-8")
     assert all(f"{name}: " in page for name in NAMES)
+
+
+def test_the_judges_are_compared_by_answers_cost_and_alone(world, tmp_path, monkeypatch):
+    confident = {"know": "confidence"}
+    rows = {
+        "way: none": Setting("ra-isf"),
+        every_judge.WHOLE: Setting("ra-isf", confident, then=(every_judge.THRESHOLDS,)),
+        "broken": Setting("ra-isf", {"k": 0}),
+    }
+    monkeypatch.setattr(every_judge, "ROWS", rows)
+    workspace = Workspace(tmp_path / "out", world, engine="bm25", n=4, lm=LMChoice("pocket"))
+    experiment = replace(EXPERIMENTS["judges"], settings=rows)
+    with WorkspaceBars([rows], 4) as bars:
+        answers, judges, differences = experiment.run(workspace, bars)
+    assert [row[0] for row in answers.rows] == ["way: none", every_judge.WHOLE]
+    assert "Left out: broken (k is 0" in answers.text
+    asked = {(row[0], row[1]): row[2] for row in judges.rows}
+    assert len(asked) == 4 and all(score is not None for score in asked.values())
+    assert differences.rows[0][0] == f"{every_judge.WHOLE} - way: none"
+    # What a row has learnt is an artifact with its thresholds, and is not learnt again.
+    (made,) = (tmp_path / "out/made").glob("ra-isf-*")
+    assert read_json(made / "manifest.json")["compile"]["calibration"]["aim"] == "answer"
