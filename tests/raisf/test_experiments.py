@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from raisf import cli
-from raisf.commands.experiment import NAMES
+from raisf.commands.experiment import NAMES, PAPERS
 from raisf.experiments import every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
@@ -210,10 +210,10 @@ def test_judges_may_be_of_another_base_than_the_lm_that_answers(world, out):
 @pytest.mark.slow
 def test_all_experiments_run_from_one_command(world, out):
     assert _run("all", world, out, "--rows", "20", "--zero-shot") == 0
-    for name in NAMES:
+    for name in PAPERS:
         assert read_json(out / name / "results.json")["sections"][0]["rows"], name
     page = (out / "report.html").read_text("utf-8")
-    assert all(f"{name}: " in page for name in NAMES)
+    assert all(f"{name}: " in page for name in PAPERS)
 
 
 def test_the_judges_are_compared_by_answers_cost_and_alone(world, tmp_path, monkeypatch):

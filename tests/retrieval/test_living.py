@@ -213,7 +213,7 @@ def test_what_is_added_to_a_compressed_index_is_found_beside_it(tmp_path: Path, 
     texts = [f"In the year {1000 + n}, the duke of {chr(65 + n % 26)}ville had {n % 97} horses." for n in range(120)]
     passages = [Passage(str(n), text, metadata={"n": n}) for n, text in enumerate(texts)]
     path = tmp_path / "i"
-    build_index(passages[:80], path, search="plaid", progress=False)
+    build_index(passages[:80], path, search="plaid", checkpoint="minilm", progress=False)
     assert index_info(path)["search"] == "plaid"
     add_to_index(path, passages[80:100], progress=False)
     assert index_info(path)["search"] == "exact + plaid"
