@@ -1,5 +1,6 @@
 """A small closed world with a real BM25 index, and a scripted LM that knows half of it by heart and reads the rest."""
 
+import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from raisf.optimize.judges.judge_data import steps
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.files import read_json
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     index = folder.parent / "index"
     BM25.build(read_documents(folder / "corpus.jsonl"), index)
     return World(folder, index, *(load_questions(folder / f"{split}.jsonl") for split in ("train", "dev", "test")))
+
+
+@pytest.fixture(scope="module")
+def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama with room for DSPy's chat format, letter by letter."""
+    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
+    config = read_json(folder / "config.json")
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    return folder
 
 
 def knows(question: str) -> bool:

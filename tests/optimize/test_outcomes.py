@@ -22,7 +22,6 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
-from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
@@ -199,14 +198,6 @@ def test_rejection_takes_rows_by_their_weight_and_leaves_no_verdict_out() -> Non
 
 
 # The optimizer
-
-
-@pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
 
 
 @pytest.fixture

@@ -66,14 +66,6 @@ def right(example: Any, prediction: Any, steps: Any = None) -> float:
     return float(prediction.steps == example.steps)
 
 
-@pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
-
-
 @pytest.fixture
 def trained(llama: Path, tmp_path: Path) -> Any:
     program = Halving(least=2)

@@ -4,7 +4,6 @@ The list of what a DSPy user may do; if one failed, our optimizers and hers woul
 """
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from raisf.programs.baselines.skr import SKR
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
 
 QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)
@@ -43,14 +41,6 @@ class Wrap(dspy.Module):
 
 def shows(example: Any, prediction: Any, trace: Any = None) -> float:
     return 1.0
-
-
-@pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
 
 
 @pytest.fixture

@@ -16,17 +16,8 @@ from raisf.optimize.optimizers.few_shot import Prompting
 from raisf.optimize.optimizers.selection import Selection
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
-
-
-@pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
 
 
 @pytest.fixture
