@@ -80,11 +80,13 @@ def _lock(lines: IO[str], path: Path) -> None:
 
 def _heal(lines: IO[str]) -> None:
     """Cuts off a last line that a kill left without its end: its question is asked again."""
-    if os.fstat(lines.fileno()).st_size == 0:
+    size = os.fstat(lines.fileno()).st_size
+    if size == 0:
         return
     with mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ) as raw:
         whole = raw.rfind(b"\n") + 1
-    lines.truncate(whole)
+    if whole < size:  # else the file would be new to those who read its time as that of the last answer
+        lines.truncate(whole)
 
 
 def _read_meta(meta: Path) -> dict[str, Any] | None:

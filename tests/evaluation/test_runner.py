@@ -74,10 +74,11 @@ def test_the_report_does_not_depend_on_which_question_finished_first() -> None:
 def test_a_second_run_asks_nothing_again_and_says_the_same(tmp_path: Path) -> None:
     out, program = tmp_path / "r.jsonl", Answers(echo)
     first = run(program, questions(5), out)
-    before = out.read_bytes()
+    before, written = out.read_bytes(), out.stat().st_mtime_ns
     again = Answers(echo)
     assert run(again, questions(5), out) == first
     assert again.asked == [] and out.read_bytes() == before
+    assert out.stat().st_mtime_ns == written, "reports say by it when the last answer was given"
 
 
 def test_a_torn_last_line_is_healed_and_its_question_asked_again(tmp_path: Path) -> None:
