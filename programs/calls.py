@@ -184,8 +184,8 @@ class Run:
         node.conclude(route, reason, prediction.answer)
         if asks and node.answer != UNKNOWN:
             node.likelihood = likelihood(prediction, node.answer)
-        if "evidence" in prediction:
-            cite(node, prediction.evidence, inputs.get("passages") or [])
+        if "passages" in inputs:
+            cite(node, prediction.get("evidence"), inputs["passages"])
         return node
 
     def search(self, query: str, k: int) -> Task[list[Passage]]:

@@ -22,8 +22,8 @@ class GroundedAnswer(dspy.Signature):
 class PassageAnswer(dspy.Signature):
     """Answer the question from the passages in one or a few words."""
 
-    question: str = dspy.InputField()
     passages: list[str] = dspy.InputField()
+    question: str = dspy.InputField()  # last: a small LM reads it right before it answers
     answer: str = dspy.OutputField()
 
 

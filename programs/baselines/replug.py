@@ -67,8 +67,7 @@ class REPLUG(Program):
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.conclude("passages", reason, prediction.answer)
-            if "evidence" in prediction:
-                cite(node, prediction.evidence, [passage.prompt_text for passage in node.passages])
+            cite(node, prediction.get("evidence"), [passage.prompt_text for passage in node.passages])
         return node
 
 

@@ -206,8 +206,7 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     number, candidate = best
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
     node.end("passages", reason, candidate.answer)
-    if candidate.evidence:
-        cite(node, candidate.evidence, [node.passages[number - 1].prompt_text])
+    cite(node, candidate.evidence, [node.passages[number - 1].prompt_text])
 
 
 def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:

@@ -64,7 +64,7 @@ def test_a_quotation_stays_and_its_passage_is_cited_though_it_names_what_that_ca
     assert asked.cited == "fuji.txt"
 
 
-def test_a_program_cites_and_without_evidence_does_not() -> None:
+def test_a_program_cites_whether_its_reader_quotes_or_answers_at_once() -> None:
     class Shelf:
         path, corpus_hash = None, "shelf"
 
@@ -76,7 +76,7 @@ def test_a_program_cites_and_without_evidence_does_not() -> None:
         program = RAG(Shelf(), k=2, evidence=evidence)  # type: ignore[arg-type]
         program.set_lm(ScriptedLM(lambda fields: found if evidence else {"answer": "1707"}))  # noqa: B023
         root = program(question="When did it last erupt?").trace.root
-        assert (root.evidence is not None) is evidence and root.found_afterwards is evidence
+        assert (root.evidence, root.found_afterwards) == ("It last erupted in 1707.", True)
 
 
 def test_confidence_is_the_judges() -> None:
