@@ -16,6 +16,7 @@ from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 data_sets = ("2wiki", "musique")
 
@@ -26,6 +27,8 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real") / "data"
     for name in data_sets:
         shutil.copytree(almanac(), folder / name)
+        dev = folder / name / "dev.jsonl"
+        dev.write_text("".join(dev.read_text("utf-8").splitlines(keepends=True)[:6]), "utf-8")
     return folder
 
 
@@ -98,6 +101,24 @@ def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
     assert trained("rag-reader") == {"answer_from"} and trained("rag") == trained("zero-shot") == set()
     opened = space.open(rows["no-know"])
     assert not opened.use_know and opened.relevance_threshold == 0.25 and opened.max_calls == 60
+
+
+def test_another_judge_stands_in_the_trained_program_and_its_threshold_is_fitted(data, out, artifact, tmp_path):
+    choice = RealChoice(programs=(("weights-all", str(artifact)),))
+    options = {"lm": LMChoice("pocket"), "n": 3, "engine": "bm25"}
+    (space,) = open_workspaces(tmp_path / "real", data / "musique", choice, **options).values()
+    rows = choice.rows()
+    assert space.answered(rows["know-confidence"]) is None and not (tmp_path / "real/musique/made/ra-isf").exists()
+    program = space.open(rows["know-confidence"])
+    assert program.self_knowledge == "confidence" and program.max_calls == 60
+    (made,) = (tmp_path / "real/musique/made").glob("ra-isf-*")
+    assert read_json(made / "manifest.json")["compile"]["calibration"]["aim"] == "answer"
+    lms = {name: predictor.lm.model for name, predictor in program.named_predictors()}
+    assert all("pocket-tiny" in model for model in lms.values()), lms
+    truth = space.open(rows["know-truth"])
+    assert "pocket-tiny" not in truth.know.lm.model, "what was trained to judge the question judges no draft"
+    assert space.open(rows["know-truth"]).self_knowledge == "truth"
+    assert len(list((tmp_path / "real/musique/made").glob("ra-isf-*"))) == 2, "each is made once"
 
 
 def test_both_ways_are_compiled_where_no_artifact_is_given(data, tmp_path, monkeypatch):

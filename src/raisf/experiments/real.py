@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.opening import LMChoice, open_program, records_path
-from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, THRESHOLDS, RealChoice, Row
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, LENT_THRESHOLDS, ROWS, SETS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, Setting
 from raisf.experiments.workspace import Workspace
+from raisf.optimize.manifest import MANIFEST
 from raisf.utils.errors import InputError
+from raisf.utils.files import sha256_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -39,14 +41,7 @@ class RealWorkspace(Workspace):
     def open(self, setting: Setting) -> Any:
         """The program of a row, with the weights that it is to have."""
         program = super().open(setting)
-        if isinstance(setting, Row) and setting.lent:
-            lender = open_program(str(self._artifact(Setting(setting.lender))), index=self.index())
-            for name, predictor in lender.named_predictors():
-                if name in setting.lent:
-                    setattr(program, name, predictor)
-                    if hasattr(lender, threshold := f"{THRESHOLDS.get(name)}_threshold"):
-                        setattr(program, threshold, getattr(lender, threshold))
-        return program
+        return program if setting.then else self._lend(program, setting)
 
     def answered(self, row: Row) -> RecordsById | None:
         """The answers of an earlier run to all questions; None where some are missing, or a row is not made yet."""
@@ -54,6 +49,8 @@ class RealWorkspace(Workspace):
         from raisf.utils.files import read_jsonl
 
         if row.learnt in LEARNT and row.learnt not in self.given and not self._stands(row.learnt):
+            return None
+        if row.then and not self._learnt_path(row).exists():
             return None
         program = self.open(row)
         path = records_path(self.out / "records", program.system, program, self.test)
@@ -75,6 +72,28 @@ class RealWorkspace(Workspace):
 
     def _artifact(self, setting: Setting) -> Path | None:
         return self.given.get(setting.program) or super()._artifact(setting)
+
+    def _begin(self, setting: Setting) -> Any:
+        return self._lend(super()._begin(setting), setting)
+
+    def _learns_from(self, setting: Setting) -> list[Any]:
+        """The lender's weights are part of what a program that is compiled further has learnt."""
+        more = super()._learns_from(setting)
+        if isinstance(setting, Row) and setting.lender:
+            lender = self._artifact(Setting(setting.lender))
+            more += [setting.lent, sha256_file(lender / MANIFEST) if lender else None]
+        return more
+
+    def _lend(self, program: Any, setting: Setting) -> Any:
+        """The program with the predictors, and their thresholds, that its row borrows."""
+        if isinstance(setting, Row) and setting.lent:
+            lender = open_program(str(self._artifact(Setting(setting.lender))), index=self.index())
+            for name, predictor in lender.named_predictors():
+                if name in setting.lent:
+                    setattr(program, name, predictor)
+                    if hasattr(lender, threshold := f"{LENT_THRESHOLDS.get(name)}_threshold"):
+                        setattr(program, threshold, getattr(lender, threshold))
+        return program
 
     def _stands(self, program: str) -> bool:
         return self._learnt_path(Setting(program)).exists()

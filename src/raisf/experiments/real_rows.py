@@ -17,7 +17,7 @@ BUDGET: Mapping[str, Any] = {"max_depth": 2, "max_calls": 60}
 # The judges are asked alone about this many of the test questions: one gives some ten judgements.
 JUDGED_QUESTIONS = 100
 # Whose threshold goes with a judge that is lent.
-THRESHOLDS = {"know": "know", "relevant": "relevance"}
+LENT_THRESHOLDS = {"know": "know", "relevant": "relevance"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,16 @@ class Row(Setting):
         return self.lender or self.program
 
 
+FITTED = ("thresholds", {"aim": "answer"})
+
+
+def _judged_by(*then: tuple[str, Mapping[str, Any]], without: str = "", **options: Any) -> Row:
+    """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""
+    lent = ("know", "relevant", "decompose", "answer_directly", "answer_from", "compose")
+    mine = tuple(name for name in lent if name != without)
+    return Row("ra-isf", {**BUDGET, **options}, then=(*then, FITTED), lent=mine, lender="weights-all", judged=True)
+
+
 # By label. What can be trained, or given as an artifact, is in `GIVEN`.
 ROWS: dict[str, Row] = {
     "direct": Row("direct"),
@@ -56,6 +66,13 @@ ROWS: dict[str, Row] = {
     "no-know": Row("weights-all", {**BUDGET, "use_know": False}),
     "no-relevance": Row("weights-all", {**BUDGET, "use_relevance": False}),
     "no-decomposition": Row("weights-all", {**BUDGET, "use_decomposition": False}),
+    "know-confidence": _judged_by(know="confidence"),
+    "know-consistency": _judged_by(know="consistency"),
+    "know-truth": _judged_by(know="truth", without="know"),
+    "probes": _judged_by(("probe", {"predictors": ("know", "relevant")})),
+    "outcome": _judged_by(("outcome", {})),
+    "sufficiency": _judged_by(sufficiency=True),
+    "stepwise": _judged_by(decomposition="stepwise", without="decompose"),
 }
 GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
 # What every other row is tested against, the first that is there.

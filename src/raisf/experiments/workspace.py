@@ -246,13 +246,15 @@ class Workspace:
         if not path.exists():
             import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
 
-            options = self._compiled_with(setting)
-            index = self.index() if self._searches(setting) else None
-            program = open_fitting(setting.system, index=index, lm=self.lm, **options)
-            if setting.program in LEARNT or setting.few_shot:
-                program = self._learnt(program, setting)
-            save(self._further(program, setting), path)
+            save(self._further(self._begin(setting), setting), path)
         return path
+
+    def _begin(self, setting: Setting) -> Any:
+        """The program of a setting, as it is before the steps of `Setting.then`."""
+        options = self._compiled_with(setting)
+        index = self.index() if self._searches(setting) else None
+        program = open_fitting(setting.system, index=index, lm=self.lm, **options)
+        return self._learnt(program, setting) if setting.program in LEARNT or setting.few_shot else program
 
     def _learnt_path(self, setting: Setting) -> Path:
         from raisf.evaluation.identity import digest
@@ -263,8 +265,12 @@ class Workspace:
         teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
         if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
             asked += more
-        asked += [[how, sorted(options.items())] for how, options in setting.then]
+        asked += self._learns_from(setting)
         return self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
+
+    def _learns_from(self, setting: Setting) -> list[Any]:
+        """What else decides on what a setting learns."""
+        return [[how, sorted(options.items())] for how, options in setting.then]
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them."""
@@ -304,8 +310,10 @@ class Workspace:
 
         for how, options in setting.then:
             more: dict[str, Any] = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
+            if how in ("probe", "outcome") and self.rows:
+                more["rows"] = self.rows
             if how == "probe":  # it reads the base, whatever was trained beside it
-                more |= {"base": setting.base or self.base or self.lm.spec} | ({"rows": self.rows} if self.rows else {})
+                more["base"] = setting.base or self.base or self.lm.spec
             optimizer: Any = optimizer_named(how, None, threads=self.threads, **more, **options)
             program = optimizer.compile(program, trainset=self.train, valset=self.dev)
         return program
