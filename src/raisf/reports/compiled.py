@@ -24,6 +24,8 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
     if report["how"] == "probe":
         return [probe_table(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
+    if report.get("by") == "probe":
+        return [*shown, probe_table(report)]
     return [*shown, training_table(report) if "trained" in report else candidates_view(report)]
 
 
