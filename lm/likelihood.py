@@ -18,9 +18,10 @@ def gives_logprobs(lm: dspy.BaseLM) -> bool:
 
 
 def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
-    """The geometric mean of the probabilities of an answer's tokens, that of the token that ends it among them.
+    """The probability that the LM writes an answer and ends it there: the product of its tokens' probabilities.
 
-    Which tokens are the answer's is told by their texts, so that the format around it (markers, quotes) does not count;
+    Their geometric mean ranks what an LM knows worse: the later pieces of a long name are sure, and hide a guess.
+    Which tokens are the answer's is told by their texts, so the format around it (markers, quotes) does not count;
     where the texts do not hold the answer as it was read, all tokens that were written count.
 
     Args:
@@ -44,5 +45,4 @@ def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
         last = next(place for place in range(len(texts)) if ends[place + 1] >= start + len(wanted))
         tokens = tokens[first : last + 2]
     # A server's rounding may put a certain token above 0; what has no probability at all may come as -inf.
-    mean = sum(min(0.0, float(one["logprob"])) for one in tokens) / len(tokens)
-    return math.exp(mean)
+    return math.exp(sum(min(0.0, float(one["logprob"])) for one in tokens))

@@ -14,7 +14,7 @@ def remembering(program: dspy.Module) -> Any:
     """
     copy: Any = copy_of(program)
     for _, predictor in copy.named_predictors():
-        _remember(predictor)
+        remember(predictor)
     if getattr(copy, "retriever", None) is not None:
         copy.retriever = _Remembering(copy.retriever)
     return copy
@@ -33,7 +33,7 @@ class _Remembering:
         return self._found[query, k]
 
 
-def _remember(predictor: Any) -> None:
+def remember(predictor: Any) -> None:
     """Let the predictor make equal calls once: another try meets the same judgements again."""
     made: dict[str, Any] = {}
     forward = type(predictor).forward

@@ -52,6 +52,14 @@ class JudgementEvent(BaseModel):
     judgement: Judgement
 
 
+class SufficiencyEvent(BaseModel):
+    """The judge of sufficiency has spoken of the node's relevant passages."""
+
+    type: Literal["sufficiency"] = "sufficiency"
+    node: str
+    judgement: Judgement
+
+
 class StepEvent(BaseModel):
     """A system that works in steps has done one, by its number from 1."""
 
@@ -100,7 +108,15 @@ class DoneEvent(BaseModel):
 
 
 Event = Annotated[
-    QuestionEvent | KnowEvent | PassagesEvent | JudgementEvent | StepEvent | AnswerEvent | CostEvent | DoneEvent,
+    QuestionEvent
+    | KnowEvent
+    | PassagesEvent
+    | JudgementEvent
+    | SufficiencyEvent
+    | StepEvent
+    | AnswerEvent
+    | CostEvent
+    | DoneEvent,
     Field(discriminator="type"),
 ]
 
@@ -139,6 +155,8 @@ class GrowingTrace:
             node.passages = event.passages
         elif isinstance(event, JudgementEvent):
             node.passages[event.passage - 1].judgement = event.judgement
+        elif isinstance(event, SufficiencyEvent):
+            node.sufficient = event.judgement
         elif isinstance(event, StepEvent):
             node.steps[event.number - 1 :] = [event.step]
         elif isinstance(event, AnswerEvent):

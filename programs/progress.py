@@ -17,6 +17,7 @@ from raisf.programs.events import (
     PassagesEvent,
     QuestionEvent,
     StepEvent,
+    SufficiencyEvent,
 )
 from raisf.programs.trace import JudgedPassage, Node
 
@@ -67,6 +68,8 @@ class Growth:
         if node.know is not None and self._new((place, "know"), node.know):
             yield KnowEvent(node=place, judgement=node.know)
         yield from self._passages(place, list(node.passages))
+        if node.sufficient is not None and self._new((place, "sufficiency"), node.sufficient):
+            yield SufficiencyEvent(node=place, judgement=node.sufficient)
         for number, step in enumerate(list(node.steps), 1):
             if self._new((place, "step", number), (step.generation, step.query, _verdicts(step.passages))):
                 yield StepEvent(node=place, number=number, step=step.model_copy(deep=True))

@@ -12,7 +12,13 @@ from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
 from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import Outcome, ask_all, progress_bar
-from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, listwise_examples, relevance_examples
+from raisf.optimize.judges.judge_data import (
+    VERDICTS,
+    decomposition_examples,
+    listwise_examples,
+    relevance_examples,
+    sufficiency_examples,
+)
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import predictor_of
 from raisf.optimize.within import programs_within
@@ -20,16 +26,30 @@ from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.signatures.judges import (
+    AnswerTruth,
+    Decomposition,
+    ListwiseRelevance,
+    PassageRelevance,
+    PassagesSufficiency,
+    SelfKnowledge,
+)
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
-Judge = Literal["know", "relevance"]
+Judge = Literal["know", "relevance", "sufficiency"]
+
+_ROLES: dict[Judge, tuple[Any, ...]] = {
+    "know": (SelfKnowledge, AnswerTruth),
+    "relevance": (PassageRelevance, ListwiseRelevance),
+    "sufficiency": (PassagesSufficiency,),
+}
 
 # The number of rows is in the report, and a judge of one class only cannot be told from a constant.
 NO_ROWS = {
     "know": "no question could be labelled: the LM answered none of them",
     "relevance": "no question names its gold passages: add gold_pids or gold_titles",
+    "sufficiency": "no question names its gold passages: add gold_pids or gold_titles",
     "decomposition": "no question has several gold sub_questions: add them, or take a file that has them",
 }
 
@@ -40,8 +60,8 @@ class Judged:
 
     Attributes:
         question: What was judged, or whose passage.
-        passage: The passage, as the LM reads it; None for self-knowledge.
-        gold: Whether it is known (relevant) by gold.
+        passage: The passage, or passages, as the LM reads them; None for self-knowledge.
+        gold: Whether it is known (relevant, sufficient) by gold.
         said: Whether the judge said so, at the program's threshold; False where it could not be read, which is what
             the program goes on with, and no evidence of the judge.
         probability: Of yes, where the LM gives probabilities.
@@ -123,7 +143,8 @@ def collect(
 
     Args:
         program: With its LMs, and for relevance its retriever; asked as it is compiled, at its own threshold.
-        judge: "know", or "relevance": of each passage alone, or of the list if that is how the program judges.
+        judge: "know"; "relevance": of each passage alone, or of the list if that is how the program judges; or
+            "sufficiency", of the gold passages, whole and with one missing.
         examples: Questions with gold; the judge also meets their gold sub-questions.
         labels: See `know_examples`.
         threads: Questions asked at a time.
@@ -136,8 +157,7 @@ def collect(
         LMError: The LM failed on ten rows in a row.
     """
     require_lm(program)
-    roles = (SelfKnowledge, AnswerTruth) if judge == "know" else (PassageRelevance, ListwiseRelevance)
-    predictor = predictor_of(program, *roles)
+    predictor = predictor_of(program, *_ROLES[judge])
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
         rows, unlabelled = _rows(program, predictor, judge, examples, labels, threads, journal)
@@ -160,13 +180,13 @@ def collect(
             judged = run.judge(predictor, threshold, **inputs)
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
 
-    fields = ("question",) if judge == "know" else ("question", "passage")
+    fields = {"know": ("question",), "relevance": ("question", "passage")}.get(judge, ("question", "passages"))
     said, errors = ask_each(ask, rows, fields, threads, progress, journal=journal, name=judge)
     judged = []
     for row, one in said:
         verdict, probability = one or (None, None)
-        gold = row.verdict == yes
-        judged.append(Judged(row.question, row.get("passage"), gold, verdict == yes, probability, one is not None))
+        shown = "\n".join(row.passages) if "passages" in row else row.get("passage")
+        judged.append(Judged(row.question, shown, row.verdict == yes, verdict == yes, probability, one is not None))
     return Judgements(judged, errors, unlabelled)
 
 
@@ -233,7 +253,9 @@ def _rows(
         made = know_labels(examples, answerer=answerer, **options).checked()
         return made.rows, made.told()
     if getattr(program, "retriever", None) is None:
-        raise InputError("the relevance judge is measured on retrieved passages: give --index (program.retriever)")
+        raise InputError(f"the {judge} judge is measured on retrieved passages: give --index (program.retriever)")
+    if judge == "sufficiency":
+        return sufficiency_examples(examples, program.retriever, program.k), None
     make = listwise_examples if "relevant_ids" in predictor.signature.output_fields else relevance_examples
     return make(examples, program.retriever, program.k), None
 

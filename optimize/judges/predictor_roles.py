@@ -44,7 +44,8 @@ def predictor_of(program: dspy.Module, *roles: Any) -> Any:
         if role_of(predictor) in roles:
             return predictor
     name = getattr(program, "system", type(program).__name__)
-    raise InputError(f"{name} has no predictor of {roles[0].__name__}: take a program that has, such as ra-isf")
+    more = " with --sufficiency" if roles == (PassagesSufficiency,) else ""
+    raise InputError(f"{name} has no predictor of {roles[0].__name__}: take a program that has, such as ra-isf{more}")
 
 
 def _fields(signature: Any) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PLOT = "reliability.png"
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = {"before": "#d55e00", "after": "#0072b2"}
-POSITIVE = {"know": "known", "relevance": "relevant"}
+POSITIVE = {"know": "known", "relevance": "relevant", "sufficiency": "sufficient"}
 
 
 def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":

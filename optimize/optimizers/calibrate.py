@@ -1,4 +1,4 @@
-"""Fitting the thresholds from which on RA-ISF's judges say know and relevant, on a validation set.
+"""Fitting the thresholds from which on RA-ISF's judges say know, relevant and sufficient, on a validation set.
 
 The judges give probabilities, and half is a good place to cut for a calibrated one only. DSPy's experimental ReAnchor
 has the same aim and a fold check like the one here, but where we score labels it has the LM write a distribution and a
@@ -10,48 +10,85 @@ relevant is right mostly, and every question that it leaves without a passage is
 verdicts are set only if the program, run with them, answers no worse.
 """
 
-import itertools
 import time
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import dspy
-import numpy as np
 from dspy.teleprompt import Teleprompter
-from numpy.typing import NDArray
 
 from raisf.evaluation.comparison import randomisation
 from raisf.evaluation.identity import gold_answers, question_id
 from raisf.evaluation.intervals import bootstrap, paired_difference
-from raisf.evaluation.judges import JudgeReport, cuts, ece_score, recentred, reliability, verdict_scores
+from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
+from raisf.optimize.optimizers.fold_choice import fit_cut
+from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
-from raisf.optimize.optimizers.threshold_search import Answers, Thresholds, Trial
+from raisf.optimize.optimizers.threshold_search import (
+    JUDGES,
+    Answers,
+    Thresholds,
+    Trial,
+    best_answers,
+    guarded,
+    thresholds_of,
+)
 from raisf.optimize.within import program_within
 from raisf.programs.calls import require_lm
 from raisf.programs.ra_isf import RAISF
-from raisf.utils.errors import InputError
+from raisf.programs.self_knowledge import Know
+from raisf.utils.errors import InputError, LMError, RaisfError
 
 Aim = Literal["answer", "cost", "accuracy", "balanced"]
-JUDGES = get_args(Judge)
 
-# Thresholds are chosen on four fifths of the questions and held to what holds now on the fifth that they have not seen.
-FOLDS = 5
-# ... and stay as they are unless chance alone would hardly ever have made them so much better.
-ALPHA = 0.05
-# Quantiles a judge that aims "answer" and "cost" try: each pair is a run over the validation set, from memory mostly.
-GRID = 6
-SWITCHES = {"know": "use_know", "relevance": "use_relevance"}
+
+@dataclass(slots=True)
+class _Rows:
+    """What a judge said beside gold, or why nothing can be fitted to that.
+
+    Attributes:
+        of: By judge, the rows with a probability.
+        left_out: By judge, how many could not be read, and what is said of those without a label.
+        skipped: By judge, why there are no rows.
+    """
+
+    of: dict[str, list[Judged]] = field(default_factory=dict)
+    left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """What came out for one kind of self-knowledge.
+
+    Attributes:
+        kind: That.
+        start: The thresholds that it began with.
+        chosen: Those that it shall have.
+        before: The answers under the first.
+        after: Those under the others, held out where the thresholds were fitted on answers.
+        best: By judge, the threshold that fits its verdicts best, and for each row the one fitted without it.
+        rows: What the judges said.
+    """
+
+    kind: Know
+    start: Thresholds
+    chosen: Thresholds
+    before: Answers
+    after: Answers
+    best: dict[str, tuple[float, list[float]]]
+    rows: _Rows
 
 
 @dataclass(kw_only=True, eq=False)
 class Calibrate(Teleprompter):
-    """Fits the thresholds of RA-ISF's judges (`know_threshold`, `relevance_threshold`) on the validation set.
+    """Fits the thresholds of RA-ISF's judges (`know_threshold`, ...) on the validation set, and may choose among kinds.
 
     A threshold moves only if what it aims at gets better beyond chance (a paired test at 5% on held-out fifths), and
     one that aims at verdicts only if the answers on the validation set get no worse. A judge whose LM gives no
@@ -59,9 +96,13 @@ class Calibrate(Teleprompter):
     verdicts and no labels.
 
     Args:
-        aim: "answer": the metric of the program's answers, over a grid of both thresholds. "cost": the same less what
+        aim: "answer": the metric of the program's answers, over a grid of the thresholds. "cost": the same less what
             the answers cost. "accuracy": as many right verdicts as can be, each judge by itself. "balanced": the mean
             of the shares right in both classes.
+        know: Kinds of self-knowledge (`raisf.RAISF(know=...)`) to try, each with thresholds of its own; the one with
+            the best held-out answers is kept, less their cost where that is the aim, and of equals the one of fewer
+            calls. Empty: the program's own alone. One that the LM cannot do is left out. A judge that nothing was
+            compiled for (that of drafts for "truth", unless the program is of this kind) is asked of the base.
         labels: How known questions are told from unknown ones; see `know_labels`.
         metric: Of the answers, called as `metric(example, prediction, trace)`.
         call_price: For aim "cost": what an LM call costs, in right answers; at 0.01 a hundred calls are worth one.
@@ -71,6 +112,7 @@ class Calibrate(Teleprompter):
     """
 
     aim: Aim = "answer"
+    know: tuple[Know, ...] = ()
     labels: Labels = "model"
     metric: Metric = answer_exact_match
     call_price: float = 0.01
@@ -81,6 +123,7 @@ class Calibrate(Teleprompter):
     def __post_init__(self) -> None:
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
+        check_kinds(self.know)
         check_prices(self.call_price, self.search_price)
         check_asking(self.labels, self.threads)
 
@@ -91,6 +134,7 @@ class Calibrate(Teleprompter):
             InputError: See `compile`.
         """
         found = program_within(student, RAISF, f"{type(student).__name__} has no thresholds to calibrate: take ra-isf")
+        check_kinds(self.know, found)
         if not valset:
             raise InputError("the validation set is missing or empty: thresholds are fitted on questions of their own")
         for example in valset:
@@ -114,7 +158,8 @@ class Calibrate(Teleprompter):
         before and after, or why it was left alone; and under "answer" the answers and their cost. "After" of a judge is
         held out: a fifth of the questions at a time, under the threshold fitted on the others; and the probabilities of
         the ECE are those that `recentred` puts on the threshold's scale. "After" of the answers is held out for the
-        aims that are fitted on them.
+        aims that are fitted on them. Where kinds of self-knowledge were tried, it has under "know" each one's answers,
+        cost and thresholds, or why it was left out; those of the best are a little flattered, being the best of some.
 
         Args:
             student: With its LMs and its retriever; stays as it is.
@@ -123,68 +168,90 @@ class Calibrate(Teleprompter):
             valset: Questions with gold, best those that selected the prompts or stopped the training, never the test's.
 
         Raises:
-            InputError: No RA-ISF, an empty validation set, answers missing.
+            InputError: No RA-ISF, an empty validation set, answers missing, none of the kinds can be tried.
             LMError: The LM failed on ten calls in a row, or most of its replies cannot be read.
         """
         program = self.check(student, valset)
         assert valset is not None
         require_lm(student)
         start = time.perf_counter()
-        judges: dict[str, Any] = {}
-        rows: dict[str, list[Judged]] = {}
-        left_out: dict[str, dict[str, Any]] = {}
+        failed: dict[str, str] = {}
+        tried: list[_Fitted] = []
+        with progress_bar(self.progress) as bar:
+            trial = Trial(program, valset, self.metric, self.threads, bar)
+            rows = _Rows()
+            self._collect(trial.program, [judge for judge in JUDGES if judge != "know"], valset, rows)
+            own = program.self_knowledge
+            for kind in dict.fromkeys(self.know or (own,)):
+                at = (program.know_threshold if kind == own else 0.5, *thresholds_of(program)[1:])
+                try:
+                    tried.append(self._fitted(trial, kind, at, valset, rows))
+                except RaisfError as error:  # of an LM that gives no log-probabilities; one that is down ends it all
+                    if not self.know or isinstance(error, LMError):
+                        raise
+                    failed[kind] = str(error)
+        if not tried:
+            raise InputError(f"no kind of self-knowledge can be tried: {next(iter(failed.values()))}")
+        best = max(tried, key=lambda one: (round(self._worth(one.after), 9), -one.after.calls.mean()))
+        made: Any = copy_of(student)
+        calibrated = program_within(made, RAISF, "")
+        turn(calibrated, best.kind)
+        for judge, to in zip(JUDGES, best.chosen, strict=True):
+            setattr(calibrated, f"{judge}_threshold", to)
+        before = next((one.before for one in tried if one.kind == own), best.before)
+        report = {
+            "aim": self.aim,
+            "valset": len(valset),
+            **({"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}),
+            **({"know": _kinds(tried, failed, best.kind, own)} if self.know else {}),
+            "judges": _judges(best),
+            "answer": _compared(before, best.after, trial.tried),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
+        made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}
+        return made
+
+    @property
+    def _prices(self) -> tuple[float, float]:
+        return (self.call_price, self.search_price) if self.aim == "cost" else (0.0, 0.0)
+
+    def _worth(self, answers: Answers) -> float:
+        return float(answers.worth(*self._prices).mean())
+
+    def _fitted(
+        self, trial: Trial, kind: Know, now: Thresholds, valset: Sequence[dspy.Example], rows: _Rows
+    ) -> _Fitted:
+        """The thresholds of a kind, whose rows are added to those of the other judges."""
+        trial.turn(kind)
+        rows = _Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped))
+        self._collect(trial.program, ["know"], valset, rows)
+        best: dict[str, tuple[float, list[float]]] = {}
+        if self.aim in ("answer", "cost"):
+            # Quantiles may miss the gap between the classes; where gold shows it, the best answers are likely near.
+            more = {judge: fit_cut(found, 0.5, balanced=True)[0] for judge, found in rows.of.items()}
+            groups = [question_id(example) for example in valset]
+            chosen, after = best_answers(trial, now, more, self._prices, groups)
+        else:
+            balanced = self.aim == "balanced"
+            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in _with(rows, now)}
+            chosen = guarded(trial, now, {judge: at for judge, (at, _) in best.items()})
+            after = trial.at(chosen)
+        return _Fitted(kind, now, chosen, trial.at(now), after, best, rows)
+
+    def _collect(self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], rows: _Rows) -> None:
+        """Adds what these judges of the program say beside gold, as far as it asks them."""
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "progress": self.progress}
-        for judge in JUDGES:
-            if not getattr(program, SWITCHES[judge]):
+        for judge in judges:
+            if not _asks(program, judge):
                 continue
             try:
                 if judge == "relevance" and program.relevance == "listwise":
                     raise InputError("a listwise judge names the relevant passages and gives no probabilities")
                 judged = collect(program, judge, valset, **options)
-                left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
-                rows[judge] = _usable(judge, judged)
+                rows.left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
+                rows.of[judge] = _usable(judge, judged)
             except InputError as error:
-                judges[judge] = {"skipped": str(error)}
-        now: Thresholds = (program.know_threshold, program.relevance_threshold)
-        fitted: dict[str, tuple[float, list[float]]] = {}
-        with progress_bar(self.progress) as bar:
-            trial = Trial(program, valset, self.metric, self.threads, bar)
-            if self.aim in ("answer", "cost"):
-                prices = (self.call_price, self.search_price) if self.aim == "cost" else (0.0, 0.0)
-                # Quantiles may miss the gap between the classes; where gold shows it, the best answers are likely near.
-                more = {judge: _fit(found, 0.5, balanced=True)[0] for judge, found in rows.items()}
-                chosen, after = _fit_answers(trial, now, more, prices, [question_id(example) for example in valset])
-            else:
-                fitted = {
-                    judge: _fit(found, at, balanced=self.aim == "balanced") for judge, found, at in _with(rows, now)
-                }
-                chosen = _guarded(trial, now, {judge: best for judge, (best, _) in fitted.items()})
-                after = trial.at(chosen)
-            before = trial.at(now)
-        made: Any = copy_of(student)
-        calibrated = program_within(made, RAISF, "")
-        calibrated.know_threshold, calibrated.relevance_threshold = chosen
-        for judge, found, at in _with(rows, now):
-            to = getattr(calibrated, f"{judge}_threshold")
-            best, held_out = fitted.get(judge, (to, [to] * len(found)))
-            judges[judge] = {
-                "threshold": {"before": at, "after": to},
-                "before": _measured(found, [at] * len(found)).as_dict(),
-                "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
-                **({"refused": best} if to != best else {}),
-                **{what: found for what, found in left_out[judge].items() if found},
-            }
-        priced = {"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}
-        report = {
-            "aim": self.aim,
-            "valset": len(valset),
-            **priced,
-            "judges": judges,
-            "answer": _compared(before, after, trial.pairs),
-            "seconds": round(time.perf_counter() - start, 2),
-        }
-        made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}
-        return made
+                rows.skipped[judge] = str(error)
 
 
 def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options: Any) -> Any:
@@ -192,8 +259,14 @@ def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options
     return Calibrate(**options).compile(program, valset=valset)
 
 
-def _with(rows: dict[str, list[Judged]], now: Thresholds) -> list[tuple[str, list[Judged], float]]:
-    return [(judge, rows[judge], at) for judge, at in zip(JUDGES, now, strict=True) if judge in rows]
+def _asks(program: RAISF, judge: Judge) -> bool:
+    if judge == "sufficiency":  # asked of what another judge has let through
+        return program.sufficiency and program.use_relevance
+    return program.use_know if judge == "know" else program.use_relevance
+
+
+def _with(rows: _Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
+    return [(judge, rows.of[judge], at) for judge, at in zip(JUDGES, now, strict=True) if judge in rows.of]
 
 
 def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
@@ -210,73 +283,36 @@ def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
     return rows
 
 
-def _fit(rows: Sequence[Judged], now: float, *, balanced: bool) -> tuple[float, list[float]]:
-    """The threshold, and for each row the one that was fitted without the fold of its question."""
-    gold, probability = np.array([row.gold for row in rows]), np.array([row.probability or 0.0 for row in rows])
-    tried = np.array([now, *cuts(probability, 0, 1)])
-    right = (probability[None] >= tried[:, None]) == gold  # (candidates, rows)
-    weight = np.where(gold, 0.5 / gold.mean(), 0.5 / (1 - gold.mean())) if balanced else np.ones(len(gold))
-    chosen, picks = _choose(right * weight, [row.question for row in rows])
-    return float(tried[chosen]), [float(tried[pick]) for pick in picks]
+def _judges(fitted: _Fitted) -> dict[str, Any]:
+    """By judge, its thresholds and measures, or why it was left alone."""
+    judges: dict[str, Any] = {}
+    chosen = dict(zip(JUDGES, fitted.chosen, strict=True))
+    for judge, found, at in _with(fitted.rows, fitted.start):
+        to = chosen[judge]
+        best, held_out = fitted.best.get(judge, (to, [to] * len(found)))
+        judges[judge] = {
+            "threshold": {"before": at, "after": to},
+            "before": _measured(found, [at] * len(found)).as_dict(),
+            "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
+            **({"refused": best} if to != best else {}),
+            **{what: found for what, found in fitted.rows.left_out[judge].items() if found},
+        }
+    skipped = {judge: {"skipped": why} for judge, why in fitted.rows.skipped.items()}
+    return {judge: found for judge in JUDGES if (found := {**judges, **skipped}.get(judge)) is not None}
 
 
-def _guarded(trial: Trial, now: Thresholds, fitted: dict[str, float]) -> Thresholds:
-    """The fitted thresholds, as many of them as can be set without costing answers."""
-    both = tuple(fitted.get(judge, at) for judge, at in zip(JUDGES, now, strict=True))
-    least = trial.at(now).right.mean() - 1e-12
-    candidates: list[Any] = [both, (both[0], now[1]), (now[0], both[1])]
-    return next((pair for pair in candidates if trial.at(pair).right.mean() >= least), now)
-
-
-def _fit_answers(
-    trial: Trial, now: Thresholds, more: dict[str, float], prices: tuple[float, float], groups: Sequence[Hashable]
-) -> tuple[Thresholds, Answers]:
-    """The pair of thresholds with the best answers, and the answers under those that were chosen without their fold.
-
-    Each judge's are what it has, that of `more`, and quantiles of the probabilities that the program meets.
-    """
-    trial.at(now)
-    grid = []
-    for judge, at in zip(JUDGES, now, strict=True):
-        seen = list(trial.seen[judge])
-        grid.append(list(dict.fromkeys([at, more.get(judge, at), *cuts(seen, 0, 1, most=GRID)])) if seen else [at])
-    pairs: list[Thresholds] = [(float(know), float(relevance)) for know, relevance in itertools.product(*grid)]
-    trial.expect(len(pairs))
-    tried = [trial.at(pair) for pair in pairs]  # the first is what holds now
-    chosen, picks = _choose(np.array([answers.worth(*prices) for answers in tried]), groups)
-    places = np.arange(len(picks))
-    held_out = Answers(*(np.array([getattr(a, name) for a in tried])[picks, places] for name in Answers.__slots__))
-    return pairs[chosen], held_out
-
-
-def _choose(values: NDArray[Any], groups: Sequence[Hashable]) -> tuple[int, NDArray[np.int64]]:
-    """The best candidate, if it keeps its promise beyond chance on items that it was not chosen on; else the first.
-
-    Args:
-        values: What each candidate gains with each item, (candidates, items); the first is what holds now.
-        groups: What each item belongs to, such as its question; a fold and the test take whole groups, (items,).
-
-    Returns:
-        The candidate, and for each item the one that was chosen without the item's fold.
-    """
-    numbers: dict[Hashable, int] = {}
-    places = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
-    folds = np.random.default_rng(0).permutation(len(numbers))[places] % FOLDS
-    picks = np.zeros(values.shape[1], np.int64)
-    for fold in range(FOLDS):
-        held = folds == fold
-        if not held.all():
-            picks[held] = _best(values[:, ~held])
-    gains = np.bincount(places, values[picks, np.arange(len(picks))] - values[0])  # of each group
-    if gains.mean() <= 0 or randomisation(gains.tolist(), [0.0] * len(gains)) > ALPHA:
-        return 0, np.zeros_like(picks)
-    return _best(values), picks
-
-
-def _best(values: NDArray[Any]) -> int:
-    means = values.mean(1)
-    top = np.flatnonzero(means >= means.max() - 1e-12)
-    return 0 if top[0] == 0 else int(top[len(top) // 2])  # in the middle of a plateau there is room on both sides
+def _kinds(tried: Sequence[_Fitted], failed: dict[str, str], chosen: Know, own: Know) -> dict[str, Any]:
+    """What each kind of self-knowledge comes to, on questions that its thresholds were not fitted on."""
+    found = {
+        one.kind: {
+            "score": bootstrap(one.after.right.tolist()).as_dict(),
+            "lm_calls": float(one.after.calls.mean()),
+            "retrievals": float(one.after.searches.mean()),
+            "thresholds": dict(zip(JUDGES, one.chosen, strict=True)),
+        }
+        for one in tried
+    }
+    return {"chosen": chosen, "before": own, "tried": found, "left_out": failed}
 
 
 def _compared(before: Answers, after: Answers, tried: int) -> dict[str, Any]:

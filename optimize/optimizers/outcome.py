@@ -21,15 +21,16 @@ from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, FinetuneJudges
+from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
-By = Literal["weights", "prompts"]
+By = Literal["weights", "probe", "prompts"]
 
 # What takes the rows: an optimizer with a field `judge_rows`, given those of its fields that `OutcomeJudges` has too.
-LEARNERS: dict[str, type[Any]] = {"weights": FinetuneJudges, "prompts": LabeledJudges}
+LEARNERS: dict[str, type[Any]] = {"weights": FinetuneJudges, "probe": ProbeJudges, "prompts": LabeledJudges}
 # By judge, its switch in RA-ISF and its predictor's name.
 JUDGES = {"know": ("use_know", "know"), "relevance": ("use_relevance", "relevant")}
 
@@ -44,13 +45,14 @@ class OutcomeJudges(Optimizer):
     one is tried: where they are compiled too, they learn from gold as ever, or stay as they are.
 
     Args:
-        by: "weights": `FinetuneJudges`, by a loss with those weights; "prompts": `LabeledJudges`, whose demonstrations
-            are drawn by rejection sampling with them.
+        by: "weights": `FinetuneJudges`, by a loss with those weights; "probe": `ProbeJudges`, likewise, in seconds
+            once the rows are there; "prompts": `LabeledJudges`, whose demonstrations are drawn by rejection sampling
+            with them.
         metric: Of the final answer, called as `metric(example, prediction, trace)`.
         call_price: What an LM call costs, in right answers; at 0.01 a hundred calls are worth one.
         search_price: The same of a search.
         rows: Examples a judge at most, of the greatest weight; twice as many questions are tried at most.
-        base: By weights: see `FinetuneJudges`.
+        base: By weights and probe: see `FinetuneJudges`.
         predictors: Likewise; others than know and relevant learn from gold.
         training: By weights: see `FinetuneJudges`.
         demos: By prompts: see `Prompting`.
@@ -81,7 +83,7 @@ class OutcomeJudges(Optimizer):
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
-            raise InputError(f"unknown by {self.by!r}: choose {' or '.join(get_args(By))}")
+            raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
         check_prices(self.call_price, self.search_price)
         if self.rows < 2:
             raise InputError(f"rows must be at least 2, one of each verdict; found {self.rows}")

@@ -47,7 +47,8 @@ class ProbeJudges(Optimizer):
     A probe reads the state of one layer at the prompt's last token, where the label would be written. It costs a
     verdict nothing, is fitted in seconds and takes some kilobytes; but it is of one base, in this process. Any
     predictor can have one whose only output is a `Literal` of strings or a `bool`. It learns from the rows that
-    `raisf.FinetuneJudges` learns from, with the rarer label weighing more. The layer and the penalty are those with
+    `raisf.FinetuneJudges` learns from, with the rarer label weighing more; rows that have a weight keep it within their
+    label. The layer and the penalty are those with
     the lowest log loss on the validation rows.
 
     Args:
@@ -171,7 +172,7 @@ class ProbeJudges(Optimizer):
         """The folder with a predictor's probe, fitted unless it lies there, and how many rows of each label it has."""
         start = time.perf_counter()
         data = [
-            _Asked.of(program, name, lm, source.rows_of(name), split, most, rng)
+            _Asked.of(program, name, lm, source.rows_of(name), split, most, rng, name in source.gold.judge)
             for split, source, most in zip(SPLITS, sources, (self.rows, MAX_VALIDATION), strict=True)
         ]
         counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
@@ -204,6 +205,7 @@ class _Asked:
     labels: list[str]
     gold: list[int]
     groups: list[str]  # the question that a row is about
+    weights: list[float]  # among the rows of its label
 
     @classmethod
     def of(
@@ -215,6 +217,7 @@ class _Asked:
         split: str,
         most: int,
         rng: random.Random,
+        weighed: bool,
     ) -> "_Asked":
         predictor: Any = dict(program.named_predictors())[name]
         output, labels = scored_labels(predictor.signature, bools=True) or ("", [])
@@ -231,7 +234,8 @@ class _Asked:
             )
         groups = [str(row.get("question", place)) for place, row in enumerate(drawn)]
         gold = [labels.index(row[output]) for row in drawn]
-        return cls(_requests(program, name, lm, drawn), labels, gold, groups)
+        weights = [float(row.get("weight") or 1.0) if weighed else 1.0 for row in drawn]
+        return cls(_requests(program, name, lm, drawn), labels, gold, groups, weights)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,7 +244,8 @@ class _Asked:
     @property
     def identity(self) -> list[Any]:
         texts = [[request.system, [message.text for message in request.messages]] for request in self.requests]
-        return [texts, self.labels, self.gold]
+        weighed = [] if set(self.weights) == {1.0} else [self.weights]
+        return [texts, self.labels, self.gold, *weighed]
 
     def states(self, lm: LocalLM, layers: Sequence[int], name: str) -> LabelledStates:
         """What the base computes of the rows that it can read whole."""
@@ -250,9 +255,10 @@ class _Asked:
         if len(set(gold.tolist())) < len(set(self.gold)):
             dropped = len(found) - len(kept)
             raise InputError(f"{name}: {dropped} of {len(found)} rows do not fit into the base's context")
-        counts = np.bincount(gold, minlength=len(self.labels))
-        present = int((counts > 0).sum())
-        weights, groups = len(gold) / present / counts[gold], [self.groups[place] for place in kept]
+        own = np.array([self.weights[place] for place in kept])
+        mass = np.bincount(gold, own, minlength=len(self.labels))
+        present = int((mass > 0).sum())
+        weights, groups = len(gold) / present * own / mass[gold], [self.groups[place] for place in kept]
         return LabelledStates(np.stack([found[place] for place in kept]), gold, weights, groups)  # type: ignore[arg-type]
 
 

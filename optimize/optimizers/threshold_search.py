@@ -1,22 +1,39 @@
 """A program's answers under other thresholds of its judges: asked once, answered from memory where nothing changes."""
 
+import copy
+import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import dspy
 import numpy as np
 from numpy.typing import NDArray
 
+from raisf.evaluation.judges import cuts
 from raisf.evaluation.runner import Outcome, ask_all
+from raisf.optimize.judges.judgements import Judge
+from raisf.optimize.optimizers.fold_choice import choose
+from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
-from raisf.optimize.remembering import remembering
+from raisf.optimize.remembering import remember, remembering
 from raisf.optimize.traces import Patience
 from raisf.programs.ra_isf import RAISF
+from raisf.programs.self_knowledge import Know
 
-Thresholds = tuple[float, float]
-"""Of know and of relevance."""
+JUDGES = get_args(Judge)
+Thresholds = tuple[float, ...]
+"""Of each of `JUDGES`, also of those that the program does not ask."""
+
+# Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
+# validation set, from memory mostly.
+GRID = {1: 6, 2: 6, 3: 3}
+
+
+def thresholds_of(program: RAISF) -> Thresholds:
+    """A program's thresholds."""
+    return tuple(getattr(program, f"{judge}_threshold") for judge in JUDGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ class Answers:
 
 
 class Trial:
-    """Runs RA-ISF on the validation set with pairs of thresholds.
+    """Runs RA-ISF on the validation set with other thresholds, and with other kinds of self-knowledge.
 
     Args:
         program: Stays as it is.
@@ -49,32 +66,41 @@ class Trial:
         bar: Where to show how far it is.
 
     Attributes:
-        seen: By judge, the probabilities that it has given where the program asked it.
+        program: A copy that makes equal calls once, of the kind that is tried.
+        seen: By judge, the probabilities that it has given where the program asked it, being of this kind.
+        tried: How many combinations of kind and thresholds have been tried.
     """
 
     def __init__(self, program: RAISF, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
         self.seen: dict[str, set[float]] = defaultdict(set)
-        self._program: Any = remembering(program)
+        self._first: RAISF = remembering(program)
+        self.program = self._first
+        self.tried = 0
         self._valset, self._metric, self._threads = valset, metric, threads
         self._found: dict[Thresholds, Answers] = {}
         self._patience = Patience()
         self._bar = bar
         self._task = bar.add_task("calibrating", total=None, score="")
 
-    @property
-    def pairs(self) -> int:
-        """How many pairs of thresholds have been tried."""
-        return len(self._found)
+    def turn(self, kind: Know) -> None:
+        """Try this kind of self-knowledge from now on; what other judges and answerers have said is remembered."""
+        self.program, self._found = copy.copy(self._first), {}
+        turn(self.program, kind)
+        if self.program.know is not self._first.know:
+            remember(self.program.know)
+        self.seen.clear()
+        self._bar.update(self._task, description=f"calibrating {kind}", completed=0, total=None)
 
-    def expect(self, pairs: int) -> None:
-        """Tell the bar how many pairs there will be."""
-        self._bar.update(self._task, total=pairs * len(self._valset))
+    def expect(self, combinations: int) -> None:
+        """Tell the bar how many there will be of this kind."""
+        self._bar.update(self._task, total=combinations * len(self._valset))
 
     def at(self, thresholds: Thresholds) -> Answers:
-        """The answers with a pair of thresholds."""
+        """The answers with these thresholds."""
         if thresholds in self._found:
             return self._found[thresholds]
-        self._program.know_threshold, self._program.relevance_threshold = thresholds
+        for judge, at in zip(JUDGES, thresholds, strict=True):
+            setattr(self.program, f"{judge}_threshold", at)
         rows: dict[int, tuple[float, float, float]] = {}
 
         def keep(outcome: Outcome) -> None:
@@ -87,15 +113,55 @@ class Trial:
                 self._note(outcome.prediction.trace.root)
             self._bar.update(self._task, advance=1)
 
-        ask_all(self._program, self._valset, keep, threads=self._threads)
+        ask_all(self.program, self._valset, keep, threads=self._threads)
         table = np.array([rows[id(example)] for example in self._valset]).T
         self._found[thresholds] = Answers(*table)
+        self.tried += 1
         return self._found[thresholds]
 
     def _note(self, root: Any) -> None:
         for node in root.walk():
-            if node.know is not None and node.know.probability is not None:
-                self.seen["know"].add(node.know.probability)
-            for passage in node.passages:
-                if passage.judgement is not None and passage.judgement.probability is not None:
-                    self.seen["relevance"].add(passage.judgement.probability)
+            given = [("know", node.know), ("sufficiency", node.sufficient)]
+            for judge, judgement in [*given, *(("relevance", passage.judgement) for passage in node.passages)]:
+                if judgement is not None and judgement.probability is not None:
+                    self.seen[judge].add(judgement.probability)
+
+
+def best_answers(
+    trial: Trial, now: Thresholds, more: Mapping[str, float], prices: tuple[float, float], groups: Sequence[Hashable]
+) -> tuple[Thresholds, Answers]:
+    """The thresholds with the best answers, and the answers under those that were chosen without their fold.
+
+    Each judge's are what it has, that of `more`, and quantiles of the probabilities that the program meets.
+
+    Args:
+        trial: Of the program.
+        now: The thresholds that hold, and stay if none are better beyond chance.
+        more: By judge, one that is worth trying.
+        prices: Of a call and of a search, in right answers.
+        groups: What each question is drawn with, (n,).
+    """
+    trial.at(now)
+    most = GRID[max(1, sum(bool(trial.seen[judge]) for judge in JUDGES))]
+    grid = []
+    for judge, at in zip(JUDGES, now, strict=True):
+        seen = list(trial.seen[judge])
+        grid.append(list(dict.fromkeys([at, more.get(judge, at), *cuts(seen, 0, 1, most=most)])) if seen else [at])
+    tried: list[Thresholds] = [tuple(map(float, one)) for one in itertools.product(*grid)]
+    trial.expect(len(tried))
+    found = [trial.at(one) for one in tried]  # the first is what holds now
+    chosen, picks = choose(np.array([answers.worth(*prices) for answers in found]), groups)
+    places = np.arange(len(picks))
+    held_out = Answers(*(np.array([getattr(a, name) for a in found])[picks, places] for name in Answers.__slots__))
+    return tried[chosen], held_out
+
+
+def guarded(trial: Trial, now: Thresholds, fitted: Mapping[str, float]) -> Thresholds:
+    """The fitted thresholds, as many of them as can be set without costing answers."""
+    least = trial.at(now).right.mean() - 1e-12
+    for many in range(len(fitted), 0, -1):
+        for some in itertools.combinations([judge for judge in JUDGES if judge in fitted], many):
+            moved = tuple(fitted[judge] if judge in some else at for judge, at in zip(JUDGES, now, strict=True))
+            if trial.at(moved).right.mean() >= least:
+                return moved
+    return now

@@ -16,9 +16,12 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.judges.outcomes import Outcomes, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
+from raisf.optimize.optimizers import probe
+from raisf.optimize.optimizers.probe_fit import fit_probe
 from raisf.optimize.optimizers.selection import Selection, answer_exact_match
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
+from raisf.reports.compiled import compiled_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
@@ -240,6 +243,29 @@ def test_the_judges_learn_weights_from_answers_alone(gullible: RAISF, world: Any
     assert loaded.compile_report == json.loads(json.dumps(report)) and loaded.know.lm.lora is not None
 
 
+def test_the_judges_learn_probes_by_what_their_verdicts_are_worth(
+    gullible: RAISF, world: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[Any] = []
+
+    def fit(labels: Any, layers: Any, train: Any, validation: Any) -> Any:
+        fitted.append(train)
+        return fit_probe(labels, layers, train, validation)
+
+    monkeypatch.setattr(probe, "fit_probe", fit)
+    made = compiled(gullible, world, tmp_path, by="probe", base=LocalLM(f"local/{llama}"))
+    assert (made.compile_report["how"], made.compile_report["by"]) == ("outcome", "probe")
+    assert made.know.lm.probe and made.relevant.lm.probe and made.compose.lm is gullible.compose.lm
+    assert len(compiled_view(made.compile_report)) == 2, "what was tried, and the probes"
+    for rows in fitted:
+        mass = [rows.weights[rows.gold == label].sum() for label in (0, 1)]
+        assert mass == pytest.approx([len(rows.gold) / 2] * 2), "either label weighs as much"
+    assert any(len(set(rows.weights[rows.gold == label].round(6))) > 1 for rows in fitted for label in (0, 1))
+    save(made, tmp_path / "a")
+    loaded: Any = load(tmp_path / "a", lm=gullible.compose.lm)
+    assert loaded.know.lm.probe and loaded.compile_report["outcomes"]["lm_calls"] > 0
+
+
 def test_the_judges_learn_demonstrations_whose_verdicts_paid(
     gullible: RAISF, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +291,7 @@ def test_what_cannot_be_tried_is_told_before_the_lm_is_asked(gullible: RAISF, wo
         (listwise, {}, "passages are tried one by one"),
         (without, {}, "no judge is left"),
         (gullible, {"call_price": -1}, "call_price is -1: give 0 or more"),
-        (gullible, {"by": "magic"}, "unknown by 'magic': choose weights or prompts"),
+        (gullible, {"by": "magic"}, "unknown by 'magic': choose weights, probe, prompts"),
         (gullible, {"rows": 1}, "rows must be at least 2"),
         (gullible, {"by": "weights"}, "scripted/lm is elsewhere: give a base"),
     ):

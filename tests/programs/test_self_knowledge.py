@@ -86,14 +86,14 @@ def test_a_draft_that_was_not_the_answer_is_no_step_to_learn_from(known: bool) -
     assert (program.answer_directly in steps) is known and program.know in steps
 
 
-def test_confidence_is_the_mean_probability_of_the_draft_and_the_draft_costs_one_call() -> None:
+def test_confidence_is_the_probability_of_the_draft_and_the_draft_costs_one_call() -> None:
     lm: Any = raisf.connect("pocket")
     for question in QUESTIONS:
         trace = traced(from_memory(know="confidence", know_threshold=0.0), question, lm)
         assert trace.root.know and trace.root.route == "direct" and trace.cost.lm_calls == 1
         prompt = lm.adapter.prompt(raisf.RAISF().answer_directly.signature, {"question": question})
-        total, tokens = lm.logprob(prompt, f" {trace.root.answer}<|end|>")
-        assert trace.root.know.probability == pytest.approx(math.exp(total / tokens), abs=1e-3)
+        total, _ = lm.logprob(prompt, f" {trace.root.answer}<|end|>")
+        assert trace.root.know.probability == pytest.approx(math.exp(total), abs=1e-3)
 
 
 def test_confidence_decides_by_its_threshold() -> None:
@@ -139,9 +139,9 @@ def test_the_format_around_an_answer_does_not_count() -> None:
     chat = told(
         ("[[ ## answer", 1), (" ## ]]\n", 1), ("New", 0.5), (" York", 0.5), ("\n\n", 0.5), ("[[ ## completed", 1)
     )
-    assert likelihood(chat, "New York") == pytest.approx(0.5)
-    assert likelihood(told(('{"answer": "', 0.9), ("Rome", 0.25), ('"}', 1)), "Rome") == pytest.approx(0.5)
-    assert likelihood(told(("Ro", 0.25), ("me", 0.25)), "something else") == pytest.approx(0.25)
+    assert likelihood(chat, "New York") == pytest.approx(0.125)
+    assert likelihood(told(('{"answer": "', 0.9), ("Rome", 0.25), ('"}', 1)), "Rome") == pytest.approx(0.25)
+    assert likelihood(told(("Ro", 0.25), ("me", 0.25)), "something else") == pytest.approx(0.0625)
     assert likelihood(told(), "Rome") is None and likelihood(dspy.Prediction(answer="Rome"), "Rome") is None
 
 

@@ -1,14 +1,19 @@
 """If these failed, passages that lack a half would be read as if they sufficed, or a question be asked for ever."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.events import DoneEvent, GrowingTrace, SufficiencyEvent
 from raisf.programs.ra_isf import RAISF
+from raisf.programs.trace import render
+from raisf.serving.service import tells
 from raisf.utils.errors import InputError
 
 
@@ -53,6 +58,25 @@ def test_where_they_do_not_suffice_the_question_is_broken_down_and_they_are_comp
     ]
     off = ask(RAISF(shelf, sufficiency=True, use_decomposition=False), scripted(suffice=False))
     assert off.root.route == "no_passages" and "do not suffice" in off.root.reason
+
+
+@pytest.mark.parametrize("suffice", [True, False])
+def test_whoever_watches_is_told_whether_they_suffice(ask: Any, shelf: Any, suffice: bool) -> None:
+    program = RAISF(shelf, sufficiency=True, max_depth=0)
+    program.set_lm(scripted(suffice=suffice))
+    growing, kinds = GrowingTrace("ra-isf"), []
+    for event in program.stream("root"):
+        kinds.append(event.type)
+        if not isinstance(event, DoneEvent):
+            growing.add(event)
+        if isinstance(event, SufficiencyEvent):
+            assert event.node == "0" and (event.judgement.verdict == "sufficient") is suffice
+            assert tells(event) == f"0: {event.judgement.verdict}"
+    assert kinds.count("sufficiency") == 1 and kinds.index("sufficiency") < kinds.index("answer")
+    assert growing.trace.root.sufficient == ask(program, scripted(suffice=suffice)).root.sufficient
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(render(growing.trace))
+    assert f"do these suffice? {'yes' if suffice else 'no'}" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_steps_are_asked_one_by_one_in_view_of_the_answers_until_they_suffice(ask: Any, shelf: Any) -> None:

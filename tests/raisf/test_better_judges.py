@@ -56,3 +56,30 @@ def test_a_kind_that_a_program_was_not_compiled_for_is_refused_and_a_judge_more_
     assert "--know" in capsys.readouterr().err
     asked = _json(capsys, "ask", "Who founded Velm?", "--program", "a", "--sufficiency", "--no-know")
     assert asked["answer"]
+
+
+def test_the_kind_of_self_knowledge_is_chosen_on_the_dev_split_and_stands_in_the_artifact(
+    home: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(home)
+    files = ["--train", "world/train.jsonl", "--dev", "world/dev.jsonl", "--index", "index", "--out", "chosen"]
+    made = _json(capsys, "compile", *files, "--max-depth", 1, "--choose-know", "verbal,confidence")
+    found = made["calibration"]["know"]
+    assert found["tried"].keys() == {"verbal", "confidence"} and made["calibration"]["aim"] == "answer"
+    best = max(found["tried"].values(), key=lambda one: (one["score"]["value"], -one["lm_calls"]))
+    assert found["tried"][found["chosen"]] == best
+    options = json.loads((home / "chosen/manifest.json").read_text())["options"]
+    assert options.get("know", "verbal") == found["chosen"]
+    assert options["know_threshold"] == best["thresholds"]["know"]
+    assert _json(capsys, "ask", "Who founded Velm?", "--program", "chosen")["answer"]
+    assert cli.main(["compile", *files, "--choose-know", "luck"]) != 0
+    assert "choose verbal, confidence, truth, consistency" in capsys.readouterr().err
+
+
+def test_the_judge_of_sufficiency_is_measured_alone(home: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(home)
+    asked = ["eval", "--module", "sufficiency", "--test", "world/test.jsonl", "--index", "index", "--lm", "pocket"]
+    found = _json(capsys, *asked, "--program", "ra-isf", "--sufficiency")
+    assert {"accuracy", "auroc", "ece"} <= found["judge"]["scores"].keys() and 0 < found["positive"] < found["rows"]
+    assert cli.main([*asked, "--program", "ra-isf"]) != 0
+    assert "--sufficiency" in capsys.readouterr().err

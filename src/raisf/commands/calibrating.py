@@ -8,7 +8,7 @@ import click
 
 from raisf.commands.command import option
 from raisf.commands.options import as_one
-from raisf.commands.values import not_negative
+from raisf.commands.values import names, not_negative
 from raisf.experiments.opening import given
 from raisf.utils.errors import InputError
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationChoice:
-    """What `--calibrate` was told; no aim: not to calibrate."""
+    """What `--calibrate` was told; no aim and no kinds: not to calibrate. Kinds of know to try; (): all of them."""
 
     aim: Any
+    kinds: tuple[Any, ...] | None
     call_price: float | None
     search_price: float | None
     scale_confidence: bool
@@ -39,11 +40,14 @@ class CalibrationChoice:
         if self.prices and self.aim != "cost" and how != "outcome":
             shown = next(iter(self.prices)).replace("_", "-")
             raise InputError(f"--{shown} is for --calibrate cost and --how outcome: leave it out, or take one of them")
-        if self.aim is None:
+        if self.aim is None and self.kinds is None:
             return None
         from raisf.optimize.optimizers.calibrate import Calibrate
+        from raisf.optimize.optimizers.kinds_of_know import KINDS
 
-        return Calibrate(aim=self.aim, labels=labels, threads=threads, **(self.prices if self.aim == "cost" else {}))
+        prices = self.prices if self.aim == "cost" else {}
+        know = () if self.kinds is None else self.kinds or KINDS
+        return Calibrate(aim=self.aim or "answer", know=know, labels=labels, threads=threads, **prices)
 
     def confident(self, compiled: Any, valset: Any, threads: int) -> Any:
         """The program with a confidence that says how often it is right, where that is wanted.
@@ -72,6 +76,17 @@ calibration_options = as_one(
         help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
         "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
         "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
+    ),
+    _calibration(
+        "--choose-know",
+        "kinds",
+        type=names,
+        is_flag=False,
+        flag_value="",
+        metavar="[KINDS]",
+        help="and try each kind of --know with thresholds of its own, or those named, such as verbal,confidence; the "
+        "one with the best answers on the dev split is kept, less their cost for aim cost, and of equals the cheaper; "
+        "what the LM cannot do is left out; without --calibrate for aim answer",
     ),
     _calibration(
         "--call-price",

@@ -102,7 +102,7 @@ class WeightsChoice:
                 raise InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
             return rows
         shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
-        if how == "probe":
+        if how == "probe" or by == "probe":
             if strange := [name for name in told if name not in PROBED]:
                 raise InputError(f"--{strange[0].replace('_', '-')} is for --how weights: leave it out, or add that")
             return shared | {"seed": seed}

@@ -51,7 +51,7 @@ ALONE = "one judge alone, against gold"
 @ray_option
 @option(
     "--module",
-    type=click.Choice(("know", "relevance", "decomposition")),
+    type=click.Choice(("know", "relevance", "sufficiency", "decomposition")),
     heading=ALONE,
     help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; --out then "
     "takes its verdicts",

@@ -24,7 +24,7 @@ class JudgeEvaluation:
     """What is measured, and how.
 
     Attributes:
-        module: The judge: know, relevance or decomposition.
+        module: The judge: know, relevance, sufficiency or decomposition.
         program: Its program, and `name`, what the user called that.
         test: The questions' file; only the first `limit` are asked.
         train: Questions to fit the know judge's baselines on.
@@ -90,9 +90,8 @@ class JudgeEvaluation:
         from raisf.utils.display import as_text
 
         notes: list[str] = []
-        thresholds = {"know": "know_threshold", "relevance": "relevance_threshold"}
         scored = "auroc" in report.scores
-        threshold = vars(self.program).get(thresholds[self.module], 0.5) if scored else None
+        threshold = vars(self.program).get(f"{self.module}_threshold", 0.5) if scored else None
         found = {**counts, "positive": sum(row.gold for row in rows)}
         columns: dict[str, tuple[float | None, JudgeReport]] = {"judge": (threshold, report)}
         if not scored:

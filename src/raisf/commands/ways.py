@@ -46,7 +46,7 @@ ways_options = as_one(
     ),
     option(
         "--by",
-        type=click.Choice(("weights", "prompts")),
+        type=click.Choice(("weights", "probe", "prompts")),
         help="--how outcome: what the judges learn in; default: weights",
     ),
     option(

@@ -24,6 +24,8 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
     if report["how"] == "probe":
         return [probe_table(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
+    if report.get("by") == "probe":
+        return [*shown, probe_table(report)]
     return [*shown, training_table(report) if "trained" in report else candidates_view(report)]
 
 
@@ -181,7 +183,7 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
     """What `raisf.optimize.optimizers.calibrate` found, a line a judge."""
     title = f"calibrated on {report['valset']} questions for aim {report['aim']}; after is held out"
     table = DataTable("", "threshold", "accuracy before", "after", "ECE before", "after")
-    notes = []
+    notes: list[RenderableType] = []
     for judge, found in report["judges"].items():
         if "skipped" in found:
             notes.append(as_text(f"{judge} was left alone: {found['skipped']}", "dim"))
@@ -200,12 +202,26 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
         if "refused" in found:
             refused = f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"
             notes.append(as_text(refused))
+    if "know" in report:
+        notes.insert(0, _kinds_table(report["know"]))
     answer = report["answer"]
     before, after = (Score(**answer[when]) for when in ("before", "after"))
     calls = answer["lm_calls"]
     cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
     notes.append(as_text(f"exact match of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
     return Group(as_text(title), table, *notes)
+
+
+def _kinds_table(report: dict[str, Any]) -> RenderableType:
+    """A row for each kind of self-knowledge that was tried, with the answers on questions it was not fitted on."""
+    title = f"self-knowledge: {report['chosen']} is kept, it was {report['before']}"
+    table = DataTable("kind", "exact match, held out", "LM calls", "retrievals", "threshold", title=title)
+    for kind, found in report["tried"].items():
+        cost = [f"{found[name]:.1f}" for name in ("lm_calls", "retrievals")]
+        table.add_row(kind, str(Score(**found["score"])), *cost, f"{found['thresholds']['know']:.3g}")
+    for kind, why in report["left_out"].items():
+        table.add_row(kind, f"left out: {why}")
+    return table
 
 
 def confidence_view(report: dict[str, Any]) -> RenderableType:

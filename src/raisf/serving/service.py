@@ -219,6 +219,7 @@ def tells(event: Event) -> str:
     data = event.model_dump()
     shown = {"know": lambda: data["judgement"]["verdict"] or "unreadable", "question": lambda: data["question"]}
     shown |= {
+        "sufficiency": lambda: data["judgement"]["verdict"] or "unreadable",
         "passages": lambda: f"{len(data['passages'])} passages",
         "judgement": lambda: f"passage {data['passage']}: {data['judgement']['verdict'] or 'unreadable'}",
         "step": lambda: data["step"]["query"] or data["step"]["generation"],

@@ -72,13 +72,14 @@ class NodeView {
     this.why = make("span", { class: "why" });
     this.know = make("p", { hidden: "" });
     this.found = make("div");
+    this.enough = make("p", { hidden: "" });
     this.steps = make("div");
     this.quote = make("p", { class: "evidence", hidden: "" });
     this.ungrounded = make("p", { class: "unread", text: UNGROUNDED, hidden: "" });
     this.children = make("ol", { class: "children", hidden: "" });
     this.line = make("div", { class: "line" }, number && make("span", { class: "number", text: `${number}.` }),
       make("p", {}, this.text, " ", this.result, " ", this.why));
-    this.facts = make("div", { class: "facts" }, this.know, this.found, this.steps, this.quote, this.ungrounded);
+    this.facts = make("div", { class: "facts" }, this.know, this.found, this.enough, this.steps, this.quote, this.ungrounded);
     this.element = make("li", { class: "node", "data-state": "waits" }, this.line, this.facts, this.children);
   }
   question(event) {
@@ -90,10 +91,12 @@ class NodeView {
     const names = event.waits_for.map((n) => `#${n}`).join(" and ");
     this.why.textContent = event.begun ? "working" : names ? `waits for ${names}` : "waits";
   }
-  knows({ verdict, probability, readable }) {
-    const kind = !readable ? ["unread", "unreadable"] : verdict === "know" ? ["yes", "yes"] : ["no", "no"];
-    this.know.replaceChildren("Known by heart? ", make("span", { class: `verdict ${kind[0]}`, text: kind[1] }), " ", share(probability) ?? "");
-    this.know.hidden = false;
+  knows(judgement) { this.verdict(this.know, "Known by heart?", judgement, "know"); }
+  suffice(judgement) { this.verdict(this.enough, "Do these suffice?", judgement, "sufficient"); }
+  verdict(line, asked, { verdict, probability, readable }, yes) {
+    const kind = !readable ? ["unread", "unreadable"] : verdict === yes ? ["yes", "yes"] : ["no", "no"];
+    line.replaceChildren(`${asked} `, make("span", { class: `verdict ${kind[0]}`, text: kind[1] }), " ", share(probability) ?? "");
+    line.hidden = false;
   }
   bring(passages) {
     this.passages = passages;
@@ -207,6 +210,7 @@ class RunView {
     else if (event.type === "know") node.knows(event.judgement);
     else if (event.type === "passages") node.bring(event.passages);
     else if (event.type === "judgement") node.judge(event.passage, event.judgement);
+    else if (event.type === "sufficiency") node.suffice(event.judgement);
     else if (event.type === "step") node.step(event.number, event.step);
     else if (event.type === "answer") node.end(event);
     else if (event.type === "cost") { this.cost = event.cost; this.drawCost(); }
@@ -230,6 +234,7 @@ class RunView {
       this.take({ type: "question", node: place, question: node.question, waits_for: node.waits_for, begun: true });
       if (node.know) this.take({ type: "know", node: place, judgement: node.know });
       if (node.passages.length) this.take({ type: "passages", node: place, passages: node.passages });
+      if (node.sufficient) this.take({ type: "sufficiency", node: place, judgement: node.sufficient });
       node.steps.forEach((step, at) => this.take({ type: "step", node: place, number: at + 1, step }));
       node.sub_questions.forEach((child, at) => visit(child, `${place}.${at + 1}`));
       this.take({ ...node, type: "answer", node: place });

@@ -43,6 +43,12 @@ function knowLine(node, wrong) {
     wrong.map((error) => badge(`gold says ${error[1]}`, "bad")));
 }
 
+function enoughLine(node) {
+  if (!node.sufficient) return null;
+  const told = { sufficient: "yes", insufficient: "no" }[node.sufficient.verdict] || "unreadable";
+  return el("p", {}, el("span", { class: "muted" }, "do these suffice? "), told, el("span", { class: "muted" }, probability(node.sufficient)));
+}
+
 function stepLine(step, context, node) {
   return [
     step.generation && step.generation !== step.query && el("p", {}, said(step.generation)),
@@ -65,6 +71,7 @@ function nodeItem(node, place, context) {
       knowLine(node, wrongs("know")),
       steps.map((step) => stepLine(step, context, node)),
       !steps.some((step) => step.passages?.length) && passageList(node.passages, context, node, wrongs("relevance")),
+      enoughLine(node),
       node.evidence && el("blockquote", {}, said(node.evidence), (node.cited || node.found_afterwards) && el("span", { class: "muted small" }, " ",
         node.cited && said(node.cited), node.found_afterwards && `${node.cited ? ", " : ""}found afterwards: the reader quoted nothing`)),
       node.grounded === false && el("p", { class: "warn" }, "The answer stands in none of the passages read.")),

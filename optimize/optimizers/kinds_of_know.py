@@ -1,0 +1,36 @@
+"""Turning RA-ISF's self-knowledge judge into one of another kind, to try which is worth most."""
+
+from typing import Any, get_args
+
+from raisf.programs.ra_isf import RAISF
+from raisf.programs.self_knowledge import Know, knowledge_judge
+from raisf.utils.errors import InputError
+
+KINDS: tuple[Know, ...] = ("verbal", "confidence", "truth", "consistency")
+"""Cheaper ones first."""
+
+
+def check_kinds(kinds: tuple[Know, ...], program: RAISF | None = None) -> None:
+    """Makes sure that these kinds can be tried, of a program if there is one yet.
+
+    Raises:
+        InputError: An unknown kind, or a program that never asks what is known.
+    """
+    if strange := [kind for kind in kinds if kind not in get_args(Know)]:
+        raise InputError(f"unknown kind of self-knowledge {strange[0]!r}: choose {', '.join(KINDS)}")
+    if kinds and program is not None and not program.use_know:
+        raise InputError("kinds of self-knowledge to try, and a program that asks none (--no-know): leave one out")
+
+
+def turn(program: RAISF, kind: Know) -> None:
+    """Let a program judge in this way what it knows.
+
+    Its judge stays as it was compiled, but between the verdict on a question and that on a draft: who changes these has
+    a judge that nothing was compiled for, asked of the LM below the weights that other predictors have.
+    """
+    if (kind == "truth") != (program.self_knowledge == "truth"):
+        lms: list[Any] = [program.answer_directly.lm, *(one.lm for _, one in program.named_predictors())]
+        program.know = knowledge_judge(kind)
+        bases = (lm for lm in lms if getattr(lm, "lora", None) is None and getattr(lm, "probe", None) is None)
+        program.know.lm = next(bases, lms[0])
+    program.self_knowledge = kind
