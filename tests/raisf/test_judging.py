@@ -101,3 +101,14 @@ def test_a_compiled_program_is_calibrated_and_remembers_it(home, capsys):
         assert kept[f"{judge}_threshold"] == found.get("threshold", {"after": 0.5})["after"]
     argv = ["eval", "--module", "know", "--program", home / "calibrated", "--test", home / "world/test.jsonl"]
     assert _json(capsys, *argv)["judge"]["threshold"] == kept["know_threshold"]
+
+
+def test_the_dev_split_decides_between_the_verdict_and_the_answers_probability(home, capsys):
+    """Where `--know` says nothing; who names a kind has it."""
+    world = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]
+    made = _json(capsys, "compile", *world, "--strategy", "labeled", "--calibrate", "--out", home / "either")
+    kinds = made["calibration"]["know"]
+    assert set(kinds["tried"]) == {"verbal", "confidence"} and kinds["chosen"] in kinds["tried"]
+    assert json.loads((home / "either/manifest.json").read_text())["options"].get("know", "verbal") == kinds["chosen"]
+    made = _json(capsys, "compile", *world, "--calibrate", "--know", "verbal", "--out", home / "verbal")
+    assert "know" not in made["calibration"]

@@ -49,6 +49,19 @@ class CalibrationChoice:
         know = () if self.kinds is None else self.kinds or KINDS
         return Calibrate(aim=self.aim or "answer", know=know, labels=labels, threads=threads, **prices)
 
+    def by_default(self, program: Any, asked: str | None) -> tuple[Any, ...]:
+        """Which kinds of self-knowledge are tried where nobody says so: the paper's, and the answer's own probability.
+
+        Neither was better on all data (docs/judges.md), so the dev split decides. Who asks for a kind, or has a
+        program of another, has chosen; and thresholds that are fitted on verdicts compare no answers.
+
+        Args:
+            program: An RA-ISF.
+            asked: The kind on the command line.
+        """
+        free = self.kinds is None and asked is None and self.aim in ("answer", "cost")
+        return ("verbal", "confidence") if free and program.use_know and program.self_knowledge == "verbal" else ()
+
     def confident(self, compiled: Any, valset: Any, threads: int) -> Any:
         """The program with a confidence that says how often it is right, where that is wanted.
 
@@ -75,7 +88,8 @@ calibration_options = as_one(
         metavar="[AIM]",
         help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
         "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
-        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone",
+        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone. Where --know is "
+        "not given, answer and cost try verbal and confidence and keep the better one",
     ),
     _calibration(
         "--choose-know",
@@ -84,7 +98,7 @@ calibration_options = as_one(
         is_flag=False,
         flag_value="",
         metavar="[KINDS]",
-        help="and try each kind of --know with thresholds of its own, or those named, such as verbal,confidence; the "
+        help="and try each kind of --know with thresholds of its own, or those named, such as verbal,truth; the "
         "one with the best answers on the dev split is kept, less their cost for aim cost, and of equals the cheaper; "
         "what the LM cannot do is left out; without --calibrate for aim answer",
     ),

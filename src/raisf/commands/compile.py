@@ -282,7 +282,8 @@ def compile_command(
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
     if thresholds is not None:
-        thresholds.check(program, valset)
+        found = thresholds.check(program, valset)
+        thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
     rows = None
     if rows_from:
         judged_program(program)
