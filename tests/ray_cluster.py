@@ -8,6 +8,7 @@ import sys
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_raylet_start_wait_time_s"] = "300"  # of a slow machine
+os.environ["RAY_worker_niceness"] = "0"  # 15 otherwise: beside other work a task would hardly run
 
 from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 

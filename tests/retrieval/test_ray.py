@@ -24,6 +24,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: beside other work a task would hardly run
     room = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
     for attempt in range(4):
         cluster = cluster_utils.Cluster()
