@@ -1,12 +1,12 @@
 """Prefetch over as many passages as there is time for: made-up ones, out of the token vectors of real ones.
 
     python -m bench.size --index indexes/mine --questions dev.jsonl [--passages 300000] [--vectors 20] [--queries 50]
-        [--candidates 800 3200] [--read 0 32] [--noise 0.3] [--folder DIR] [--json]
+        [--candidates 800 3200] [--read 0 32] [--runs 1] [--noise 0.3] [--folder DIR] [--json]
 
-A made-up passage is two runs of token vectors, each out of a passage drawn at random from exact indexes of one
-checkpoint, with noise of length --noise added to each vector. So nothing is encoded; but a passage that is about two
-things has a mean that says less, and there are many that are almost alike: of exact search's first ten less is found
-than in a corpus. They are one segment, written as `raisf index` writes it: packed as they come, then sorted into cells.
+A made-up passage is --runs runs of token vectors, each out of a passage drawn at random from exact indexes of one
+checkpoint, with noise of length --noise added to each vector. So nothing is encoded. With one run many are almost
+alike, as those of one page are; with two, each is about two things, so that its mean says less than a real one's does.
+They are one segment, written as `raisf index` writes it: packed as they come, then sorted into cells.
 Exact search compares the vectors before they are packed, also as they come. For each number of candidates, and of
 passages that a search reads for each (`raisf.retrieval.search.cells.READ`; 0: all, without cells), in a process of its
 own: latency, CPU time, what is found of exact search's first ten, and memory.
@@ -47,32 +47,34 @@ AT_ONCE = 512
 """Passages compared at once."""
 
 
-def drawn(indexes: Sequence[Path], count: int, each: int, noise: float) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def drawn(
+    indexes: Sequence[Path], count: int, each: int, runs: int, noise: float
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The vectors, float16, and lengths of the made-up passages of one file after the other."""
     segments = [(index, segment) for index in indexes for segment in read_manifest(index).segments]
     real = Vectors(*(index / SEGMENTS / segment.name / VECTORS for index, segment in segments))
     rows, lengths = torch.cat([part for part, _ in real]), real.lengths
-    starts, half = lengths.cumsum(0) - lengths, each // 2
-    long = torch.nonzero(lengths >= half)[:, 0]
+    starts, long = lengths.cumsum(0) - lengths, each // runs
+    enough = torch.nonzero(lengths >= long)[:, 0]
     generator = torch.Generator().manual_seed(0)
     noises = torch.randn(NOISES, rows.shape[1], generator=generator) * noise / rows.shape[1] ** 0.5
     for first in range(0, count, SHARD):
         size = min(SHARD, count - first)
-        picked = long[torch.randint(len(long), (size, 2), generator=generator)]
-        room = lengths[picked] - half + 1
-        begin = starts[picked] + (torch.rand(size, 2, generator=generator) * room).long()
-        places = (begin.unsqueeze(-1) + torch.arange(half)).flatten()
+        picked = enough[torch.randint(len(enough), (size, runs), generator=generator)]
+        room = lengths[picked] - long + 1
+        begin = starts[picked] + (torch.rand(size, runs, generator=generator) * room).long()
+        places = (begin.unsqueeze(-1) + torch.arange(long)).flatten()
         turn = int(torch.randint(NOISES, (1,), generator=generator))
         apart = noises[torch.arange(turn, turn + len(places)) % NOISES]
         vectors = torch.nn.functional.normalize(rows[places].float() + apart, dim=1)
-        yield vectors.half(), torch.full((size,), 2 * half)
+        yield vectors.half(), torch.full((size,), runs * long)
 
 
 def make(folder: Path, queries: Sequence[torch.Tensor], options: argparse.Namespace) -> dict[str, Any]:
     """Writes the passages; what it took, and what exact search finds first."""
     spent = dict.fromkeys(("making", "packing", "comparing", "sorting"), 0.0)
     best: list[list[tuple[float, int]]] = [[] for _ in queries]
-    parts = drawn(options.index, options.passages, options.vectors, options.noise)
+    parts = drawn(options.index, options.passages, options.vectors, options.runs, options.noise)
     together, number = torch.cat(list(queries)), 0
     ends = np.cumsum([len(query) for query in queries])[:-1]
     while True:
@@ -133,6 +135,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--candidates", type=int, nargs="+", default=[prefetch.CANDIDATES, 4 * prefetch.CANDIDATES])
     parser.add_argument("--read", type=int, nargs="+", default=[0, cells.READ])
+    parser.add_argument("--runs", type=int, default=1, help="of which a passage is made (default: 1)")
     parser.add_argument("--noise", type=float, default=0.3)
     parser.add_argument("--folder", type=Path, help="where it all goes, and stays (default: a temporary folder)")
     parser.add_argument("--json", action="store_true")
