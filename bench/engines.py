@@ -1,8 +1,8 @@
 """Engines for late interaction over the same vectors: exact MaxSim, PLAID, fast-plaid, PyLate, Qdrant in the process.
 
     python -m bench.engines [--index DIR ... --questions dev.jsonl] [--passages 2000] [--threads 1 2]
-        [--engines exact prefetch prefetch-float16 plaid fast-plaid pylate qdrant] [--limit 1200]
-        [--foreign-python PATH]
+        [--engines exact prefetch prefetch-float16 plaid fast-plaid pylate qdrant qdrant-edge-200 qdrant-edge-800]
+        [--limit 1200] [--foreign-python PATH]
         [--out results.json] [--json]
 
 `prefetch` is what `raisf index` makes of a large corpus, `prefetch-float16` the same over vectors that are not packed.
@@ -14,7 +14,9 @@ engine has processes of its own; memory is the peak above that of Python with Py
 own at the end: the rest are files that it has mapped, which the system takes back when it needs the room. An engine
 that is not made in time is left out. fast-plaid is built for another PyTorch than this project's: it needs a Python of
 its own (`--foreign-python`). PyLate searches with it, too; `pylate` is its other engine: a graph of all token vectors
-(Voyager) finds passages, which are then compared exactly.
+(Voyager) finds passages, which are then compared exactly. `qdrant` is the client's own engine, numpy; `qdrant-edge-N`
+is that of Qdrant's server in the process (qdrant-edge-py): as `raisf index push` has it, a graph of the means chooses N
+passages, whose token vectors, float16 on the disk, are compared.
 """
 
 import argparse
@@ -40,8 +42,18 @@ from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors, write_shard
 from raisf.utils.files import write_json
 
-ENGINES = ("exact", "prefetch", "prefetch-float16", "plaid", "fast-plaid", "pylate", "qdrant")
-FOREIGN = ("fast-plaid", "pylate")
+ENGINES = (
+    "exact",
+    "prefetch",
+    "prefetch-float16",
+    "plaid",
+    "fast-plaid",
+    "pylate",
+    "qdrant",
+    "qdrant-edge-200",
+    "qdrant-edge-800",
+)
+FOREIGN = ("fast-plaid", "pylate", "qdrant-edge-200", "qdrant-edge-800")
 COLUMNS = {
     "p50_ms": ("p50, ms", "{:.1f}"),
     "p95_ms": ("p95, ms", "{:.1f}"),
@@ -114,7 +126,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["exact", "prefetch", "plaid"])
     parser.add_argument("--limit", type=float, default=1200, help="seconds for making, and for searching, an engine")
-    parser.add_argument("--foreign-python", default=sys.executable, metavar="PATH", help="it has fast-plaid and PyLate")
+    parser.add_argument(
+        "--foreign-python", default=sys.executable, metavar="PATH", help="with fast-plaid, PyLate, Qdrant Edge"
+    )
     parser.add_argument("--out", type=Path, help="write the results there after each engine")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

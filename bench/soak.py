@@ -2,9 +2,10 @@
 
     python -m bench.soak [--questions 5000] [--every 500] [--threads 8] [--program ra-isf] [--lm pocket] [--json]
 
-Questions of a closed world, all of them different, so many at a time. DSPy's cache, which grows up to its own limit, is
-off. After every so many: resident memory in MiB, questions a second, and CPU milliseconds a question. Memory is flat
-where the line through the second half of the curve rises by less than a MiB in 1,000 questions.
+Questions of a closed world, all of them different, so many at a time. DSPy's cache and trace, which grow up to their
+own limits, are off, as in `raisf serve`. At the start, with the model read, and after every so many questions: resident
+memory in MiB, questions a second, and CPU milliseconds a question. Memory is flat where the line through the second
+half of the curve rises by less than a MiB in 1,000 questions.
 """
 
 import argparse
@@ -39,7 +40,9 @@ def resident() -> float:
 
 
 def soak(program: Any, questions: list[str], every: int, threads: int) -> Iterator[dict[str, float]]:
-    """Asks all questions; a point after every so many."""
+    """Asks all questions; a point after every so many. The first is after one question more, which reads the model."""
+    program(question=questions[0])
+    yield {"questions": 0, "mib": resident(), "questions_a_second": 0.0, "cpu_ms": 0.0}
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(questions), every):
             wall, cpu, part = time.perf_counter(), time.process_time(), questions[start : start + every]
@@ -70,14 +73,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=8, help="questions at a time (default: 8)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args()
-    dspy.configure(disable_history=True)
+    dspy.configure(disable_history=True, trace=None)
     dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=False)
     points, say = [], Console(stderr=options.json).print
     with tempfile.TemporaryDirectory() as folder:
         # The same question with another number before it is another question.
         index, found = world(Path(folder), min(options.questions, 500))
         questions = [f"{n}. {found[n % len(found)]}" for n in range(options.questions)]
-        program = PROGRAMS[options.program](index)
+        program: Any = PROGRAMS[options.program](index)
         program.set_lm(raisf.connect(options.lm))
         for point in soak(program, questions, options.every, options.threads):
             points.append(point)

@@ -17,7 +17,8 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.runner import Outcome, ask_here, asked_by
-from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.cluster import connect_ray
+from raisf.utils.errors import LMError, RaisfError
 
 CHUNK = 32
 """Questions of a task at most: what a node that dies takes along."""
@@ -71,14 +72,7 @@ def on_cluster(address: str, prepare: Callable[[], Any] | None = None) -> Iterat
     Raises:
         InputError: Ray is not installed, or no cluster answers there.
     """
-    try:
-        import ray  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError("--ray needs Ray: pip install 'raisf[ray]', here and on every node") from None
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise InputError(f"no Ray cluster at {address!r} ({error}): start one with `ray start --head`") from error
+    ray = connect_ray(address)
     try:
         with asked_by(_Cluster(ray, prepare).ask):
             yield

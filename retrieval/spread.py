@@ -3,8 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import logging
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.store.segments import Checkpoint, Encoder
+from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import InputError, RaisfError
 
 if TYPE_CHECKING:
@@ -134,27 +133,6 @@ class RayEncoder:
                     f"({str(cause or error).splitlines()[0]}); look at its nodes, then run the same command again"
                 ) from error
             yield torch.from_numpy(vectors.copy()), torch.from_numpy(lengths.copy())
-
-
-def connect_ray(address: str) -> Any:
-    """The module `ray`, connected to the cluster at an address.
-
-    Raises:
-        InputError: Ray is not installed, or no cluster answers.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise InputError("--ray needs Ray: pip install 'raisf[ray]' here and on every node") from error
-    try:
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"no Ray cluster answers at {address} ({str(error).splitlines()[0]}); start one with `ray start "
-            "--head`, and give its HOST:PORT, or auto on one of its nodes"
-        ) from error
-    return ray
 
 
 def _encode(

@@ -43,3 +43,9 @@ def faulty() -> Any:
 def llamas() -> Any:
     """tests/llama_endpoint.py, whose `serve` is a real OpenAI-compatible server on loopback."""
     return _module("llama_endpoint", Path(__file__).parent / "llama_endpoint.py")
+
+
+@pytest.fixture(scope="session")
+def rays() -> Any:
+    """tests/ray_cluster.py, whose `started` adds a node to a Ray cluster on this machine."""
+    return _module("ray_cluster", Path(__file__).parent / "ray_cluster.py")

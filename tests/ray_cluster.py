@@ -5,16 +5,27 @@ python tests/ray_cluster.py    writes the address; then reads lines: `kill`, `en
 
 import os
 import sys
+from typing import Any
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_raylet_start_wait_time_s"] = "300"  # of a slow machine
 
-from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
+def started(cluster: Any, **options: Any) -> Any:
+    """A further node. Ray gives one up that is not there after 30 seconds, which on a busy machine happens."""
+    for attempt in range(4):
+        try:
+            return cluster.add_node(num_cpus=1, object_store_memory=100 * 1024**2, **options)
+        except Exception:
+            if attempt == 3:
+                raise
+
 
 if __name__ == "__main__":
-    shape = {"num_cpus": 1, "object_store_memory": 100 * 1024**2}
-    cluster = Cluster(initialize_head=True, head_node_args={**shape, "include_dashboard": False})
-    second = cluster.add_node(**shape)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # 15 otherwise: beside other work a task would hardly run
+    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
+
+    cluster = Cluster()
+    started(cluster, include_dashboard=False)
+    second = started(cluster)
     cluster.wait_for_nodes()
     print(cluster.address, flush=True)
     for line in sys.stdin:

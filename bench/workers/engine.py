@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,50 @@ def qdrant(vectors: Vectors) -> Search:
     return lambda query: [int(p.id) for p in client.query_points("bench", query=query.tolist(), limit=K).points]
 
 
+EDGE_CHOSEN = {"qdrant-edge-200": 200, "qdrant-edge-800": 800}
+"""Passages that the means choose: as many as for a collection of `raisf index push`, or as many as prefetch's."""
+
+
+def build_qdrant_edge(vectors: Vectors, folder: Path) -> None:
+    import qdrant_edge as qdrant  # pyright: ignore[reportMissingImports]
+
+    params = {"size": vectors.means().shape[1], "distance": qdrant.Distance.Dot}
+    params["datatype"] = qdrant.VectorStorageDatatype.Float16
+    tokens = qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim)
+    plain = qdrant.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000)
+    many = qdrant.EdgeVectorParams(**params, multivector_config=tokens, hnsw_config=plain, on_disk=True)
+    config = qdrant.EdgeConfig(vectors={"mean": qdrant.EdgeVectorParams(**params), "tokens": many})
+    folder.mkdir()
+    shard, number = qdrant.EdgeShard.create(str(folder), config), 0
+    for rows, lengths in vectors:
+        for part in np.array_split(np.arange(len(lengths)), -(-len(lengths) // 64)):
+            ends = lengths.cumsum(0)
+            passages = [rows[int(ends[at] - lengths[at]) : int(ends[at])].float() for at in part]
+            points = [
+                qdrant.Point(number + at, {"mean": row.mean(dim=0).tolist(), "tokens": row.tolist()})
+                for at, row in enumerate(passages)
+            ]
+            shard.update(qdrant.UpdateOperation.upsert_points(points))
+            number += len(points)
+    while shard.optimize():
+        pass
+    shard.close()
+
+
+def qdrant_edge(folder: Path, chosen: int) -> Search:
+    import qdrant_edge as qdrant  # pyright: ignore[reportMissingImports]
+
+    shard = qdrant.EdgeShard.load(str(folder))
+
+    def search(query: torch.Tensor) -> list[int]:
+        mean = qdrant.Query.Nearest(query.mean(dim=0).tolist(), using="mean")
+        tokens = qdrant.Query.Nearest(query.tolist(), using="tokens")
+        first = [qdrant.Prefetch(limit=chosen, query=mean)]
+        return [int(point.id) for point in shard.query(qdrant.QueryRequest(limit=K, query=tokens, prefetches=first))]
+
+    return search
+
+
 IN_MEMORY: dict[str, Callable[[Vectors], Search]] = {
     "exact": exact,
     "prefetch-float16": prefetch_float16,
@@ -123,6 +168,7 @@ ON_DISK: dict[str, tuple[Callable[[Vectors, Path], None], Callable[[Path], Searc
     "plaid": (build_plaid, plaid),
     "fast-plaid": (build_fast_plaid, fast_plaid),
     "pylate": (build_pylate, pylate),
+    **{name: (build_qdrant_edge, partial(qdrant_edge, chosen=chosen)) for name, chosen in EDGE_CHOSEN.items()},
 }
 
 

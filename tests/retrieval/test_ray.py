@@ -18,23 +18,16 @@ PASSAGES = [Passage(str(n), f"The duke of {chr(65 + n % 26)}ville had {n % 97} h
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(rays: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head and a second node, each a process tree of its own."""
     ray = pytest.importorskip("ray")
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
-    room = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-    for attempt in range(4):
-        cluster = cluster_utils.Cluster()
-        try:
-            cluster.add_node(**room)
-            break
-        except Exception:  # Ray's own: a node that is not up after 30 seconds, on a machine that is busy
-            cluster.shutdown()
-            if attempt == 3:
-                raise
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: beside other work a task would hardly run
+    cluster = cluster_utils.Cluster()
     try:
+        rays.started(cluster, include_dashboard=False)
         yield cluster
     finally:
         ray.shutdown()
@@ -47,10 +40,12 @@ def files_of(index: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_nodes_encode_the_same_index_though_one_dies(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_nodes_encode_the_same_index_though_one_dies(
+    cluster: Any, rays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(segments, "_WINDOW", 16)
     alone = ColBERT.build(PASSAGES[:320], tmp_path / "alone", progress=False)
-    second = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    second = rays.started(cluster)
     given = []
     stream = spread.RayEncoder.encode_stream
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf import __version__
 from raisf.data.world.generator import HOME_SEED
-from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
+from raisf.experiments.opening import POCKET, QUESTIONS, LMChoice, open_fitting, open_program, without_cache
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.display import as_text, console
 from raisf.utils.files import read_json, sha256_file, write_json
@@ -128,8 +128,8 @@ def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Pa
         "prompts": "few-shot prompts from the training split, selected on the dev split",
         "weights": "a LoRA adapter for each judge, trained on the training split, stopped by the dev split",
     }
-    rows: dict[str, Any] = {"rows": ROWS} if how == "weights" else {}
-    option = f" --rows {ROWS}" if rows else ""
+    options: dict[str, Any] = {"threads": QUESTIONS} | ({"rows": ROWS} if how == "weights" else {})
+    option = f" --rows {ROWS}" if "rows" in options else ""
     step(
         f"{number}. Compile RA-ISF to {how}: {made[how]}",
         f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
@@ -138,7 +138,7 @@ def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Pa
     if not artifact.exists():
         program = open_program("ra-isf", lm=LMChoice(POCKET), index=index)
         trainset, valset = load_questions(train), load_questions(dev)
-        save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **rows), artifact)
+        save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **options), artifact)
 
 
 def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) -> "ComparisonReport":
@@ -157,7 +157,8 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     lms = {label: None if name in artifacts else LMChoice(POCKET) for label, name in DEMO_SYSTEMS.items()}
     programs = {label: without_cache(open_fitting(name, lm=lms[label], index=index)) for label, name in names.items()}
     title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
-    return compare(programs, test, out, title=title, test=f"{world / 'test.jsonl'}, {len(test)} questions")
+    told = f"{world / 'test.jsonl'}, {len(test)} questions"
+    return compare(programs, test, out, threads=QUESTIONS, title=title, test=told)
 
 
 def worth_showing(records: Iterable[dict[str, Any]]) -> str:
