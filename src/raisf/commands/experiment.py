@@ -189,7 +189,7 @@ def experiment_command(
     from raisf.reports.markdown import write_markdown
     from raisf.reports.report import check_folder
 
-    check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
+    by_way = sizes_of_ways(sizes, ways)
     if bases is not None and name not in ("table3", "all"):
         raise InputError("--bases is for the experiment table3: leave it out, or give --base")
     if (sizes or ways) and name != SIZED:
@@ -204,6 +204,7 @@ def experiment_command(
         raise InputError(f"--page is for the experiments real and {SIZED}: leave it out")
     if name == REAL and zero_shot:
         raise InputError("--zero-shot is for the papers' experiments: leave it out; --only names the rows of real")
+    check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
     labeller = teacher.open()
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
     options |= {"checkpoint": checkpoint, "base": base, "teacher": labeller}
@@ -212,7 +213,7 @@ def experiment_command(
         with asked_on(ray, lm):
             return _real_text(out, data, real, lm, n, options)
     data = data or _closed_world(out / "made" / "world")
-    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=sizes_of_ways(sizes, ways), **options)
+    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, **options)
     lm = workspace.lm
     facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
