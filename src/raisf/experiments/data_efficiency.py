@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
 
 SIZES = (50, 100, 200, 500, 1000)
-WAYS = ("prompts", "probe", "weights", "outcome")
 NONE = "none"
+# By way of compiling, what its rows are.
+WAYS = {
+    "prompts": "prompts draws its four demonstrations a judge out of N of gold's rows.",
+    "probe": "probe learns from gold's rows, and leaves decomposing to the base.",
+    "weights": "weights (LoRA) learns from gold's rows, the same as probe, and decomposing from gold, too.",
+    "outcome": "outcome learns (LoRA) from the N rows of the greatest advantage that trying both verdicts on these "
+    "questions gave, and decomposing from gold.",
+}
 # The judges that are asked alone, by what their reports are called, and their predictors.
 JUDGES = {"know": "know", "relevance": "relevant"}
 MEASURES = {"auroc": "AUROC", "accuracy": "accuracy"}
@@ -99,7 +106,7 @@ def _learnt(report: Mapping[str, Any]) -> list[Cell]:
     seconds += report.get("outcomes", {}).get("seconds_before", 0)  # those tries are part of its price
     made = report.get("predictors", {})
     counts = {name: sum(one["rows"]["train"].values()) for name, one in made.items()} or report["rows"]
-    return [*(counts.get(name) for name in JUDGES.values()), float(seconds)]
+    return [*(counts.get(name) for name in JUDGES.values()), round(float(seconds), 2)]
 
 
 def _lines(
@@ -123,12 +130,9 @@ def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]], re
         "intervals.",
         f"{NONE}: the judges as they are. N rows: N rows a judge, as evenly over its verdicts as can be had, of the "
         f"first 2N training questions of one random order{_shortened(workspace)}, so that sizes share what they can.",
-        "probe and weights (LoRA) learn from gold's rows, both from the same. prompts draws its four demonstrations a "
-        "judge out of N of gold's. outcome learns from the N rows of the greatest advantage that trying both verdicts "
-        "on these questions gave; its decompositions are gold's.",
+        *(told for way, told in WAYS.items() if way in workspace.sizes),
         f"All select or stop on the dev split besides, whose {len(workspace.dev)} questions are not among the rows: on "
-        "up to 200 rows a judge, and prompts on the answers. probe leaves decomposing to the base, which weights and "
-        "outcome train.",
+        "up to 200 rows a judge, and prompts on the answers.",
         "seconds: of compiling, labels and tries included, on a machine that may have done other things.",
     ]
     kept = [label for label, report in reports.items() if report.get("chosen") == "zero-shot"]
