@@ -9,6 +9,7 @@ wrong, the cheaper one wins by what it saves.
 """
 
 import contextvars
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import dspy
 
+from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
@@ -53,6 +55,8 @@ class Outcomes:
         questions: How many were tried.
         failed: How many of them failed.
         unreadable: Tries that ended as "unknown" for want of a reply that can be read: no verdict loses by them.
+        seconds: That all of these tries took.
+        seconds_before: That those took which the journal had.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=lambda: {judge: [] for judge in VERDICTS})
@@ -60,6 +64,8 @@ class Outcomes:
     questions: int = 0
     failed: int = 0
     unreadable: int = 0
+    seconds: float = 0.0
+    seconds_before: float = 0.0
 
 
 class Trying:
@@ -101,18 +107,24 @@ class Trying:
         Raises:
             LMError: The LM failed on ten questions in a row.
         """
-        keys = {id(example): f"{name} {place}" for place, example in enumerate(examples)}
+        # By what a question is, so that others who try it find it.
+        keys = {id(example): f"{name} {digest(dict(example))}" for example in examples}
         waiting = [example for example in examples if keys[id(example)] not in journal]
         found = Outcomes(questions=len(examples))
-        patience = Patience()
+        found.seconds_before = sum(journal.get(key)["seconds"] for key in set(keys.values()) if key in journal)
+        patience, last = Patience(), time.perf_counter()
         with progress_bar(self._progress) as bar:
             done = len(examples) - len(waiting)
             task = bar.add_task("trying verdicts", total=len(examples), completed=done, score="")
 
             def keep(outcome: Outcome) -> None:
+                nonlocal last
                 patience.saw(outcome)
                 if outcome.prediction is not None:
-                    journal.add(keys[id(outcome.example.question)], outcome.prediction.tried)
+                    now = time.perf_counter()  # several are under way: what one took is the time since the one before
+                    tried = {**outcome.prediction.tried, "seconds": round(now - last, 3)}
+                    last = now
+                    journal.add(keys[id(outcome.example.question)], tried)
                 bar.update(task, advance=1)
 
             # The metric wants the whole example, which travels as a question.
@@ -120,6 +132,7 @@ class Trying:
         found.failed = patience.failed
         tried = [(example, journal.get(keys[id(example)])) for example in examples if keys[id(example)] in journal]
         found.unreadable = sum(made["unreadable"] for _, made in tried)
+        found.seconds = sum(made["seconds"] for _, made in tried)
         _sort(found, [(example.question, row) for example, made in tried for row in made["rows"]])
         return found
 

@@ -1,17 +1,20 @@
 """Compiling by outcome: judges learn what verdict leads to right answers at little cost, from answers alone."""
 
+import contextlib
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.identity import digest, gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
+from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
 from raisf.optimize.judges.judge_rows import JudgeRows
@@ -59,11 +62,14 @@ class OutcomeJudges(Optimizer):
         labels: What the report compares the outcome's labels with; see `raisf.optimize.judges.labels.know_labels`.
         seed: Of the draws, and of the training where that is None.
         threads: Questions tried at a time.
+        tries: A folder that keeps what the tries gave, for others of the same program at the same prices: they try only
+            what is new to it. None: kept until this one has compiled.
         work: See `raisf.optimize.optimizers.base.Optimizer`.
         progress: Likewise.
 
     Its report is the learner's, and under "outcomes" says by judge how many rows there were of each verdict and how
-    many were taken, their mean advantage, how many the answer's score decided, and how far gold's labels agree.
+    many were taken, their mean advantage, how many the answer's score decided, and how far gold's labels agree; with
+    `tries` also how many seconds all tries took, and how many of them were spent before.
     """
 
     by: By = "weights"
@@ -78,6 +84,7 @@ class OutcomeJudges(Optimizer):
     labels: Labels = "model"
     seed: int = 0
     threads: int = 8
+    tries: Path | str | None = None
 
     how = "outcome"
 
@@ -140,10 +147,11 @@ class OutcomeJudges(Optimizer):
         parts = (task.trainset, task.valset)
         samples = [rng.sample(list(part), min(len(part), n)) for part, n in zip(parts, most, strict=True)]
         before = task.calls()
-        found, held_out = (
-            trying.outcomes(sample, task.journal, f"{split} tries")
-            for split, sample in zip(("train", "validation"), samples, strict=True)
-        )
+        with self._tries(task) as journal:
+            found, held_out = (
+                trying.outcomes(sample, journal, f"{split} tries")
+                for split, sample in zip(("train", "validation"), samples, strict=True)
+            )
         spent = task.calls() - before
         taken = {judge: heaviest(found.of[judge], self.rows, rng) for judge in wanted}
         for judge, rows in taken.items():
@@ -159,6 +167,7 @@ class OutcomeJudges(Optimizer):
             "failed": found.failed,
             "unreadable": found.unreadable,
             "validation": {"questions": held_out.questions, "failed": held_out.failed},
+            **(self._seconds(found, held_out) if self.tries is not None else {}),
             "judges": {judge: _told(judge, found, taken[judge]) for judge in wanted},
         }
         for judge, gold in self._gold(trying, task.student, samples[0], wanted, task.journal).items():
@@ -168,6 +177,20 @@ class OutcomeJudges(Optimizer):
         compiled = self._learner(judge_rows=rows).compile(task.student, **sets)
         compiled.compile_report |= {"how": "outcome", "by": self.by, "outcomes": told}
         return compiled
+
+    @contextlib.contextmanager
+    def _tries(self, task: Task) -> Iterator[Journal]:
+        """Where the tries are kept; with the name of all that decides them, if others are to find them."""
+        if self.tries is None:
+            yield task.journal
+            return
+        identity = digest([identity_of(task.student, self.metric), self.call_price, self.search_price])
+        with Journal.alone(self.tries, "tries", identity) as journal:
+            yield journal
+
+    def _seconds(self, *parts: Outcomes) -> dict[str, float]:
+        names = ("seconds", "seconds_before")
+        return {name: round(sum(getattr(part, name) for part in parts), 2) for name in names}
 
     def _gold(
         self, trying: Trying, student: RAISF, examples: Examples, wanted: Sequence[str], journal: Journal

@@ -171,6 +171,20 @@ def test_a_killed_try_goes_on_where_it_was(student: RAISF, tmp_path: Path) -> No
     ]
 
 
+def test_tries_that_are_kept_are_not_made_again_and_their_price_is_told(student: RAISF, tmp_path: Path) -> None:
+    """Who compiles with more rows than before would else pay for all tries anew."""
+    journal = tmp_path / "tries.jsonl"
+    trying = Trying(student, answer_exact_match, 0.01, 0.0, threads=1, progress=False)
+    first = trying.outcomes(asked("known", "read"), Journal(journal), "tries")
+    assert first.seconds > 0 == first.seconds_before
+    before = len(student.know.lm.calls)
+    again = Trying(student, answer_exact_match, 0.01, 0.0, threads=1, progress=False)
+    more = again.outcomes(asked("hard", "read", "known"), Journal(journal), "tries")
+    assert {call["question"] for call in student.know.lm.calls[before:]} == {"What of hard?", "What of part?"}
+    assert more.seconds_before == pytest.approx(first.seconds) and more.seconds > more.seconds_before
+    assert len(more.of["know"]) > len(first.of["know"])
+
+
 def test_a_dead_endpoint_ends_the_tries(tmp_path: Path) -> None:
     def down(fields: dict[str, Any]) -> str:
         raise LMError("cannot be reached")

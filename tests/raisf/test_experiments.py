@@ -12,6 +12,7 @@ from raisf.commands.experiment import NAMES, PAPERS
 from raisf.experiments import every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
+from raisf.experiments.data_efficiency import sizes_of_ways
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import COMPILED, SMALLER, Setting
 from raisf.experiments.workspace import Workspace
@@ -37,7 +38,7 @@ def out(tmp_path_factory):
 
 def _settings(name):
     """A workspace's rows where the pocket Llama answers."""
-    return EXPERIMENTS[name].rows(SimpleNamespace(base=None, bases=SMALLER, lm=LMChoice()))
+    return EXPERIMENTS[name].rows(SimpleNamespace(base=None, bases=SMALLER, lm=LMChoice(), sizes=sizes_of_ways()))
 
 
 def _run(name, world, out, *more):

@@ -20,7 +20,8 @@ from raisf.commands.options import (
     threads_option,
 )
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, labelled, names, specs
+from raisf.commands.values import FILE, at_least, labelled, limits, names, specs
+from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
 from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
 from raisf.utils.errors import InputError
@@ -48,9 +49,10 @@ NAMES = (
     "blendfilter-sampling",
     "blendfilter-cases",
     "judges",
+    "data-efficiency",
 )
-PAPERS = tuple(name for name in NAMES if name != "judges")
-REAL = "real"
+PAPERS = NAMES[: NAMES.index("judges")]
+REAL, SIZED = "real", "data-efficiency"
 
 _real = functools.partial(option, heading=REAL)
 real_options = as_one(
@@ -67,7 +69,13 @@ real_options = as_one(
     ),
     _real("--only", type=names, default="", metavar="A,B,...", help="only these rows; what was answered is shown too"),
     _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
-    _real("--page", type=FILE, metavar="FILE", help="write the tables into a Markdown page, too, below what it says"),
+    _real(
+        "--page",
+        type=FILE,
+        metavar="FILE",
+        help="write the tables into a Markdown page, too, below what it says; "
+        "also for data-efficiency, with its figure",
+    ),
 )
 
 
@@ -78,6 +86,7 @@ real_options = as_one(
     "  raisf experiment table2 --data data/hotpotqa --lm local/PATH --out reports/hotpotqa\n"
     "  raisf experiment table1 --data data/nq --index indexes/wiki --lm openai/gpt-4o-mini --base local/PATH \\\n"
     "      --teacher openai/gpt-4o --out reports/nq\n"
+    "  raisf experiment data-efficiency --data worlds/large --engine bm25 --sizes 50,100,200,500,1000\n"
     "  raisf experiment real --data data/real --only rag,weights-all --program weights-all=artifacts/smollm2\n"
     f"names: {', '.join((*NAMES, REAL))}",
     resume=GO_ON,
@@ -130,6 +139,19 @@ real_options = as_one(
     metavar="SPEC,SPEC",
     help="other bases of the judges for table3; default: pocket-tiny,pocket-t5 where pocket answers, else none",
 )
+@option(
+    "--sizes",
+    type=some_sizes,
+    metavar="N,N,...",
+    help="rows a judge that data-efficiency compiles with; default: 50,100,200,500,1000",
+)
+@option(
+    "--ways",
+    type=limits,
+    metavar="W,W=N,...",
+    help="the ways of compiling that data-efficiency compares; W=N: at N rows at most, as tries cost; default: "
+    "prompts,probe,weights,outcome",
+)
 @option("--zero-shot", is_flag=True, help="leave out the few-shot rows of the baselines")
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
 @teacher_options
@@ -148,6 +170,8 @@ def experiment_command(
     rows: int | None,
     base: str | None,
     bases: tuple[str, ...] | None,
+    sizes: tuple[int, ...] | None,
+    ways: dict[str, int | None] | None,
     zero_shot: bool,
     seed: int,
     threads: int,
@@ -159,17 +183,28 @@ def experiment_command(
     """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
     from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS
+    from raisf.experiments.data_efficiency import sizes_of_ways
     from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace
+    from raisf.reports.markdown import write_markdown
     from raisf.reports.report import check_folder
 
-    check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
+    by_way = sizes_of_ways(sizes, ways)
     if bases is not None and name not in ("table3", "all"):
         raise InputError("--bases is for the experiment table3: leave it out, or give --base")
-    if name != REAL and real != RealChoice():
-        raise InputError("--program, --only, --no-judges and --page are for the experiment real: leave them out")
+    if (sizes or ways) and name != SIZED:
+        raise InputError(f"--sizes and --ways are for the experiment {SIZED}: leave them out")
+    if name == SIZED and (rows is not None or teacher.teacher is not None):
+        raise InputError(
+            f"--rows and --teacher are not for {SIZED}, which takes --sizes of gold's rows: leave them out"
+        )
+    if name != REAL and replace(real, page=None) != RealChoice():
+        raise InputError("--program, --only and --no-judges are for the experiment real: leave them out")
+    if real.page is not None and name not in (REAL, SIZED):
+        raise InputError(f"--page is for the experiments real and {SIZED}: leave it out")
     if name == REAL and zero_shot:
         raise InputError("--zero-shot is for the papers' experiments: leave it out; --only names the rows of real")
+    check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
     labeller = teacher.open()
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
     options |= {"checkpoint": checkpoint, "base": base, "teacher": labeller}
@@ -178,7 +213,7 @@ def experiment_command(
         with asked_on(ray, lm):
             return _real_text(out, data, real, lm, n, options)
     data = data or _closed_world(out / "made" / "world")
-    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, **options)
+    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, **options)
     lm = workspace.lm
     facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
@@ -200,6 +235,8 @@ def experiment_command(
             made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
             left_out[one] = workspace.left_out
             _write(out, one, facts, made[one], workspace.files(rows_of[one]))
+            if real.page is not None:
+                write_markdown(real.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
     return _result(out, facts, made, left_out)
 
 

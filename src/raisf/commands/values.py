@@ -69,6 +69,25 @@ def specs(text: str) -> tuple[str, ...]:
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """`A,B` as whole numbers of 2 or more, each once, the smallest first."""
+    parts = names(text)
+    if not parts or not all(part.isdecimal() and int(part) >= 2 for part in parts):
+        raise click.BadParameter(f"expected whole numbers of 2 or more with commas between them, found {text!r}")
+    return tuple(sorted(set(map(int, parts))))
+
+
+def limits(text: str) -> dict[str, int | None]:
+    """`A,B=N` as names, each with the whole number that is its limit; None where it has none."""
+    found: dict[str, int | None] = {}
+    for part in names(text):
+        name, given, limit = part.partition("=")
+        if given and not limit.isdecimal():
+            raise click.BadParameter(f"expected NAME or NAME=N, a whole number, found {part!r}")
+        found[name] = int(limit) if given else None
+    return found
+
+
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}

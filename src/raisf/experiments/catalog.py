@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments import every_judge, tables
+from raisf.experiments import data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import reliability_and_people
 from raisf.experiments.cases import cases
@@ -280,5 +280,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         every_judge.ROWS,
         every_judge.sections,
         departs="docs/judges.md says what each is.",
+    ),
+    "data-efficiency": Experiment(
+        "How many rows the judges need, by way of compiling",
+        "No paper's",
+        data_efficiency.settings,
+        data_efficiency.sections,
     ),
 }

@@ -34,6 +34,7 @@ class Setting:
         sampling: Options of the LM that answers; greedy if empty.
         few_shot: Whether a baseline is compiled to prompts, with as many demonstrations as RA-ISF's.
         tuned: Whether the index is a dense one, tuned to the LM (LSR).
+        rows: Examples a judge, from twice as many training questions; None: as the workspace says, from all questions.
         then: What is compiled further, one after the other: each a `how` of `raisf.compile` and its options.
     """
 
@@ -45,6 +46,7 @@ class Setting:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     few_shot: bool = False
     tuned: bool = False
+    rows: int | None = None
     then: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     @property

@@ -29,6 +29,7 @@ class Workspace:
         n: How many test questions are asked.
         rows: Examples a judge for "weights".
         base: Whose weights the judges are; None: the answering LM's.
+        sizes: By way of compiling, how many rows a judge it is tried at.
         bases: Other bases, for RA-ISF's Table 3; None: the smaller pocket models where the pocket Llama answers.
         teacher: Labels what gold does not; None: nobody.
         seed: Of all training.
@@ -56,6 +57,7 @@ class Workspace:
         rows: int | None = None,
         base: str | None = None,
         bases: Sequence[str] | None = None,
+        sizes: Mapping[str, Sequence[int]] | None = None,
         teacher: Any = None,
         seed: int = 0,
         threads: int = 8,
@@ -65,7 +67,7 @@ class Workspace:
 
         self.out, self.data = out, data
         self.base, self.teacher = base, teacher
-        self.rows, self.seed, self.threads = rows, seed, threads
+        self.rows, self.seed, self.threads, self.sizes = rows, seed, threads, sizes or {}
         self.test = load_questions(data / "test.jsonl")[:n]
         self.lm = (lm or LMChoice()).decided(index, self.test)
         default = SMALLER if self.lm.spec == POCKET else ()
@@ -270,7 +272,8 @@ class Workspace:
 
     def _learns_from(self, setting: Setting) -> list[Any]:
         """What else decides on what a setting learns."""
-        return [[how, sorted(options.items())] for how, options in setting.then]
+        rows = [["rows", setting.rows]] if setting.rows else []
+        return [*([how, sorted(options.items())] for how, options in setting.then), *rows]
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them."""
@@ -278,10 +281,13 @@ class Workspace:
         return self._faithful(setting.system) | fields
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
+        from raisf.experiments.few_rows import pool, questions_for
         from raisf.optimize.compile import optimizer_named
         from raisf.optimize.teaching import teach_for
 
-        work = self.out / "made" / "work"
+        work = tried = self.out / "made" / "work"
+        if setting.rows:  # in a folder of its own, since what another has trained would make its seconds fewer
+            work = work / self._learnt_path(setting).name
         common: dict[str, Any] = {"threads": self.threads, "work": work}
         if setting.few_shot:
             optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=self.seed)
@@ -291,18 +297,24 @@ class Workspace:
             return optimizer.compile(program, trainset=self.train)
         options: dict[str, Any] = {"seed": self.seed}
         how, strategy = COMPILED[setting.program]
+        rows = setting.rows or self.rows
         if how != "prompts":
-            options |= {"base": setting.base or self.base} | ({"rows": self.rows} if self.rows else {})
+            options |= {"base": setting.base or self.base} | ({"rows": rows} if rows else {})
         if how in ("weights", "outcome", "both"):
             from raisf.lm.finetune.training import Training
 
             options["training"] = Training(seed=self.seed, **setting.training)
         if setting.program == "weights-all":
             options["predictors"] = "all"
+        trainset = questions_for(setting.rows, self.train, self.seed) if setting.rows else self.train
+        if setting.rows and how == "outcome":
+            options["tries"] = tried  # those of the smaller sizes
         optimizer = optimizer_named(how, strategy, **common, **options)
-        if self.teacher is not None and hasattr(optimizer, "judge_rows"):
-            optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, self.dev)
-        return optimizer.compile(program, trainset=self.train, valset=self.dev)
+        if setting.rows and how == "prompts":
+            optimizer.judge_rows = pool(program, trainset, self.dev, setting.rows, self.seed, self.threads)
+        elif self.teacher is not None and hasattr(optimizer, "judge_rows"):
+            optimizer.judge_rows = teach_for(optimizer, program, self.teacher, trainset, self.dev)
+        return optimizer.compile(program, trainset=trainset, valset=self.dev)
 
     def _further(self, program: Any, setting: Setting) -> Any:
         """The program after the steps of `Setting.then`."""
@@ -310,8 +322,7 @@ class Workspace:
 
         for how, options in setting.then:
             more: dict[str, Any] = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
-            if how in ("probe", "outcome") and self.rows:
-                more["rows"] = self.rows
+            more |= {"rows": self.rows} if how in ("probe", "outcome") and self.rows else {}
             if how == "probe":  # it reads the base, whatever was trained beside it
                 more["base"] = setting.base or self.base or self.lm.spec
             optimizer: Any = optimizer_named(how, None, threads=self.threads, **more, **options)

@@ -10,8 +10,16 @@ from raisf.utils.text import visible
 MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
 
 
-def markdown(facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
-    """Facts as a list, then each section as a heading, its text and its table."""
+def markdown(
+    facts: Mapping[str, Any], sections: Sequence[Section], figures: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Facts as a list, then each section as a heading, its text, its table and its figures.
+
+    Args:
+        facts: What the results were made from.
+        sections: Its parts, in order.
+        figures: By section's title, the addresses of its figures.
+    """
     lines = [f"- {name}: {_cell(str(value))}" for name, value in facts.items()]
     for section in sections:
         lines += ["", f"## {_cell(section.title)}", ""]
@@ -19,10 +27,14 @@ def markdown(facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
         lines.append(_line(section.columns))
         lines.append(_line(["---", *["---:"] * (len(section.columns) - 1)]))
         lines += [_line([shown(cell) for cell in row]) for row in section.rows]
+        for address in (figures or {}).get(section.title, []):
+            lines += ["", f"![{_cell(section.title)}]({address})"]
     return "\n".join([*lines, ""])
 
 
-def write_markdown(path: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> None:
+def write_markdown(
+    path: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section], *, figures: bool = False
+) -> None:
     """Writes the tables into a page; what a person wrote above them stays, if the page has the mark between both.
 
     Args:
@@ -30,11 +42,22 @@ def write_markdown(path: Path, title: str, facts: Mapping[str, Any], sections: S
         title: The heading of a new page.
         facts: What the results were made from.
         sections: Its parts, in order.
+        figures: Whether their figures go into files beside the page, and are shown.
     """
     before = path.read_text("utf-8") if path.is_file() else f"# {title}\n\n"
     above = before.partition(MARK)[0] if MARK in before else f"{before.rstrip()}\n\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{above}{MARK}\n\n{markdown(facts, sections)}", encoding="utf-8")
+    drawn = {section.title: _draw(path, section) for section in sections if figures}
+    path.write_text(f"{above}{MARK}\n\n{markdown(facts, sections, drawn)}", encoding="utf-8")
+
+
+def _draw(page: Path, section: Section) -> list[str]:
+    """Writes a section's figures beside the page, on white, since the page may be read on black; their names."""
+    names = []
+    for number, drawing in enumerate(section.drawings, 1):
+        names.append(f"{page.stem}-{section.name}-{number}.svg")
+        (page.parent / names[-1]).write_text(drawing.replace("<svg ", '<svg style="background: white" ', 1), "utf-8")
+    return names
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -136,6 +136,43 @@ def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figu
     return figure
 
 
+def by_rows(panels: "Mapping[str, Mapping[str, Mapping[float, Score]]]", level: str) -> Figure:
+    """Panels one below the other, each a measure in percent over a number of rows, on a logarithmic axis.
+
+    Args:
+        panels: By measure and line, the scores by the number of rows.
+        level: The line that is the same at all numbers: dashed, with its interval as a band. The others have bars.
+    """
+    sizes = sorted({n for lines in panels.values() for points in lines.values() for n in points})
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    colour = colours(name for name in names if name != level)
+    figure = _figure(0.4 + 2.3 * len(panels), legend=len(names), columns=3)
+    below = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for panel, (measure, lines) in zip(below, panels.items(), strict=True):
+        for name, points in lines.items():
+            at = sorted(points)
+            value, low, high = ([100 * getattr(points[n], end) for n in at] for end in ("value", "low", "high"))
+            if name == level:
+                ends = [min(sizes) / 1.15, max(sizes) * 1.15]
+                panel.plot(ends, [value[0]] * 2, "--", color=COLOURS[6], linewidth=1.2, label=plot_label(name))
+                panel.fill_between(ends, low[0], high[0], color=COLOURS[6], alpha=0.12, linewidth=0)
+                continue
+            beside = 1.035 ** (list(colour).index(name) - (len(colour) - 1) / 2)  # bars on each other cannot be read
+            bars = [
+                [max(0.0, v - end) for v, end in zip(value, low, strict=True)],
+                [max(0.0, end - v) for v, end in zip(value, high, strict=True)],
+            ]
+            style = {"color": colour[name], "markersize": 4, "linewidth": 1.4, "elinewidth": 1, "capsize": 2}
+            panel.errorbar([n * beside for n in at], value, yerr=bars, fmt="-o", label=plot_label(name), **style)
+        panel.set(ylabel=f"{measure}, percent", xscale="log")
+        panel.set_xticks(sizes, [f"{n:,g}" for n in sizes])
+        panel.minorticks_off()
+        _quiet(panel)
+    below[-1].set_xlabel("rows a judge")
+    _legend(figure, *below[0].get_legend_handles_labels(), columns=3)
+    return figure
+
+
 def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figure]:
     """The validation loss of each judge whose weights were trained, epoch by epoch; a figure per judge.
 

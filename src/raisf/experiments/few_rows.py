@@ -1,0 +1,64 @@
+"""What is learnt from when rows are few: which questions, and which of their rows."""
+
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import dspy
+
+    from raisf.optimize.judges.judge_rows import JudgeRows
+
+# RA-ISF's predictors by what their rows are called.
+_JUDGES = {"know": "know", "relevant": "relevance", "decompose": "decomposition"}
+
+
+def questions_for(rows: int, trainset: "Sequence[dspy.Example]", seed: int) -> "list[dspy.Example]":
+    """The training questions that so many rows a judge come from: twice as many, as `raisf compile --rows` takes.
+
+    More rows take the same questions and others: so sizes are compared on what they share.
+
+    Args:
+        rows: A judge.
+        trainset: All there are.
+        seed: Of their order.
+    """
+    from raisf.optimize.optimizers.finetune import QUESTIONS_A_ROW
+
+    return random.Random(seed).sample(list(trainset), len(trainset))[: QUESTIONS_A_ROW * rows]
+
+
+def pool(
+    program: "dspy.Module",
+    trainset: "Sequence[dspy.Example]",
+    valset: "Sequence[dspy.Example]",
+    rows: int,
+    seed: int,
+    threads: int,
+) -> "JudgeRows":
+    """As many of gold's rows a judge, for demonstrations to be drawn from; else those of 200 questions would be.
+
+    Args:
+        program: RA-ISF, with its LM and its retriever.
+        trainset: The questions that they are of.
+        valset: Others, all of whose rows go with them and are not drawn from.
+        rows: A judge, as evenly over the verdicts as can be had.
+        seed: Of the draw.
+        threads: Questions asked at a time.
+
+    Returns:
+        The rows; their report has the `seconds` that they took.
+    """
+    from raisf.optimize.demonstrations import collect_rows
+    from raisf.optimize.judges.judge_rows import JudgeRows
+    from raisf.optimize.optimizers.finetune import draw_evenly
+
+    start, rng = time.perf_counter(), random.Random(seed)
+    of: dict[str, list[Any]] = {judge: [] for judge in _JUDGES.values()}
+    for examples, most in ((trainset, rows), (valset, None)):
+        found = collect_rows(program, examples, labels="model", threads=threads, strict=False).of
+        for name, judge in _JUDGES.items():
+            theirs = found.get(name, [])
+            of[judge] += theirs if most is None else draw_evenly(theirs, "verdict", most, rng)
+    return JudgeRows(of, {"by": "gold", "seconds": round(time.perf_counter() - start, 2)})

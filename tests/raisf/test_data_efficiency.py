@@ -1,0 +1,100 @@
+"""`raisf experiment data-efficiency`: how many rows each way of compiling needs, in a table, a figure and a page."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from raisf import cli
+from raisf.data.questions import load_questions
+from raisf.experiments.data_efficiency import SIZES, WAYS, sizes_of_ways
+from raisf.experiments.few_rows import questions_for
+from raisf.reports.markdown import MARK
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("data") / "world"
+    argv = ["world", "--entities", "500", "--train", "40", "--dev", "8", "--test", "4", "--out", str(folder)]
+    assert cli.main(argv) == 0
+    return folder
+
+
+def _run(world: Any, out: Any, *more: str) -> int:
+    argv = ["experiment", "data-efficiency", "--data", str(world), "--engine", "bm25", "--n", "4", "--out", str(out)]
+    return cli.main([*argv, *more])
+
+
+def _rows(capsys: Any) -> dict[str, dict[str, Any]]:
+    (section,) = json.loads(capsys.readouterr().out)["experiments"]["data-efficiency"]
+    return {row["judges"]: row for row in section["rows"]}
+
+
+def test_each_way_learns_from_as_many_rows_as_the_table_says_and_once(
+    world: Any, tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    out, page = tmp_path / "out", tmp_path / "docs/page.md"
+    page.parent.mkdir()
+    page.write_text(f"# By hand\n\n{MARK}\n\nold\n")
+    asked = ("--sizes", "12,4", "--ways", "prompts,probe=4", "--page", str(page))
+    assert _run(world, out, *asked, "--json") == 0
+    rows = _rows(capsys)
+    assert list(rows) == ["none", "prompts, 4 rows", "prompts, 12 rows", "probe, 4 rows"]
+    for label, row in rows.items():
+        n = int(label.split()[1]) if label != "none" else None
+        assert row["know's rows"] == row["relevance's rows"] == n, label
+        assert (row["seconds"] or 0) > 0 or n is None
+        assert row["exact match"]["n"] == 4 and row["know AUROC"]["low"] <= row["know AUROC"]["high"]
+        assert row["relevance accuracy"]["n"] > row["know accuracy"]["n"] >= 4
+    # What decides them is in the artifact, and the questions are the first of one order.
+    train = load_questions(world / "train.jsonl")
+    assert questions_for(12, train, 0)[:8] == questions_for(4, train, 0) != train[:8]
+    (made,) = (out / "made").glob("probe-*")
+    assert read_json(made / "manifest.json")["compile"]["trainset"] == 8
+    # The page keeps what stands above the mark; its figure lies beside it.
+    text = page.read_text("utf-8")
+    assert text.startswith("# By hand") and "\nold\n" not in text and "| probe, 4 rows |" in text
+    figure = (page.parent / re.findall(r"!\[.*\]\((.*)\)", text)[0]).read_text("utf-8")
+    assert figure.count("rows a judge") == 1 and "exact match, percent" in figure and "background: white" in figure
+    # Asked again nothing is compiled nor answered.
+    monkeypatch.setattr("raisf.programs.calls.Run.ask", None)
+    monkeypatch.setattr("raisf.optimize.optimizers.base.Optimizer.compile", None)
+    assert _run(world, out, *asked, "--json") == 0
+    assert _rows(capsys) == rows
+
+
+@pytest.mark.slow
+def test_trained_ways_stand_in_the_table_and_tries_are_paid_once(world: Any, tmp_path: Any, capsys: Any) -> None:
+    assert _run(world, tmp_path / "out", "--sizes", "4,12", "--ways", "weights=4,outcome", "--json") == 0
+    rows = _rows(capsys)
+    assert list(rows) == ["none", "weights, 4 rows", "outcome, 4 rows", "outcome, 12 rows"]
+    assert all(row["know's rows"] == int(label.split()[1]) for label, row in rows.items() if label != "none")
+    reports = [read_json(path)["compile"] for path in (tmp_path / "out/made").glob("outcome-*/manifest.json")]
+    small, large = sorted(reports, key=lambda report: report["trainset"])
+    assert small["outcomes"]["seconds_before"] == 0 < large["outcomes"]["seconds_before"]
+    assert large["outcomes"]["seconds_before"] == pytest.approx(small["outcomes"]["seconds"], abs=0.1)
+    assert rows["outcome, 12 rows"]["seconds"] > large["seconds"], "the smaller size's tries are part of the price"
+
+
+def test_mistakes_are_told_before_anything_is_made(world: Any, tmp_path: Any, capsys: Any) -> None:
+    for told, complaint in (
+        (("--sizes", "1"), "2 or more"),
+        (("--sizes", "a,b"), "whole numbers"),
+        (("--ways", "magic"), "no way 'magic'"),
+        (("--ways", "probe=x"), "NAME=N"),
+        (("--ways", "outcome=3"), "no size is so small"),
+        (("--rows", "9"), "--sizes"),
+        (("--only", "rag"), "for the experiment real"),
+    ):
+        assert _run(world, tmp_path / "out", *told) == 2
+        assert complaint in " ".join(capsys.readouterr().err.split())
+    for told in (("--sizes", "5"), ("--ways", "probe"), ("--page", "p.md")):
+        assert cli.main(["experiment", "table2", *told, "--out", str(tmp_path / "out")]) == 2
+        assert "data-efficiency" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert sizes_of_ways() == dict.fromkeys(WAYS, SIZES)
+    with pytest.raises(InputError, match="choose of prompts, probe"):
+        sizes_of_ways(ways={"magic": None})
