@@ -58,7 +58,7 @@ def test_each_way_learns_from_as_many_rows_as_the_table_says_and_once(
     text = page.read_text("utf-8")
     assert text.startswith("# By hand") and "\nold\n" not in text and "| probe, 4 rows |" in text
     figure = (page.parent / re.findall(r"!\[.*\]\((.*)\)", text)[0]).read_text("utf-8")
-    assert figure.count("rows a judge") == 1 and "exact match, percent" in figure and "background: white" in figure
+    assert figure.count("rows a judge") == 1 and "relevance accuracy" in figure and "background: white" in figure
     # Asked again nothing is compiled nor answered.
     monkeypatch.setattr("raisf.programs.calls.Run.ask", None)
     monkeypatch.setattr("raisf.optimize.optimizers.base.Optimizer.compile", None)

@@ -29,7 +29,6 @@ WAYS = {
 JUDGES = {"know": "know", "relevance": "relevant"}
 MEASURES = {"auroc": "AUROC", "accuracy": "accuracy"}
 SCORES = ("exact match", *(f"{judge} {measure}" for judge in JUDGES for measure in MEASURES.values()))
-DRAWN = ("exact match", "know AUROC", "relevance AUROC")
 
 
 def sizes_of_ways(
@@ -75,7 +74,7 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
     ]
     columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
     section = Section("", columns, table, _about(workspace, scores, reports))
-    drawn = {name: lines for name in DRAWN if (lines := _lines(workspace, scores, name))}
+    drawn = {name: lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))
     return [section]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b6770", "#b8a800")
 UNSETTLED = "#d9dee3"
 WIDTH = 5.2  # inches
+LEAST_SPAN = 20  # percent, of an axis that does not show all of them
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -146,7 +147,7 @@ def by_rows(panels: "Mapping[str, Mapping[str, Mapping[float, Score]]]", level: 
     sizes = sorted({n for lines in panels.values() for points in lines.values() for n in points})
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     colour = colours(name for name in names if name != level)
-    figure = _figure(0.4 + 2.3 * len(panels), legend=len(names), columns=3)
+    figure = _figure(0.4 + 1.9 * len(panels), legend=len(names), columns=3)
     below = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for panel, (measure, lines) in zip(below, panels.items(), strict=True):
         for name, points in lines.items():
@@ -164,10 +165,14 @@ def by_rows(panels: "Mapping[str, Mapping[str, Mapping[float, Score]]]", level: 
             ]
             style = {"color": colour[name], "markersize": 4, "linewidth": 1.4, "elinewidth": 1, "capsize": 2}
             panel.errorbar([n * beside for n in at], value, yerr=bars, fmt="-o", label=plot_label(name), **style)
-        panel.set(ylabel=f"{measure}, percent", xscale="log")
+        panel.set(ylabel=measure, xscale="log")
+        low, high = panel.get_ylim()
+        beyond = max(0.0, LEAST_SPAN - (high - low)) / 2  # on a narrow scale noise would look like something
+        panel.set_ylim(low - beyond, high + beyond)
         panel.set_xticks(sizes, [f"{n:,g}" for n in sizes])
         panel.minorticks_off()
         _quiet(panel)
+    below[0].set_title("percent, with 95% intervals", fontsize=10)
     below[-1].set_xlabel("rows a judge")
     _legend(figure, *below[0].get_legend_handles_labels(), columns=3)
     return figure
