@@ -20,7 +20,6 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.calibrate import calibrate
 from raisf.optimize.optimizers.fold_choice import choose
-from raisf.optimize.optimizers.kinds_of_know import KINDS
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.compiled import calibration_view
 from raisf.retrieval.engines.bm25 import BM25
@@ -253,90 +252,6 @@ def test_calls_may_be_saved_at_a_price(program: RAISF, lm: ScriptedLM) -> None:
     assert made[0.0].know_threshold > made[0.5].know_threshold, "dear calls are saved by answering from memory"
     with pytest.raises(InputError, match="call_price is -1"):
         calibrated(program, aim="cost", call_price=-1)
-
-
-def drafting(fields: dict[str, Any]) -> dict[str, Any]:
-    """Of the question it says nothing to go by, and shown its draft it knows whether that is true.
-
-    What it knows it cannot read, and the other way round.
-    """
-    said = timid(fields)
-    if "passages" in fields and int(fields["question"].split()[1]) % 2 == 0:
-        return {"evidence": "e", "answer": "wrong"}
-    if "answer" in fields:
-        return {"verdict": "know", "probability": "0.9" if "right" in fields["answer"] else "0.2"}
-    return said if "passage" in fields or "passages" in fields else {**said, "probability": "0.1"}
-
-
-def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_thresholds(tmp_path: Path) -> None:
-    program = RAISF(Shelf(), k=2)
-    program.set_lm(lm := scoring(drafting))
-    made, report = calibrated(program, n=30, know=KINDS)
-    found = report["know"]
-    assert (found["before"], found["chosen"]) == ("verbal", "truth") and made.self_knowledge == "truth"
-    assert list(found["left_out"]) == ["confidence"] and "log-probabilities" in found["left_out"]["confidence"]
-    scores = {kind: one["score"]["value"] for kind, one in found["tried"].items()}
-    assert scores["truth"] == max(scores.values()) > scores["verbal"]
-    assert report["answer"]["after"]["value"] == scores["truth"]
-    assert found["tried"]["truth"]["thresholds"]["know"] == made.know_threshold
-    assert "truth is kept" in shown(report) and "left out" in shown(report)
-    assert program.self_knowledge == "verbal" and "answer" not in program.know.signature.input_fields
-    save(made, tmp_path / "a")
-    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
-    assert describe(loaded) | {"compile_report": None} == describe(made) | {"compile_report": None}
-    for number in (50, 51):
-        again, once = (one(question=f"question {number} ?").trace.root for one in (loaded, made))
-        assert (again.answer, again.know) == (once.answer, once.know) and again.answer == f"right {number}"
-
-
-def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept(lm: ScriptedLM) -> None:
-    program = RAISF(Shelf(), k=2, use_relevance=False, use_decomposition=False)
-    program.set_lm(lm)  # its answers from memory are the same, whatever it is asked about them
-    made, report = calibrated(program, n=30, know=("consistency", "verbal", "truth"))
-    found = report["know"]["tried"]
-    assert len({one["score"]["value"] for one in found.values()}) == 1
-    assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
-
-
-def test_kinds_that_cannot_be_tried_are_told_at_once(program: RAISF, lm: ScriptedLM) -> None:
-    with pytest.raises(InputError, match=r"unknown kind of self-knowledge 'luck': choose verbal, confidence"):
-        calibrated(program, know=("luck",))
-    with pytest.raises(InputError, match=r"no kind of self-knowledge can be tried: .*log-probabilities"):
-        calibrated(program, know=("confidence",))
-    program.use_know = False
-    lm.calls.clear()
-    with pytest.raises(InputError, match="--no-know"):
-        calibrated(program, know=KINDS)
-    assert lm.calls == []
-
-
-def patchy(fields: dict[str, Any]) -> dict[str, Any]:
-    """Finds all passages relevant; of those together it says a little more surely when the gold one is among them."""
-    number = int(fields["question"].split()[1])
-    if "passages" in fields:
-        found = "gold" in str(fields["passages"])
-        return {
-            "verdict": "insufficient",
-            "probability": str((0.3 if found else 0.1) + number % 10 / 100),
-            "evidence": "e",
-            "answer": f"right {number}" if found else "wrong",
-        }
-    return {"verdict": "relevant", "probability": "0.8", "answer": "wrong", "sub_questions": []}
-
-
-@pytest.mark.parametrize("aim", ["answer", "accuracy"])
-def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim: str) -> None:
-    program = RAISF(Shelf(), k=2, use_know=False, sufficiency=True)
-    program.set_lm(lm := scoring(patchy))
-    made, report = calibrated(program, n=30, aim=aim)
-    assert 0.1 < made.sufficiency_threshold < 0.31 and report["answer"]["after"]["value"] == 1
-    found = report["judges"]["sufficiency"]
-    assert found["threshold"] == {"before": 0.5, "after": made.sufficiency_threshold}
-    assert found["before"]["scores"]["accuracy"]["n"] == 60, "with the gold passage, and with another"
-    assert made(question="question 50 ?").answer == "right 50" != program(question="question 50 ?").answer
-    save(made, tmp_path / "a")
-    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
-    assert loaded.sufficiency_threshold == made.sufficiency_threshold
 
 
 def test_a_calibrated_program_is_saved_and_loaded_with_its_thresholds(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import raisf
+import raisf.optimize.artifact
 from raisf import cli
 from raisf.experiments.opening import LMChoice, default_program, open_fitting, open_program
 from raisf.lm.local import gguf
