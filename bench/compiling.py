@@ -5,8 +5,8 @@
 Each time all of it, in one process, one after the other: rows are drawn from gold (the LM tells what it knows), a LoRA
 adapter is trained for each judge, and judged after each epoch on as many dev questions as in `make demo`, 200. Early
 stopping is off, so that the epochs are as many as are asked for. CPU seconds of the whole, and of that what training
-took; and CPU milliseconds of training a row and epoch, which are to stay as they are or fall, since what is paid once
-is shared.
+took; and CPU milliseconds of training a row and epoch, which are to stay as they are or fall, since what is paid
+once is shared.
 """
 
 import argparse

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_socket import socket_allow_hosts
 
 from raisf.retrieval import spread
 from raisf.retrieval.engines.colbert import ColBERT
@@ -27,7 +28,9 @@ def cluster(rays: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("RAY_worker_niceness", "0")  # 15 otherwise: beside other work a task would hardly run
     cluster = cluster_utils.Cluster()
     try:
-        rays.started(cluster, include_dashboard=False)
+        head = rays.started(cluster, include_dashboard=False)
+        # Ray takes an address of this machine's that is not loopback.
+        socket_allow_hosts(["127.0.0.1", "::1", head.node_ip_address])
         yield cluster
     finally:
         ray.shutdown()
