@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PACKAGES := src optimize programs signatures evaluation retrieval lm data utils
-BENCHES := $(filter-out __init__ formats precision recall soak,$(basename $(notdir $(wildcard bench/*.py))))
+BENCHES := $(filter-out __init__ compiling formats precision recall size soak,$(basename $(notdir $(wildcard bench/*.py))))
 # Test workers beside each other must not each start a thread a core.
 TEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
