@@ -244,6 +244,8 @@ def judges_by_drafts(program: dspy.Module) -> bool:
 def _in_use(program: dspy.Module, role: Any) -> bool:
     if role is SelfKnowledge and judges_by_drafts(program):
         return False
+    if role is PassageRelevance and getattr(program, "relevance", None) == "score":
+        return False
     return getattr(program, _SWITCHES.get(role, ""), True)
 
 

@@ -11,14 +11,14 @@ from raisf.programs.confidence import Confidence, Source
 from raisf.programs.program import Program, check
 from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, fill, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
-from raisf.programs.steps import facts_of, judge_listwise, next_question, reader
+from raisf.programs.steps import facts_of, judge_by_score, judge_listwise, next_question, reader
 from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, PassagesSufficiency
 from raisf.signatures.reasoning import FollowUp
 
-Relevance = Literal["pointwise", "listwise"]
+Relevance = Literal["pointwise", "listwise", "score"]
 Order = Literal["at_once", "stepwise"]
 
 # Each is a call; the share hardly gets finer than its own noise beyond.
@@ -36,7 +36,8 @@ class RAISF(Program):
         k: Passages retrieved for a question.
         max_depth: The paper's D_th. The question asked is depth 0; a sub-question deeper than this is "unknown".
         relevance: "pointwise" asks of each passage whether it alone is relevant and sufficient, all at the same time
-            (Algorithm 1); "listwise" asks in one call which passages suffice as a set (the paper's appendix).
+            (Algorithm 1); "listwise" asks in one call which passages suffice as a set (the paper's appendix); "score"
+            asks nobody: the retriever's score s counts as the probability s / (1 + s), so fit relevance_threshold.
         use_know: False never asks the self-knowledge judge (the paper's "No SKM").
         use_relevance: False goes from unknown straight to decomposition and retrieves nothing ("No PRM").
         use_decomposition: False answers "unknown" where no passage is relevant ("No QDM").
@@ -133,7 +134,7 @@ class RAISF(Program):
         self.confidence_offset = confidence_offset
         self.min_confidence = min_confidence
         self.know = knowledge_judge(know)
-        self.relevant = dspy.Predict(PassageRelevance if relevance == "pointwise" else ListwiseRelevance)
+        self.relevant = dspy.Predict(ListwiseRelevance if relevance == "listwise" else PassageRelevance)
         if sufficiency:  # a predictor more would make another program of each that does without
             self.sufficient = dspy.Predict(PassagesSufficiency)
         self.decompose = dspy.Predict(Decomposition if decomposition == "at_once" else FollowUp)
@@ -198,6 +199,8 @@ class RAISF(Program):
         node.passages = [JudgedPassage.of(passage) for passage in passages]
         if self.relevance == "pointwise":
             self._judge_each(run, node)
+        elif self.relevance == "score":
+            judge_by_score(node.passages, self.relevance_threshold)
         else:
             judge_listwise(run, self.relevant, node.question, node.passages)
         return [passage.prompt_text for passage in node.passages if passage.relevant]

@@ -75,6 +75,19 @@ def reads_instructions(lm: Any = None) -> bool:
     return getattr(adapter_for(lm or dspy.settings.lm), "instructions", True)
 
 
+def judge_by_score(passages: Sequence[JudgedPassage], threshold: float) -> None:
+    """Tell passages apart by the retriever's score s alone.
+
+    It counts as the probability s / (1 + s), of which only the order means something. A passage without a score,
+    or with one below 0, has the probability 0.
+    """
+    for passage in passages:
+        score = max(0.0, passage.score or 0.0)
+        probability = score / (1 + score)
+        verdict = "relevant" if probability >= threshold else "irrelevant"
+        passage.judgement = Judgement(verdict=verdict, probability=probability)
+
+
 def judge_listwise(
     run: Run, judge: dspy.Predict, question: str, passages: Sequence[JudgedPassage], **more: Any
 ) -> None:

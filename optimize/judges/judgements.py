@@ -158,6 +158,9 @@ def collect(
     """
     require_lm(program)
     predictor = predictor_of(program, *_ROLES[judge])
+    drafting = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
+    if judge == "relevance" and drafting is not None and drafting.relevance == "score":
+        raise InputError("the retriever's score tells passages apart and no judge is asked: its answers measure it")
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
         rows, unlabelled = _rows(program, predictor, judge, examples, labels, threads, journal)
@@ -170,7 +173,6 @@ def collect(
         return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     threshold = getattr(program, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
-    drafting = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
 
     def ask(**inputs: Any) -> dspy.Prediction:
         run = Run(None, None, None)

@@ -127,7 +127,7 @@ class OutcomeJudges(Optimizer):
                 f"verdicts are tried within RA-ISF, and this is a {type(student).__name__}: compile the RA-ISF within "
                 "by itself, or take --how weights"
             )
-        if student.use_relevance and student.relevance == "listwise":
+        if student.use_relevance and student.relevance != "pointwise":
             raise InputError("passages are tried one by one: take --relevance pointwise, or --how weights")
         everyone = self.by == "prompts" or self.predictors is None or self.predictors in GROUPS
         chosen = [self.predictors] if isinstance(self.predictors, str) else self.predictors or []

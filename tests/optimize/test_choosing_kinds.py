@@ -1,5 +1,6 @@
 """If these failed, calibrating would choose a judge that answers less, or give it another's threshold."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.kinds_of_know import KINDS
 from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from tests.optimize.test_calibrate import Shelf, calibrated, scoring, shown, timid
 
@@ -108,3 +110,25 @@ def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim
     save(made, tmp_path / "a")
     loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
     assert loaded.sufficiency_threshold == made.sufficiency_threshold
+
+
+class Scored(Shelf):
+    """Its own passage has a score a little above the other's, and one below 0 is no better than none."""
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        found = super().__call__(query, k)
+        number = int(query.split()[1])
+        return [replace(one, score=(3.0 if one.pid[0] == "g" else -1.0) + number % 10 / 100) for one in found]
+
+
+def test_the_retrievers_score_tells_passages_apart_for_no_call() -> None:
+    program = RAISF(Scored(), k=2, use_know=False, relevance="score", relevance_threshold=0.9)
+    program.set_lm(lm := scoring(timid))
+    assert program(question="question 50 ?").answer == "unknown", "nothing scores so high"
+    made, report = calibrated(program, n=30)
+    assert 0 < made.relevance_threshold <= 0.75 and report["answer"]["after"]["value"] == 1
+    assert "no judge is asked" in report["judges"]["relevance"]["skipped"]
+    lm.calls.clear()
+    root = made(question="question 50 ?").trace.root
+    assert root.answer == "right 50" and len(lm.calls) == 1, "the reader alone is asked"
+    assert [one.judgement.probability for one in root.passages] == [0.75, 0]

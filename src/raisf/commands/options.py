@@ -245,8 +245,9 @@ program_options = as_one(
     _program("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3"),
     _program(
         "--relevance",
-        type=click.Choice(("pointwise", "listwise")),
-        help="judge each passage alone, or all of a node in one call; default: pointwise",
+        type=click.Choice(("pointwise", "listwise", "score")),
+        help="judge each passage alone, or all of a node in one call, or ask nobody and go by the retriever's score, "
+        "whose threshold --calibrate fits; default: pointwise",
     ),
     _program("--max-calls", type=at_least(1), metavar="N", help="LM calls a question; default: no limit"),
     _program("--max-seconds", type=seconds, metavar="S", help="seconds a question; default: no limit"),

@@ -34,6 +34,7 @@ ROWS: dict[str, Setting] = {
     "know: consistency": Setting("weights", {"know": "consistency"}, then=(THRESHOLDS,)),
     "know: truth": Setting("weights", {"know": "truth"}, then=(THRESHOLDS,)),
     "relevance: probe": Setting("weights", then=(RELEVANCE_PROBE, THRESHOLDS)),
+    "relevance: the retriever's score": Setting("weights", {"relevance": "score"}, then=(THRESHOLDS,)),
     "sufficiency": Setting("weights", {"sufficiency": True}, then=(THRESHOLDS,)),
     "decomposition: stepwise": Setting("weights", {"decomposition": "stepwise"}, then=(THRESHOLDS,)),
     "know: confidence, for its cost": Setting("weights", _CONFIDENT, then=(("thresholds", {"aim": "cost"}),)),
