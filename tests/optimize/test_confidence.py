@@ -34,11 +34,11 @@ def test_what_cannot_be_fitted_is_refused(right: list[float], message: str) -> N
 
 def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
     alone: Any = {"use_relevance": False, "use_decomposition": False}
-    program = RAISF(**alone, know="confidence", know_threshold=0.0, min_confidence=0.2)
+    program = RAISF(**alone, know_threshold=0.0, min_confidence=0.2)
     program.set_lm(raisf.connect("pocket"))
     fitted = fit_confidence(program, valset=[*world.train, *world.dev], progress=False)
     report = fitted.compile_report["confidence"]
-    assert report["ece"]["after"]["value"] < report["ece"]["before"]["value"]  # the pocket Llama is far too sure
+    assert report["ece"]["after"]["value"] < report["ece"]["before"]["value"]  # its untrained judge is far off
     assert fitted.min_confidence == 0.2 and (program.confidence_slope, program.confidence_offset) == (1, 0)
     raisf.save(fitted, tmp_path / "a")
     opened = raisf.load(tmp_path / "a")
