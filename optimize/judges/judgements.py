@@ -158,8 +158,8 @@ def collect(
     """
     require_lm(program)
     predictor = predictor_of(program, *_ROLES[judge])
-    drafting = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
-    if judge == "relevance" and drafting is not None and drafting.relevance == "score":
+    ra_isf = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
+    if judge == "relevance" and ra_isf is not None and ra_isf.relevance == "score":
         raise InputError("the retriever's score tells passages apart and no judge is asked: its answers measure it")
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
@@ -176,8 +176,8 @@ def collect(
 
     def ask(**inputs: Any) -> dspy.Prediction:
         run = Run(None, None, None)
-        if judge == "know" and drafting is not None:
-            judged = drafting.judge_knowledge(run, **inputs)
+        if judge == "know" and ra_isf is not None:
+            judged = ra_isf.judge_knowledge(run, **inputs)
         else:
             judged = run.judge(predictor, threshold, **inputs)
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)

@@ -48,8 +48,7 @@ class ProbeJudges(Optimizer):
     verdict nothing, is fitted in seconds and takes some kilobytes; but it is of one base, in this process. Any
     predictor can have one whose only output is a `Literal` of strings or a `bool`. It learns from the rows that
     `raisf.FinetuneJudges` learns from, with the rarer label weighing more; rows that have a weight keep it within their
-    label. The layer and the penalty are those with
-    the lowest log loss on the validation rows.
+    label. The layer and the penalty are those with the lowest log loss on the validation rows.
 
     Args:
         base: The local LM whose states are read, or its spec; None: the one that the predictor asks.

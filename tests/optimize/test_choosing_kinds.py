@@ -7,25 +7,12 @@ from typing import Any
 import pytest
 
 from raisf.evaluation.identity import describe
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.kinds_of_know import KINDS
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from tests.optimize.test_calibrate import Shelf, calibrated, scoring, shown, timid
-
-
-@pytest.fixture
-def lm() -> ScriptedLM:
-    return scoring(timid)
-
-
-@pytest.fixture
-def program(lm: ScriptedLM) -> RAISF:
-    made = RAISF(Shelf(), k=2)
-    made.set_lm(lm)
-    return made
 
 
 def drafting(fields: dict[str, Any]) -> dict[str, Any]:
@@ -62,16 +49,18 @@ def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_threshold
         assert (again.answer, again.know) == (once.answer, once.know) and again.answer == f"right {number}"
 
 
-def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept(lm: ScriptedLM) -> None:
+def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
     program = RAISF(Shelf(), k=2, use_relevance=False, use_decomposition=False)
-    program.set_lm(lm)  # its answers from memory are the same, whatever it is asked about them
+    program.set_lm(scoring(timid))  # its answers from memory are the same, whatever it is asked about them
     made, report = calibrated(program, n=30, know=("consistency", "verbal", "truth"))
     found = report["know"]["tried"]
     assert len({one["score"]["value"] for one in found.values()}) == 1
     assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
 
 
-def test_kinds_that_cannot_be_tried_are_told_at_once(program: RAISF, lm: ScriptedLM) -> None:
+def test_kinds_that_cannot_be_tried_are_told_at_once() -> None:
+    program = RAISF(Shelf(), k=2)
+    program.set_lm(lm := scoring(timid))
     with pytest.raises(InputError, match=r"unknown kind of self-knowledge 'luck': choose verbal, confidence"):
         calibrated(program, know=("luck",))
     with pytest.raises(InputError, match=r"no kind of self-knowledge can be tried: .*log-probabilities"):

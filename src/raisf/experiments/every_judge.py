@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.comparing import RecordsById
-from raisf.experiments.settings import Setting
+from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.reports.report import pair_sections, score_of
 from raisf.reports.sections import Cell, Section
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 WHOLE = "know: confidence"
 ALWAYS = "always retrieve"
-THRESHOLDS = ("thresholds", {"aim": "answer"})
 KNOW_PROBE = ("probe", {"predictors": ("know",)})
 RELEVANCE_PROBE = ("probe", {"predictors": ("relevant",)})
 _CONFIDENT: Mapping[str, Any] = {"know": "confidence"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.experiments.settings import Setting
+from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.utils.errors import InputError
 
 SETS = ("hotpotqa", "2wiki", "musique")
@@ -40,14 +40,11 @@ class Row(Setting):
         return self.lender or self.program
 
 
-FITTED = ("thresholds", {"aim": "answer"})
-
-
 def _judged_by(*then: tuple[str, Mapping[str, Any]], without: str = "", **options: Any) -> Row:
     """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""
     lent = ("know", "relevant", "decompose", "answer_directly", "answer_from", "compose")
     mine = tuple(name for name in lent if name != without)
-    return Row("ra-isf", {**BUDGET, **options}, then=(*then, FITTED), lent=mine, lender="weights-all", judged=True)
+    return Row("ra-isf", {**BUDGET, **options}, then=(*then, THRESHOLDS), lent=mine, lender="weights-all", judged=True)
 
 
 # By label. What can be trained, or given as an artifact, is in `GIVEN`.

@@ -15,6 +15,8 @@ COMPILED: dict[str, tuple[str, str | None]] = {
     "weights-all": ("weights", None),  # the answerers' too, where "weights" are the judges'
 }
 LEARNT = (*COMPILED, "skr-knn")
+# A step of `Setting.then`: the judges' thresholds, fitted on the dev split for right answers.
+THRESHOLDS = ("thresholds", {"aim": "answer"})
 # Options of RA-ISF that decide which judges it has; it is compiled with them.
 JUDGES = ("know", "relevance", "sufficiency", "decomposition")
 # The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
