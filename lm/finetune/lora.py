@@ -16,7 +16,7 @@ from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, TRAINING
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, write_json
@@ -49,7 +49,7 @@ def train(
     adapter: "dspy.Adapter | None" = None,
     progress: bool = True,
 ) -> Path:
-    """Finetunes the LM's base: cross-entropy on the completions only.
+    """Finetunes the LM's base, or its LoRA adapter further: cross-entropy on the completions only.
 
     After each epoch the validation rows are read and a checkpoint is written: the same call goes on there after a kill,
     to the very same weights. What is finished is not trained again.
@@ -66,9 +66,9 @@ def train(
 
     Returns:
         The folder: a LoRA adapter in peft's layout, or a whole model, with a report in `training.json`: the base and
-        its hash, settings, rows (and those left out, longer than the context), their hash, the curve (see
-        `FinetuneRun`), the best epoch (0: the base was never beaten), whether training stopped early, tokens, seconds,
-        tokens_per_second.
+        its hash, settings, the hash of the adapter that was trained further, rows (and those left out, longer than the
+        context), their hash, the curve (see `FinetuneRun`), the best epoch (0: what it began with was never beaten),
+        whether training stopped early, tokens, seconds, tokens_per_second.
 
     Raises:
         InputError: No row fits into the context.
@@ -76,7 +76,8 @@ def train(
     training = training or Training()
     completion = isinstance(adapter or lm.adapter, CompactAdapter)
     data = _digest([[[asdict(row) for row in part] for part in (rows, valrows)], completion])
-    identity = _digest([lm.base, asdict(training), data])
+    begun = [lora_hash(lm.lora)] if training.go_on and lm.lora else []
+    identity = _digest([lm.base, training.told(), data, *begun])
     out = Path(work) / f"{name}-{identity[:8]}"
     if (out / TRAINING).is_file() and read_json(out / TRAINING)["identity"] == identity:
         return out
@@ -92,7 +93,8 @@ def train(
         "base": lm.base,
         "identity": identity,
         "data_sha256": data,
-        "settings": asdict(training),
+        "settings": training.told(),
+        **({"began_with": begun[0]} if begun else {}),
         "rows": {"train": len(learn), "validation": len(measure)},
         "too_long": len(rows) + len(valrows) - len(learn) - len(measure),
         "curve": run.curve,

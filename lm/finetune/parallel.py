@@ -51,6 +51,7 @@ def share_out(
         job,
         {
             "base": lm.base,
+            "lora": str(lm.lora) if training.go_on else None,
             "training": asdict(training),
             "checkpoint": str(checkpoint.resolve()),
             "identity": identity,
@@ -92,7 +93,9 @@ def work(job: Path) -> None:
     # Before the model: it goes to the GPU that this chooses.
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     train, validation = ([TokenizedRow(**row) for row in given[part]] for part in ("train", "validation"))
-    run = FinetuneRun(LocalLM(given["base"]), train, validation, Training(**given["training"]), accelerator)
+    lm = LocalLM(given["base"])
+    lm = lm.with_weights(Path(given["lora"])) if given["lora"] else lm
+    run = FinetuneRun(lm, train, validation, Training(**given["training"]), accelerator)
     shown = given["progress"] and accelerator.is_main_process
     finish(run, Path(given["checkpoint"]), given["identity"], given["name"], shown)
     accelerator.end_training()

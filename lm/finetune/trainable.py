@@ -13,7 +13,7 @@ from raisf.utils.files import read_json, write_json
 Method = Literal["lora", "full"]
 
 
-def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None) -> Any:
+def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None, go_on: bool = False) -> Any:
     """The model to train: the base's modules anew, around the very same frozen weights; or a copy in float32.
 
     Args:
@@ -21,19 +21,23 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None)
         method: What is trained of it.
         rank: LoRA's.
         layers: How many of the upper layers get adapters; None for all.
+        go_on: Whether it is the LM's own adapter, with its rank and layers.
     """
     base: Any = lm.base_engine.model
     if method == "full":
         return copy.deepcopy(base).float().requires_grad_(True)
     import torch
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, PeftModel, get_peft_model
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
     task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
-    config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
     with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
-        model = get_peft_model(copy.deepcopy(base, shared), config)
+        if go_on:
+            model: Any = PeftModel.from_pretrained(copy.deepcopy(base, shared), str(lm.lora), is_trainable=True)
+        else:
+            config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
+            model = get_peft_model(copy.deepcopy(base, shared), config)
     if base.dtype is torch.bfloat16:  # the adapters stay in float32, and `FinetuneRun` casts where it computes
         adapted: list[Any] = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
         for layer in adapted:

@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -40,6 +40,7 @@ class Training:
         layers: How many of the upper layers get an adapter; None for all. The backward pass ends below the lowest.
         seed: Of the initial matrices and the order of the rows.
         processes: That share each step's rows, a GPU each where there are GPUs (`raisf.lm.finetune.parallel`).
+        go_on: Train the LoRA adapter that the LM answers with further, instead of a new one. Its rank and layers hold.
     """
 
     method: Method = "lora"
@@ -51,6 +52,7 @@ class Training:
     layers: int | None = None
     seed: int = 0
     processes: int = 1
+    go_on: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):
@@ -60,6 +62,12 @@ class Training:
             check_least(self, layers=1)
         if not 0 < self.learning_rate < 1:
             raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+        if self.go_on and (self.method != "lora" or self.layers is not None):
+            raise InputError("to go on with a LoRA adapter keeps its layers: leave out layers, and method='full'")
+
+    def told(self) -> dict[str, Any]:
+        """The settings for reports and identities; one that was added later is told where it is not the default."""
+        return {name: value for name, value in asdict(self).items() if name != "go_on" or value}
 
 
 def check_rank(lm: LocalLM, training: Training) -> None:
@@ -67,9 +75,18 @@ def check_rank(lm: LocalLM, training: Training) -> None:
 
     Raises:
         InputError: There are fewer layers, or they are no choice. Or the rank is above the width of the widest layer:
-            the product of such matrices has no higher rank, and has more weights than the layer.
+            the product of such matrices has no higher rank, and has more weights than the layer. Or there is no adapter
+            to go on with.
     """
     import torch
+
+    if training.go_on:
+        if lm.lora is None:
+            raise InputError(
+                f"{lm.model} answers without a LoRA adapter, and there is none to go on with (--go-on): leave it out, "
+                "or name the predictors that have one (--train-predictors)"
+            )
+        return
 
     layers = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]
     width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
@@ -122,7 +139,7 @@ class FinetuneRun:
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
-            self.model = trainable(lm, training.method, training.rank, training.layers)
+            self.model = trainable(lm, training.method, training.rank, training.layers, training.go_on)
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.weights.values(), lr=training.learning_rate, weight_decay=0.0, foreach=True

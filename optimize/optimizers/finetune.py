@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
@@ -88,7 +88,7 @@ class FinetuneJudges(Optimizer):
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
-        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, asdict(training)] + (
+        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, training.told()] + (
             [self.judge_rows.identity()] if self.judge_rows else []
         )
 
@@ -150,7 +150,7 @@ class FinetuneJudges(Optimizer):
         compiled.compile_report = {
             "how": "weights",
             "trained": self._trained(set(made), program),
-            "training": asdict(training),
+            "training": training.told(),
             "seed": training.seed,
             "labels": self.labels,
             "trainset": len(task.trainset),

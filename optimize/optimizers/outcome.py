@@ -5,7 +5,7 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -113,7 +113,7 @@ class OutcomeJudges(Optimizer):
             for example in (*trainset, *valset):
                 if not gold_answers(example):
                     raise InputError(f"the question {example.question!r} has no gold answer: add one or leave it out")
-        settings = asdict(self.training) if self.training else None
+        settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
         return [*own, self._learner()._asked(student, trainset, valset)]
 

@@ -86,6 +86,7 @@ class WeightsChoice:
     rank: int | None
     full: bool
     processes: int | None
+    go_on: bool
 
     def options(self, how: str, by: str | None, seed: int) -> dict[str, Any]:
         """The options of `raisf.FinetuneJudges` or `raisf.ProbeJudges`, as far as they were given.
@@ -93,7 +94,7 @@ class WeightsChoice:
         Raises:
             InputError: One of them was given for another way, or cannot be used.
         """
-        told = given(asdict(self) | {"full": self.full or None})
+        told = given(asdict(self) | {"full": self.full or None, "go_on": self.go_on or None})
         if how == "prompts" or by == "prompts":
             rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
             if told:
@@ -112,7 +113,11 @@ class WeightsChoice:
             raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
         if self.full and self.layers is not None:
             raise InputError("--layers is LoRA's, and --full trains all weights: leave one out")
-        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes")
+        if self.go_on and (kept := [one for one in ("full", "rank", "layers", "base") if one in told]):
+            raise InputError(
+                f"--go-on keeps the adapters that the program has, and --{kept[0]} asks for others: leave one out"
+            )
+        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes", "go_on")
         settings = {name: told[name] for name in names if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
         return shared | {"training": training}
@@ -198,6 +203,12 @@ weights_options = as_one(
         metavar="N",
         help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
     ),
+    _weights(
+        "--go-on",
+        is_flag=True,
+        help="train the LoRA adapters that --program has further, instead of new ones on their base: such as those of "
+        "smollm2 on questions of your own",
+    ),
 )
 
 
@@ -209,6 +220,8 @@ weights_options = as_one(
     "  raisf compile --how weights --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/c\n"
     "  raisf compile --how weights --train-predictors all --layers 20 --train train.jsonl --dev dev.jsonl \\\n"
     "      --index indexes/mine --out artifacts/d\n"
+    "  raisf compile --how weights --program smollm2 --go-on --train-predictors relevant,answer_from --epochs 2 \\\n"
+    "      --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/mine\n"
     "  raisf compile --how probe --train train.jsonl --dev dev.jsonl --index indexes/mine --out artifacts/e\n"
     "  raisf compile --how outcome --rows 200 --train train.jsonl --dev dev.jsonl --index indexes/mine \\\n"
     "      --out artifacts/f\n"
