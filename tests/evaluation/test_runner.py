@@ -139,25 +139,6 @@ def test_a_demonstration_more_is_another_program(tmp_path: Path) -> None:
         run(program, questions(2), out)
 
 
-@pytest.mark.parametrize("change", [{"k": 3}, {"corpus_hash": "d"}, {"temperature": 0.9}])
-def test_records_of_a_module_are_not_taken_for_those_of_one_that_holds_another(tmp_path: Path, change: Any) -> None:
-    """A module of a user's own around RA-ISF: with another threshold or index, it would be given the old answers."""
-
-    def around(k: int = 5, corpus_hash: str = "c", temperature: float | None = None) -> dspy.Module:
-        outer, inner = Answers(echo), Answers(echo, k=k)
-        vars(inner)["retriever"] = SimpleNamespace(corpus_hash=corpus_hash, path=None, name="here")
-        settings = {} if temperature is None else {"temperature": temperature}
-        vars(inner)["reads"] = dspy.Predict("question -> answer", **settings)
-        vars(outer)["parts"] = [inner]
-        return outer
-
-    out = tmp_path / "r.jsonl"
-    run(around(), questions(2), out)
-    assert run(around(), questions(2), out).em.n == 2
-    with pytest.raises(InputError, match=r"another program.*parts\[0\]"):
-        run(around(**change), questions(2), out)
-
-
 @pytest.mark.parametrize("change", [{"search": "plaid"}, {"checkpoint": "b"}, {"corpus_hash": "d"}])
 def test_records_over_one_index_are_not_taken_for_those_over_another(tmp_path: Path, change: dict[str, str]) -> None:
     def over(search: str = "exact", checkpoint: str = "a", corpus_hash: str = "c") -> Answers:
