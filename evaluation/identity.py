@@ -20,28 +20,48 @@ GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answer
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), what it searches (`raisf.retrieval.passage.found_by`), and
-    for each predictor the LM it asks, the adapter, and a hash of its instructions, fields and demonstrations. An
-    endpoint's address is left out: the same model may be served elsewhere when a run resumes.
+    That is its class, its plain options (k, max_depth, ...), what it searches (`raisf.retrieval.passage.found_by`), the
+    same of each module in it, and for each predictor the LM it asks, the adapter, its own settings of a call, and a
+    hash of its instructions, fields and demonstrations. An endpoint's address is left out: the same model may be served
+    elsewhere when a run resumes.
     """
-    described: dict[str, Any] = {"class": f"{type(program).__module__}.{type(program).__qualname__}"}
-    # Options that came later do not make another program of one that leaves them alone.
-    unchanged: set[str] = getattr(program, "unchanged", set)()
-    for name, value in sorted(vars(program).items()):
-        if name.startswith("_") or name in unchanged:
-            continue
-        if value is None or isinstance(value, bool | int | float | str):
-            described[name] = value
-        elif hasattr(value, "corpus_hash"):
-            described[name] = found_by(value)
+    described = {"class": _class_of(program), **_describe_module(program)}
     if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
         described["retriever"] = found_by(taken)
+    for path, module in program.named_sub_modules():
+        if module is program or isinstance(module, dspy.Predict):
+            continue
+        told = _describe_module(module)
+        if not type(module).__module__.startswith("dspy."):  # of DSPy's own the predictors' names tell the class
+            told["class"] = _class_of(module)
+        described |= {f"{path.removeprefix('self.')}.{name}": value for name, value in told.items()}
     for name, predictor in program.named_predictors():
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature
         demos = [dict(demo) for demo in predictor.demos]
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos})
         described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
+        if predictor.config:
+            described[f"settings of {name}"] = digest(predictor.config)
+    return described
+
+
+def _class_of(module: Any) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _describe_module(module: Any) -> dict[str, Any]:
+    """A module's own plain options and what it searches."""
+    described: dict[str, Any] = {}
+    # Options that came later do not make another program of one that leaves them alone.
+    unchanged: set[str] = getattr(module, "unchanged", set)()
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name in unchanged:
+            continue
+        if value is None or isinstance(value, bool | int | float | str):
+            described[name] = value
+        elif hasattr(value, "corpus_hash"):
+            described[name] = found_by(value)
     return described
 
 

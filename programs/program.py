@@ -167,14 +167,22 @@ class Program(dspy.Module):
             state, dropped = harmless(state)
             if dropped:
                 logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
-        self._set_options(state.get(OPTIONS) or {})
-        super().load_state(state, allow_unsafe_lm_state=allow_unsafe_lm_state)
+        before = dict(vars(self))
+        try:
+            self._set_options(state.get(OPTIONS) or {})
+            super().load_state(state, allow_unsafe_lm_state=allow_unsafe_lm_state)
+        except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _set_options(self, given: dict[str, Any]) -> None:
         """Become what the constructor makes of these options: it checks them, and they shape the predictors."""
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
-        retriever = {"retriever": self.retriever} if "retriever" in inspect.signature(type(self)).parameters else {}
+        # Of the class itself, DSPy's metaclass would show (*args, **kwargs).
+        takes = inspect.signature(type(self).__init__).parameters
+        retriever = {"retriever": self.retriever} if "retriever" in takes else {}
         try:
             made = type(self)(**retriever, **{**self.options(), **given})
         except TypeError as error:

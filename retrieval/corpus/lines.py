@@ -61,7 +61,8 @@ def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError
     """The error for text that is not in the encoding it should be in."""
     return InputError(
         f"{place}: not {encoding} ({getattr(error, 'reason', error)}); save it as UTF-8, "
-        "or name its encoding (encoding='cp1252', on the command line --encoding cp1252)"
+        "or name its encoding (encoding='cp1252', on the command line --encoding cp1252), which then goes for every "
+        "file that is given: give those of one encoding alone, by `raisf index add`"
     )
 
 
@@ -83,4 +84,4 @@ def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
                 # Only the decoders that look for a byte order mark (utf-8-sig, utf-16, utf-32) take it away.
                 yield line.removeprefix("\ufeff") if number == 1 else line
         except UnicodeError as error:
-            raise wrong_encoding(f"{name}, after line {number}", encoding, error) from error
+            raise wrong_encoding(f"{name}, after line {number}" if number else name, encoding, error) from error

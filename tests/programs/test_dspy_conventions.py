@@ -242,6 +242,7 @@ def test_json_keeps_thresholds_and_what_shapes_the_predictors(tmp_path: Any) -> 
     again = RAISF(Lines())
     again.load(tmp_path / "state.json")
     assert options(again) == options(program)
+    assert again.retriever is not None  # else the program that was saved answers no question once it is loaded
     assert list(again.relevant.signature.output_fields) == ["relevant_ids"] and again.relevant.demos
 
 
@@ -252,6 +253,16 @@ def test_json_of_another_program_or_of_bad_options_is_said(tmp_path: Any) -> Non
         (tmp_path / "bad.json").write_text(json.dumps({**state, "options": {**state["options"], **changed}}))
         with pytest.raises(InputError, match=says):
             RAISF(Lines()).load(tmp_path / "bad.json")
+
+
+def test_a_state_that_is_refused_leaves_the_program_as_it_was(tmp_path: Any) -> None:
+    """DSPy refuses a local LM's class; half of the state, without its LM and demonstrations, is another program."""
+    saved, program = RAISF(Lines(), k=7, know="truth"), RAISF(Lines(), k=3)
+    saved.set_lm(connect("pocket"))
+    before = dict(vars(program))
+    with pytest.raises(ValueError, match="allow_unsafe_lm_state"):
+        program.load_state(saved.dump_state())
+    assert vars(program) == before
 
 
 def test_json_that_dspy_wrote_without_options_still_loads(tmp_path: Any) -> None:

@@ -128,6 +128,8 @@ def test_marked_encodings_are_recognised_and_the_mark_is_no_text(
 def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
     file = write("old.txt", "First line\nCafé".encode("cp1252"))
     assert "old.txt" in error_of(file) and "cp1252" in error_of(file)
+    # Whoever takes that advice for the whole folder garbles its other files, and nothing tells her.
+    assert "every file that is given" in error_of(file) and "raisf index add" in error_of(file)
     assert [passage.text for passage in read_documents(file, "cp1252")] == ["First line Café"]
     unmarked = write("wide.txt", "Plain".encode("utf-16-le"))
     assert "utf-16-le" in error_of(unmarked)

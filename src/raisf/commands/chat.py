@@ -29,7 +29,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     interactive = sys.stdin.isatty()
     if interactive:
         screen.print(as_text("An empty line, or Ctrl-D, ends it; Ctrl-C stops a question.", "dim"))
-    answers: list[dict[str, str]] = []
+    answers: list[dict[str, str | None]] = []
     while question := _next(interactive):
         try:
             standalone = conversation.standalone(question, turns)
@@ -38,6 +38,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             prediction = ask_live(program, standalone)
         except RaisfError as error:
             print(f"error: {error}", file=sys.stderr)
+            answers.append({"question": question, "asked_as": None, "answer": None, "error": str(error)})
             continue
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
@@ -48,8 +49,10 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
     table = DataTable.grid(padding=(0, 2))
     for answer in [] if interactive else answers:  # else they stand on the screen already
-        table.add_row(answer["question"], as_text(answer["answer"], "bold"))
-    return CommandResult({"answers": answers}, table)
+        said = f"error: {answer['error']}" if answer["answer"] is None else answer["answer"]
+        table.add_row(answer["question"], as_text(said, "bold"))
+    failed = not interactive and any(answer["answer"] is None for answer in answers)
+    return CommandResult({"answers": answers}, table, exit_code=1 if failed else 0)
 
 
 def _next(interactive: bool) -> str:

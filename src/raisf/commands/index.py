@@ -20,7 +20,9 @@ UNCHANGED = "nothing has changed in the index"
 USELESS = {"bm25": ("checkpoint", "search", "ray"), "dense": ("search",)}
 
 encoding_option = option(
-    "--encoding", metavar="NAME", help="of the files, such as latin-1; default: their byte order mark's, else UTF-8"
+    "--encoding",
+    metavar="NAME",
+    help="of all the files given, such as latin-1; default: their byte order mark's, else UTF-8",
 )
 strict_option = option(
     "--strict",

@@ -1,0 +1,40 @@
+"""If these failed, an evaluation that is resumed would give the answers of another program, and tell nobody."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.evaluation.runner import evaluate
+from raisf.utils.errors import InputError
+
+
+class Part(dspy.Module):
+    """What RA-ISF is in a module of a user's own: options, an index, a predictor."""
+
+    def __init__(self, k: int, corpus_hash: str, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.k = k
+        self.retriever = SimpleNamespace(corpus_hash=corpus_hash, path=None, name="here")
+        self.reads = dspy.Predict("question -> answer", **settings)
+
+
+class Whole(dspy.Module):
+    def __init__(self, k: int = 5, corpus_hash: str = "c", **settings: Any) -> None:
+        super().__init__()
+        self.parts = [Part(k, corpus_hash, settings)]
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=question)
+
+
+@pytest.mark.parametrize("change", [{"k": 3}, {"corpus_hash": "d"}, {"temperature": 0.9}])
+def test_records_of_a_module_are_not_taken_for_those_of_one_that_holds_another(tmp_path: Path, change: Any) -> None:
+    questions = [dspy.Example(id="1", question="one", answer="one").with_inputs("question")]
+    out = tmp_path / "r.jsonl"
+    for _ in range(2):
+        assert evaluate(Whole(), questions, out, progress=False).em.n == 1
+    with pytest.raises(InputError, match=r"another program.*parts\[0\]"):
+        evaluate(Whole(**change), questions, out, progress=False)
