@@ -214,20 +214,24 @@ class Run:
         """What the run has cost, now that it is over."""
         self.usage = usage
         searches = sum(not search.drop() for search in self._searches.values())
-        metered = sum(len(entries) for entries in usage.usage_data.values())
+        metered = len(self._metered())
         ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
         return self.cost_so_far().model_copy(update=ended)
 
     def cost_so_far(self) -> Cost:
         """What the run has cost, searches that may still be used or dropped left out."""
-        totals = self.usage.get_total_tokens().values() if self.usage else ()
+        metered = self._metered()
         return Cost(
             lm_calls=self._calls,
-            prompt_tokens=sum(total.get("prompt_tokens") or 0 for total in totals),
-            completion_tokens=sum(total.get("completion_tokens") or 0 for total in totals),
+            prompt_tokens=sum(entry.get("prompt_tokens") or 0 for entry in metered),
+            completion_tokens=sum(entry.get("completion_tokens") or 0 for entry in metered),
             retrievals=len(self._used),
             seconds=time.monotonic() - self._started,
         )
+
+    def _metered(self) -> list[dict[str, Any]]:
+        """The usage of each call so far. It is copied in one step: calls of other LMs may be ending just now."""
+        return [entry for entries in dict(self.usage.usage_data).values() for entry in entries] if self.usage else []
 
     def _call(self, predictor: dspy.Predict, inputs: dict[str, Any]) -> tuple[dspy.Prediction | None, list[Any]]:
         """The outputs, and the steps for DSPy's trace: whoever shares the outcome adds them to its own trace."""
