@@ -77,9 +77,13 @@ def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
 
 def write_json(path: Path | str, value: Any) -> None:
     """Writes a JSON file atomically: readers see the old file or the whole new one."""
+    write_text(path, ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2) + "\n")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes a text file in UTF-8 atomically, as `write_json` does."""
     with replacing(Path(path)) as temporary:
-        text = ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
