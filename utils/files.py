@@ -12,7 +12,7 @@ from typing import Any
 import ujson
 
 from raisf.utils.errors import InputError
-from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep
+from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
 from raisf.utils.space import naming_full_disk
 
 
@@ -111,9 +111,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
         old = temporary.with_name(temporary.name.removesuffix(PARTIAL) + REPLACED)
         try:
             # It was made private to the user; what is published has the permissions any new folder would have.
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o777 & ~mask)
+            temporary.chmod(0o777 & ~umask())
             yield temporary
             with own(path):  # nobody else may sweep what stood there before this process has done so
                 if path.exists():
