@@ -14,7 +14,7 @@ from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.within import program_within
-from raisf.programs.confidence import log_odds
+from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 
@@ -83,7 +83,8 @@ def fit_confidence(
     for fold in range(FOLDS):
         held = folds == fold
         try:
-            after[held] = scaled(sure[held], *platt(right[~held], sure[~held]))
+            scaling = Confidence("judges", *platt(right[~held], sure[~held]))
+            after[held] = [scaling.scaled(one) for one in sure[held].tolist()]
         except InputError:  # so few answers tell nothing of the others
             after[held] = right[~held].mean()
     report = {
@@ -109,7 +110,7 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
         confidence: Likewise, (n,).
 
     Raises:
-        InputError: All are right, or all wrong, or the slope is not positive.
+        InputError: All are right, or all wrong, or all as sure, or the slope is not positive.
 
     Source: Platt 1999; Lin, Lin and Weng 2007 for Newton's method with a line search.
     """
@@ -119,6 +120,8 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
         raise InputError(
             f"all {len(hits)} answers with a confidence are {'right' if good else 'wrong'}: nothing to fit"
         )
+    if x.min() == x.max():
+        raise InputError(f"all {len(hits)} answers have the same confidence: nothing to fit")
     # Platt's targets: what a few more answers would say keeps the slope finite where one number parts the classes.
     target = hits * (good + 1) / (good + 2) + (1 - hits) / (bad + 2)
     design = np.stack([x, np.ones_like(x)], 1)
@@ -141,9 +144,3 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
     if weights[0] <= 0:
         raise InputError("wrong answers have the higher confidence: no scaling makes it say how often they are right")
     return float(weights[0]), float(weights[1])
-
-
-def scaled(confidence: ArrayLike, slope: float, offset: float) -> NDArray[np.float64]:
-    """What the scaling makes of confidences, (n,)."""
-    x = np.array([log_odds(one) for one in np.asarray(confidence, np.float64)])
-    return 1 / (1 + np.exp(-(slope * x + offset)))

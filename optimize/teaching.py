@@ -7,12 +7,11 @@ import dspy
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS
 from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.optimizers.few_shot import Prompting
-from raisf.optimize.optimizers.finetune import MAX_VALIDATION, FinetuneJudges
-from raisf.optimize.optimizers.probe import ProbeJudges
+from raisf.optimize.optimizers.training_rows import MAX_VALIDATION, JudgeTraining
 
 
 def teach_for(
-    optimizer: FinetuneJudges | ProbeJudges | Prompting,
+    optimizer: JudgeTraining | Prompting,
     student: dspy.Module,
     teacher: dspy.LM,
     trainset: Sequence[dspy.Example],
@@ -23,7 +22,7 @@ def teach_for(
     For weights and probes these are `rows` training questions, some 1,000 in the paper, and validation questions
     besides; for prompts the questions that demonstrations are drawn from.
     """
-    weights = isinstance(optimizer, FinetuneJudges | ProbeJudges)
+    weights = isinstance(optimizer, JudgeTraining)
     return teach(
         student,
         teacher,

@@ -22,6 +22,7 @@ from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
 from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
+from raisf.programs.usage import metered_calls
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
 
@@ -214,17 +215,17 @@ class Run:
         """What the run has cost, now that it is over."""
         self.usage = usage
         searches = sum(not search.drop() for search in self._searches.values())
-        metered = sum(len(entries) for entries in usage.usage_data.values())
+        metered = len(metered_calls(usage))
         ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
         return self.cost_so_far().model_copy(update=ended)
 
     def cost_so_far(self) -> Cost:
         """What the run has cost, searches that may still be used or dropped left out."""
-        totals = self.usage.get_total_tokens().values() if self.usage else ()
+        metered = metered_calls(self.usage) if self.usage else []
         return Cost(
             lm_calls=self._calls,
-            prompt_tokens=sum(total.get("prompt_tokens") or 0 for total in totals),
-            completion_tokens=sum(total.get("completion_tokens") or 0 for total in totals),
+            prompt_tokens=sum(entry.get("prompt_tokens") or 0 for entry in metered),
+            completion_tokens=sum(entry.get("completion_tokens") or 0 for entry in metered),
             retrievals=len(self._used),
             seconds=time.monotonic() - self._started,
         )
@@ -327,15 +328,6 @@ class Run:
 
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-
-
-def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
-    """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
-    for number in range(calls if dspy.settings.usage_tracker else 0):
-        told = (0, 0) if number else (prompt_tokens, completion_tokens)
-        dspy.settings.usage_tracker.add_usage(
-            lm.model, dict(zip(("prompt_tokens", "completion_tokens"), told, strict=True))
-        )
 
 
 def require_lm(program: dspy.Module) -> None:

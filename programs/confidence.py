@@ -58,7 +58,8 @@ class Confidence:
         """The confidence as a share of right answers, in [0, 1]."""
         if (self.slope, self.offset) == (1.0, 0.0):
             return confidence
-        return 1 / (1 + math.exp(-(self.slope * log_odds(confidence) + self.offset)))
+        # A steep scaling of a small confidence is 0, and no number too large for a float.
+        return 1 / (1 + math.exp(min(-(self.slope * log_odds(confidence) + self.offset), 700.0)))
 
 
 def log_odds(probability: float) -> float:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from raisf.cli import COMMANDS, raisf
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("src", "optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data", "utils")
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -69,16 +71,20 @@ def _shown_commands(document: str) -> list[str]:
     return [line.strip() for line in re.findall(r"^ *(?:\$ )?(raisf .*)$", text, flags=re.MULTILINE)]
 
 
-@pytest.mark.parametrize(
-    "document",
-    sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]),
-)
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_command_copied_from_the_documents_is_understood(document):
     for line in _shown_commands(document):
         words = shlex.split(line, comments=True)[1:]
         for end in ("|", "<", ">", "&&"):
             words = words[: words.index(end)] if end in words else words
         _parse(words)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_dotted_name_copied_from_the_documents_is_there(document):
+    for name in re.findall(r"\braisf(?:\.\w+)+", (ROOT / document).read_text(encoding="utf-8")):
+        if (ROOT / name.split(".")[1]).is_dir():  # of one of the packages
+            assert pkgutil.resolve_name(name), name
 
 
 def _parse(words: list[str]) -> None:

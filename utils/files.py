@@ -12,7 +12,7 @@ from typing import Any
 import ujson
 
 from raisf.utils.errors import InputError
-from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep
+from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
 from raisf.utils.space import naming_full_disk
 
 
@@ -77,9 +77,13 @@ def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
 
 def write_json(path: Path | str, value: Any) -> None:
     """Writes a JSON file atomically: readers see the old file or the whole new one."""
+    write_text(path, ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2) + "\n")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes a text file in UTF-8 atomically, as `write_json` does."""
     with replacing(Path(path)) as temporary:
-        text = ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -107,9 +111,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
         old = temporary.with_name(temporary.name.removesuffix(PARTIAL) + REPLACED)
         try:
             # It was made private to the user; what is published has the permissions any new folder would have.
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o777 & ~mask)
+            temporary.chmod(0o777 & ~umask())
             yield temporary
             with own(path):  # nobody else may sweep what stood there before this process has done so
                 if path.exists():

@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 PARTIAL, REPLACED = ".partial", ".old"
 _RANDOM = "[a-z0-9_]{8}"  # what `tempfile` puts between prefix and suffix
+_reading = threading.Lock()
 
 
 def sweep(path: Path) -> None:
@@ -55,14 +57,27 @@ def make_partial_file(path: Path) -> Iterator[Path]:
 
     def make() -> str:
         descriptor, name = tempfile.mkstemp(**_names(path))
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(descriptor, 0o666 & ~mask)  # it was made private to the user
+        os.fchmod(descriptor, 0o666 & ~umask())  # it was made private to the user
         os.close(descriptor)
         return name
 
     with _made(path, make) as file:
         yield file
+
+
+def umask() -> int:
+    """The process's mask of permissions, as it stands.
+
+    Only Linux tells it. Elsewhere it must be set to be read, and what another thread makes meanwhile is private.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    with _reading:  # of two that did so at once, one would put back what the other had set
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
 
 
 @contextlib.contextmanager

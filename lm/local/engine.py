@@ -7,6 +7,7 @@ One engine serves all LMs, threads and programs of a process that name the same 
 import atexit
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -264,13 +265,19 @@ class InferenceEngine:
         Args:
             wait: Whether to wait for the first.
         """
-        found: list[Job | None] = []
-        try:
-            found.append(self._queue.get(block=wait))
-            while len(found) < 2 * MAX_ROWS:
-                found.append(self._queue.get(timeout=QUIET_SECONDS))
-        except queue.Empty:
-            pass
+        found = [self._queue.get()] if wait else []
+        quiet = not wait
+        while len(found) < 2 * MAX_ROWS:
+            try:
+                found.append(self._queue.get_nowait())
+                quiet = False
+            except queue.Empty:
+                if quiet:
+                    break
+                # Not by `get(timeout=)`: before Python 3.13 it waits for ever, and all callers with it, where this
+                # thread is paused for longer than the timeout at the wrong moment, as a busy machine does.
+                time.sleep(QUIET_SECONDS)
+                quiet = True
         return [job for job in found if job and not job.over]
 
     def _attempt(self, jobs: list[Job], answer: Callable[[list[Job]], None]) -> list[Job]:

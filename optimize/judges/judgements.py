@@ -142,7 +142,8 @@ def collect(
     """Ask a program's judge about every row that `raisf.optimize.judges.judge_data` makes of the examples.
 
     Args:
-        program: With its LMs, and for relevance its retriever; asked as it is compiled, at its own threshold.
+        program: With its LMs, and for relevance its retriever; asked as it is compiled, at its own threshold. Where it
+            is a module that contains an RA-ISF, that one is asked.
         judge: "know"; "relevance": of each passage alone, or of the list if that is how the program judges; or
             "sufficiency", of the gold passages, whole and with one missing.
         examples: Questions with gold; the judge also meets their gold sub-questions.
@@ -157,13 +158,13 @@ def collect(
         LMError: The LM failed on ten rows in a row.
     """
     require_lm(program)
-    predictor = predictor_of(program, *_ROLES[judge])
-    ra_isf = next((one for one in programs_within(program) if isinstance(one, RAISF)), None)
-    if judge == "relevance" and ra_isf is not None and ra_isf.relevance == "score":
+    asked = judging(program)
+    predictor = predictor_of(asked, *_ROLES[judge])
+    if judge == "relevance" and isinstance(asked, RAISF) and asked.relevance == "score":
         raise InputError("the retriever's score tells passages apart and no judge is asked: its answers measure it")
     with progress_bar(progress) as bar:
         labelling = bar.add_task("labelling", total=None, score="")
-        rows, unlabelled = _rows(program, predictor, judge, examples, labels, threads, journal)
+        rows, unlabelled = _rows(asked, predictor, judge, examples, labels, threads, journal)
         bar.remove_task(labelling)
     if not rows:
         raise InputError(NO_ROWS[judge])
@@ -171,13 +172,13 @@ def collect(
         keeping: Any = {"journal": journal, "name": judge}
         said, errors = ask_each(listing(predictor), rows, ("question", "passages"), threads, progress, **keeping)
         return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
-    threshold = getattr(program, f"{judge}_threshold", 0.5)
+    threshold = getattr(asked, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
 
     def ask(**inputs: Any) -> dspy.Prediction:
         run = Run(None, None, None)
-        if judge == "know" and ra_isf is not None:
-            judged = ra_isf.judge_knowledge(run, **inputs)
+        if judge == "know" and isinstance(asked, RAISF):
+            judged = asked.judge_knowledge(run, **inputs)
         else:
             judged = run.judge(predictor, threshold, **inputs)
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
@@ -190,6 +191,11 @@ def collect(
         shown = "\n".join(row.passages) if "passages" in row else row.get("passage")
         judged.append(Judged(row.question, shown, row.verdict == yes, verdict == yes, probability, one is not None))
     return Judgements(judged, errors, unlabelled)
+
+
+def judging(program: dspy.Module) -> Any:
+    """The RA-ISF that a program is or contains, whose thresholds and passages its judges have; else the program."""
+    return next((one for one in programs_within(program) if isinstance(one, RAISF)), program)
 
 
 def collect_decompositions(

@@ -23,9 +23,10 @@ from raisf.optimize.judges.outcomes import Outcomes, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges
-from raisf.optimize.optimizers.finetune import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, FinetuneJudges
+from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
@@ -92,8 +93,7 @@ class OutcomeJudges(Optimizer):
         if self.by not in get_args(By):
             raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
         check_prices(self.call_price, self.search_price)
-        if self.rows < 2:
-            raise InputError(f"rows must be at least 2, one of each verdict; found {self.rows}")
+        check_rows(self.rows)
         check_asking(self.labels, self.threads)
         known = _options_of(LEARNERS[self.by])
         for name in ("base", "predictors", "training", "demos"):

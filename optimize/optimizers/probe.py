@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,17 @@ from raisf.lm.connect import adapter_for
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_report
 from raisf.optimize.demonstrations import copy_of
-from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
-from raisf.optimize.optimizers.finetune import (
-    GROUPS,
+from raisf.optimize.optimizers.base import Examples, Task
+from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
+from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
-    QUESTIONS_A_ROW,
     SPLITS,
+    JudgeTraining,
     Source,
     chosen_predictors,
     draw_evenly,
     local_base,
 )
-from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.utils.errors import InputError
@@ -41,7 +37,7 @@ from raisf.utils.files import atomic_folder
 
 
 @dataclass(kw_only=True, eq=False)
-class ProbeJudges(Optimizer):
+class ProbeJudges(JudgeTraining):
     """Gives the judges probes: logistic regressions on the hidden states of their LM, in place of its label tokens.
 
     A probe reads the state of one layer at the prompt's last token, where the label would be written. It costs a
@@ -71,35 +67,12 @@ class ProbeJudges(Optimizer):
         Azaria and Mitchell 2023, arXiv 2304.13734.
     """
 
-    base: LocalLM | str | None = None
-    predictors: Sequence[str] | str | None = None
-    rows: int = 1000
-    judge_rows: JudgeRows | None = None
-    labels: Labels = "model"
-    metric: Metric = answer_exact_match
-    seed: int = 0
-    threads: int = 8
-
     how = "probe"
-    trains = True
-
-    def __post_init__(self) -> None:
-        if self.rows < 2:
-            raise InputError(f"rows must be at least 2, one of each label; found {self.rows}")
-        check_asking(self.labels, self.threads)
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._bases(student)
         asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
         return asked + ([self.judge_rows.identity()] if self.judge_rows else [])
-
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
-
-    @property
-    def _lenient(self) -> bool:
-        """Whether a predictor that cannot have a probe keeps its LM, since nobody has named it."""
-        return self.predictors is None or self.predictors in GROUPS
 
     def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         """By predictor that gets a probe, what it is read off."""
@@ -125,13 +98,7 @@ class ProbeJudges(Optimizer):
     def _compile(self, task: Task) -> Any:
         program, rng = task.student, random.Random(self.seed)
         bases = self._bases(program)
-        parts = (task.trainset, task.valset)
-        samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
-        taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
-        sources = [
-            Source.of(task, sample, list(bases), split, self, rows)
-            for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
-        ]
+        sources = self._sources(task, list(bases), rng)
         missing = {
             name: "it gives no label" for name in chosen_predictors(program, self.predictors) if name not in bases
         }
@@ -146,23 +113,7 @@ class ProbeJudges(Optimizer):
             ours[name].lm = lm.with_weights(folder)
             told = {key: value for key, value in read_report(folder).items() if key not in ("format", "curve")}
             reports[name] = {"source": sources[0].origin(name), **told, "rows": counts}
-        compiled.compile_report = {
-            "how": "probe",
-            "trained": ", ".join(reports),
-            "seed": self.seed,
-            "labels": self.labels,
-            "trainset": len(task.trainset),
-            "valset": len(task.valset),
-            "predictors": reports,
-            "missing": missing,
-            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
-            "unlabelled": {
-                f"{name}, {split}": told
-                for split, source in zip(SPLITS, sources, strict=True)
-                for name, told in source.gold.unlabelled.items()
-            },
-            "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
-        }
+        compiled.compile_report = self._report(task, sources, ", ".join(reports), {"seed": self.seed}, reports, missing)
         return compiled
 
     def _fit(

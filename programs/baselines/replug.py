@@ -9,12 +9,13 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.connect import adapter_for
 from raisf.lm.local.ensemble import answer_together
-from raisf.programs.calls import Run, count_tokens
+from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
 from raisf.programs.program import Program, check
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
+from raisf.programs.usage import count_tokens
 from raisf.retrieval.passage import Retriever
 
 

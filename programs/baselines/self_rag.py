@@ -10,13 +10,14 @@ import dspy
 
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflect, reflects
-from raisf.programs.calls import Run, count_tokens
+from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check
 from raisf.programs.questions import clean, is_unknown
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
+from raisf.programs.usage import count_tokens
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.critique import RetrievalNeed, Support, Usefulness

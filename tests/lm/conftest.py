@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 from raisf.lm.local.decoding import Draft, decode
-from raisf.lm.local.inference import Rows
-from raisf.lm.local.multi_lora import BASE
+from raisf.lm.local.inference import Rows, load_model
+from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
 
 TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
 
@@ -95,6 +98,30 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in all but its weights."""
     return make_llama(tmp_path_factory.mktemp("other"), seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(llama: Path) -> Any:
+    return load_model(llama)[0]
+
+
+@pytest.fixture(scope="module")
+def loras(model: Any) -> Loras:
+    return Loras(model)
+
+
+@pytest.fixture(scope="module")
+def slot(llama: Path, loras: Loras, tmp_path_factory: pytest.TempPathFactory) -> Slot:
+    """An adapter with random weights."""
+    folder = tmp_path_factory.mktemp("adapter")
+    config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
+    get_peft_model(LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(folder))
+    return loras.place(folder, lora_hash(folder))
+
+
+def random_tokens(seed: int, *lengths: int) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, 300, length).tolist() for length in lengths]
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from dspy.lm15 import (
 )
 
 from raisf.lm.adapter import COMPLETION
+from raisf.lm.local import engine as engine_module
 from raisf.lm.local import inference
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.engine import InferenceEngine, engine_for
+from raisf.lm.local.jobs import Job
 from raisf.lm.local.prefixes import SEEN
 
 
@@ -207,3 +210,20 @@ def test_weights_are_in_memory_once(llama):
     assert engine_for(llama / "..", "a") is not engine
     assert engine_for(llama / ".." / llama.name, "a") is engine
     assert copy.deepcopy(engine) is engine
+
+
+def test_an_engine_that_waits_for_company_never_waits_for_ever(llama, monkeypatch):
+    # A machine that is busy for a millisecond at the wrong moment stopped every question of the process for good. With
+    # a moment this short nearly any moment is the wrong one.
+    monkeypatch.setattr(engine_module, "QUIET_SECONDS", 1e-9)
+    engine, job = InferenceEngine(llama), Job(ask("?"), [])
+
+    def work():
+        for _ in range(30_000):
+            engine._queue.put(job)
+            assert engine._arrived(wait=True) == [job]
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(30)
+    assert not worker.is_alive()

@@ -9,40 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from peft import LoraConfig, get_peft_model
-from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
 from raisf.lm.local import decoding, inference, jobs, shelf
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.decoding import MAX_ROWS, Decoding, Draft, decode
 from raisf.lm.local.engine import STEPS, InferenceEngine
-from raisf.lm.local.inference import Rows, load_model
-from raisf.lm.local.multi_lora import BASE, Loras, lora_hash
+from raisf.lm.local.inference import Rows
+from raisf.lm.local.multi_lora import BASE, Loras
 from raisf.lm.local.prefixes import BLOCK, SEEN, Prefix, Prefixes
 from raisf.lm.local.shelf import Shelf
 from raisf.lm.local.tails import Tails
 from raisf.lm.transport import Stoppable, until
-from tests.lm.conftest import Given, written
+from tests.lm.conftest import Given, random_tokens, written
 from tests.lm.test_engine import ask, judge
-from tests.lm.test_prefixes import random_tokens
-
-
-@pytest.fixture(scope="module")
-def model(llama: Path) -> Any:
-    return load_model(llama)[0]
-
-
-@pytest.fixture(scope="module")
-def loras(model: Any) -> Loras:
-    return Loras(model)
-
-
-@pytest.fixture(scope="module")
-def slot(llama: Path, loras: Loras, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("adapter")
-    config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
-    get_peft_model(LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(folder))
-    return loras.place(folder, lora_hash(folder))
 
 
 def drafts_for(model: Any, loras: Loras, slot: Any, seed: int) -> list[Given]:

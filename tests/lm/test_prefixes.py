@@ -1,48 +1,21 @@
 """A kept beginning saves time and nothing else: what comes after it must be what the model says without it."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from raisf.lm.local import prefixes
-from raisf.lm.local.inference import load_model, score
+from raisf.lm.local.inference import score
 from raisf.lm.local.jobs import readings
-from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
+from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import BLOCK, SEEN, SHORTEST, Prefixes
-from tests.lm.conftest import Given, written
+from tests.lm.conftest import Given, random_tokens, written
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-@pytest.fixture(scope="module")
-def model(llama: Path) -> Any:
-    return load_model(llama)[0]
-
-
-@pytest.fixture(scope="module")
-def loras(model: Any) -> Loras:
-    return Loras(model)
-
-
-@pytest.fixture(scope="module")
-def slot(llama: Path, loras: Loras, tmp_path_factory: pytest.TempPathFactory) -> Slot:
-    """An adapter with random weights."""
-    folder = tmp_path_factory.mktemp("adapter")
-    config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
-    get_peft_model(LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(folder))
-    return loras.place(folder, lora_hash(folder))
-
-
-def random_tokens(seed: int, *lengths: int) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [rng.integers(3, 300, length).tolist() for length in lengths]
 
 
 def asked(kept: Prefixes, prompts: list[list[int]], lora: Slot = BASE) -> list[Any]:

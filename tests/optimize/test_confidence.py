@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import raisf
-from raisf.optimize.confidence import fit_confidence, platt, scaled
+from raisf.optimize.confidence import fit_confidence, platt
+from raisf.programs.confidence import Confidence
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 
@@ -14,7 +15,7 @@ from raisf.utils.errors import InputError
 def test_platt_finds_the_scaling_that_the_answers_follow() -> None:
     rng = np.random.default_rng(0)
     confidence = rng.uniform(0.01, 0.99, 20_000)
-    share = scaled(confidence, 0.6, -0.8)
+    share = np.array([Confidence(slope=0.6, offset=-0.8).scaled(one) for one in confidence])
     slope, offset = platt((rng.random(20_000) < share).astype(float), confidence)
     assert (slope, offset) == pytest.approx((0.6, -0.8), abs=0.05)
 
@@ -32,6 +33,13 @@ def test_what_cannot_be_fitted_is_refused(right: list[float], message: str) -> N
         platt(right, [0.1, 0.2, 0.8, 0.9])
 
 
+def test_answers_that_are_all_as_sure_are_said_to_be_so() -> None:
+    # Which way a slope through one point falls is no finding: it was kept, or called "the wrong ones are surer".
+    for confidence in (0.2, 0.5, 0.9):
+        with pytest.raises(InputError, match="same confidence"):
+            platt([1.0, 0.0, 0.0, 1.0], [confidence] * 4)
+
+
 def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
     alone: Any = {"use_relevance": False, "use_decomposition": False}
     program = RAISF(**alone, know_threshold=0.0, min_confidence=0.2)
@@ -46,4 +54,5 @@ def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
     root, raw = opened(question=question).trace.root, program(question=question).trace.root
     assert opened.confidence_slope == report["slope"]
     if root.confidence is not None and raw.confidence is not None:
-        assert root.confidence == pytest.approx(float(scaled([raw.confidence], report["slope"], report["offset"])[0]))
+        scaling = Confidence(slope=report["slope"], offset=report["offset"])
+        assert root.confidence == pytest.approx(scaling.scaled(raw.confidence))

@@ -6,6 +6,7 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
+import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.confidence import baselines
@@ -29,6 +30,18 @@ def test_a_judge_is_compared_with_gold_and_without_probabilities_nothing_is_said
     assert report.scores["accuracy"].value == report.scores["precision"].value == share
     assert report.scores["accuracy"].n == len(judged.rows) > len(world.test)
     assert not {"auroc", "ece"} & report.scores.keys() and not report.bins and not judged.scored
+
+
+def test_judges_within_a_module_of_ones_own_keep_their_thresholds_and_their_passages(program: RAISF, world) -> None:
+    class Mine(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = program
+
+    program.relevant.lm, program.relevance_threshold = raisf.connect("pocket"), 1.0
+    inside, alone = (asked(of, "relevance", world.test) for of in (Mine(), program))
+    assert inside.rows == alone.rows and not any(row.said for row in inside.scored)
+    assert any(row.probability >= 0.5 for row in inside.scored)
 
 
 def test_rows_come_in_the_order_of_the_questions_however_fast_they_are(program: RAISF, world) -> None:

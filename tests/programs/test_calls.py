@@ -2,15 +2,18 @@
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 
 import dspy
 import pytest
+from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
+from raisf.programs.calls import Run
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
 
@@ -273,3 +276,25 @@ def test_a_call_from_dspys_cache_counts_as_a_call_without_tokens(scripted, plan)
     assert len(lm.calls) == 1 and first.root.answer == second.root.answer == "Paris"
     assert first.cost.prompt_tokens > 0
     assert (second.cost.lm_calls, second.cost.prompt_tokens) == (1, 0)
+
+
+def test_the_cost_of_a_question_can_be_looked_at_while_its_judges_answer():
+    # Judges with weights of their own are LMs of many names; a stream that looks as one of them ends must not break.
+    run, usage = Run(None, None, None), UsageTracker()
+    run.usage = usage
+
+    def answers():
+        for number in range(20_000):
+            usage.add_usage(f"judge {number}", {"prompt_tokens": 1})
+
+    judges = threading.Thread(target=answers)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        judges.start()
+        while judges.is_alive():
+            run.cost_so_far()
+    finally:
+        sys.setswitchinterval(interval)
+        judges.join()
+    assert run.cost_so_far().prompt_tokens == 20_000

@@ -92,6 +92,8 @@ def test_the_reader_is_asked_for_its_own_probability_with_no_further_call() -> N
 def test_scaling_keeps_the_order_and_0_and_1_stay_finite() -> None:
     told = [Confidence(slope=0.5, offset=-1.0).scaled(one) for one in (0.0, 0.1, 0.5, 0.9, 1.0)]
     assert told == sorted(told) and all(0 < one < 1 for one in told) and told[2] == pytest.approx(1 / (1 + math.e))
+    steep = Confidence(slope=200.0)  # what a fit to answers of nearly equal confidence gives; must not end the question
+    assert steep.scaled(0.01) == pytest.approx(0.0) and steep.scaled(0.99) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

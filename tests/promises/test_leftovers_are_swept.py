@@ -137,6 +137,28 @@ def test_a_users_own_hidden_files_are_never_swept(tmp_path: Path):
     assert {*mine} < {file.name for file in tmp_path.iterdir()}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the mask without its being set")
+def test_files_have_the_permissions_that_the_user_chose_and_no_other_thread_loses_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The mask is the process's: while it is set to be read, what other threads make could be changed by anybody; and
+    of two threads that set it at once, the second would put the first one's back for good."""
+
+    def forbidden(mask: int) -> int:
+        raise AssertionError(f"the mask of the whole process is set to {mask:o}")
+
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", forbidden)
+            write_json(tmp_path / "file", {})
+            with atomic_folder(tmp_path / "folder", "m"):
+                pass
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"file": 0o640, "folder": 0o750}
+
+
 @pytest.mark.parametrize("engine", ["bm25"])
 def test_a_full_disk_is_told_with_the_file_and_what_to_do(engine: str, tmp_path: Path):
     """A limit on files' sizes is met by the same error on the way as a full disk."""

@@ -2,6 +2,7 @@
 for a real one."""
 
 import json
+import resource
 import shutil
 
 import pytest
@@ -15,7 +16,7 @@ from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
 from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 
 data_sets = ("2wiki", "musique")
@@ -191,3 +192,17 @@ def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):
     assert text.startswith(f"# Title\n\n{MARK}\n\n- data: x\n")
     assert "## A \\| B\n\nn = 2.\n\n| program | score |\n| --- | ---: |\n" in text
     assert text.rstrip().endswith("| d | 0.50 |") and text.count("| a\\|b") == 1
+
+
+def test_what_a_person_wrote_on_a_page_outlives_a_full_disk(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Mine\n\nWhat I found.\n\n{MARK}\n")
+    section = Section("A", ["program"], [["long " * 50_000]], "n = 1.")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # meets the same error as a full disk
+    try:
+        with pytest.raises(RaisfError, match="nothing was replaced"):
+            write_markdown(page, "Mine", {}, [section])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "What I found." in page.read_text()

@@ -85,13 +85,14 @@ class JudgeEvaluation:
     def _verdicts(
         self, report: "JudgeReport", rows: list[Any], counts: dict[str, int], train: list[Any] | None
     ) -> CommandResult:
+        from raisf.optimize.judges.judgements import judging
         from raisf.optimize.judges.reliability import POSITIVE
         from raisf.reports.judges import judge_table, reliability_table
         from raisf.utils.display import as_text
 
         notes: list[str] = []
         scored = "auroc" in report.scores
-        threshold = vars(self.program).get(f"{self.module}_threshold", 0.5) if scored else None
+        threshold = vars(judging(self.program)).get(f"{self.module}_threshold", 0.5) if scored else None
         found = {**counts, "positive": sum(row.gold for row in rows)}
         columns: dict[str, tuple[float | None, JudgeReport]] = {"judge": (threshold, report)}
         if not scored:

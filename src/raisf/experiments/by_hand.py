@@ -12,7 +12,7 @@ from raisf.experiments import tables
 from raisf.optimize.judges.agreement import Agreement
 from raisf.reports.sections import Cell, Section
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_jsonl
+from raisf.utils.files import read_jsonl, replacing
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -59,8 +59,8 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
         for identity in rng.sample(sorted(found), min(len(found), SAMPLED)):
             shown = {"question": found[identity]["question"], "to judge": _shown(judge, found[identity])}
             sampled.append({"id": identity, "judge": judge, **shown, "choose": " or ".join(choices), "label": ""})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    # Whole or not at all: a file that is there is taken for the sample, and holds what people have labelled.
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in sampled:

@@ -143,7 +143,7 @@ def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]], re
 
 def _shortened(workspace: "Workspace") -> str:
     """Where there are too few training questions for the largest size."""
-    from raisf.optimize.optimizers.finetune import QUESTIONS_A_ROW
+    from raisf.optimize.optimizers.training_rows import QUESTIONS_A_ROW
 
     n = len(workspace.train)
     return f" ({n} are all there are)" if n < QUESTIONS_A_ROW * max(_all_sizes(workspace)) else ""

@@ -4,6 +4,7 @@ The answerers are what ships compiled for that Llama; the judges begin with noth
 both ways. So what differs between the rows is what the judges have learnt, and from what.
 """
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
 from raisf.experiments.opening import open_program, without_cache
 from raisf.experiments.real_rows import SMOLLM2, artifact_folder
 from raisf.utils.errors import InputError
-from raisf.utils.files import dump_line, read_jsonl, sha256_file
+from raisf.utils.files import read_jsonl, sha256_file, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,8 +104,7 @@ def _shipped() -> Path | None:
 def _few(out: Path, split: str, n: int) -> Path:
     """The first questions of a split as a file, so that the commands shown can be given by hand."""
     path = out / f"{split}-{n}.jsonl"
-    rows = list(read_jsonl(almanac() / f"{split}.jsonl"))[:n]
-    path.write_text("".join(map(dump_line, rows)), encoding="utf-8")
+    write_jsonl(path, itertools.islice(read_jsonl(almanac() / f"{split}.jsonl"), n))
     return path
 
 

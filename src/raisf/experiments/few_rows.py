@@ -24,7 +24,7 @@ def questions_for(rows: int, trainset: "Sequence[dspy.Example]", seed: int) -> "
         trainset: All there are.
         seed: Of their order.
     """
-    from raisf.optimize.optimizers.finetune import QUESTIONS_A_ROW
+    from raisf.optimize.optimizers.training_rows import QUESTIONS_A_ROW
 
     return random.Random(seed).sample(list(trainset), len(trainset))[: QUESTIONS_A_ROW * rows]
 
@@ -52,7 +52,7 @@ def pool(
     """
     from raisf.optimize.demonstrations import collect_rows
     from raisf.optimize.judges.judge_rows import JudgeRows
-    from raisf.optimize.optimizers.finetune import draw_evenly
+    from raisf.optimize.optimizers.training_rows import draw_evenly
 
     start, rng = time.perf_counter(), random.Random(seed)
     of: dict[str, list[Any]] = {judge: [] for judge in _JUDGES.values()}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.reports.sections import Section, shown
+from raisf.utils.files import write_text
 from raisf.utils.text import visible
 
 MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
@@ -46,9 +47,8 @@ def write_markdown(
     """
     before = path.read_text("utf-8") if path.is_file() else f"# {title}\n\n"
     above = before.partition(MARK)[0] if MARK in before else f"{before.rstrip()}\n\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
     drawn = {section.title: _draw(path, section) for section in sections if figures}
-    path.write_text(f"{above}{MARK}\n\n{markdown(facts, sections, drawn)}", encoding="utf-8")
+    write_text(path, f"{above}{MARK}\n\n{markdown(facts, sections, drawn)}")
 
 
 def _draw(page: Path, section: Section) -> list[str]:
@@ -56,7 +56,7 @@ def _draw(page: Path, section: Section) -> list[str]:
     names = []
     for number, drawing in enumerate(section.drawings, 1):
         names.append(f"{page.stem}-{section.name}-{number}.svg")
-        (page.parent / names[-1]).write_text(drawing.replace("<svg ", '<svg style="background: white" ', 1), "utf-8")
+        write_text(page.parent / names[-1], drawing.replace("<svg ", '<svg style="background: white" ', 1))
     return names
 
 

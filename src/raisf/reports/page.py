@@ -9,6 +9,7 @@ from typing import Any
 from raisf.evaluation.intervals import Score
 from raisf.reports.examples import Example
 from raisf.reports.sections import Cell, Section, shown
+from raisf.utils.files import write_text
 from raisf.utils.text import visible
 
 # What matplotlib draws in black and in the light grey of the grids follows the page, so that it is seen in the dark.
@@ -49,7 +50,7 @@ def write_page(
         main=main,
         style=_markup(files("raisf.reports").joinpath("look.css").read_text("utf-8")),
     )
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def _data(value: Any) -> Any:

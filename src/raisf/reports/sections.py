@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import Score
+from raisf.utils.files import replacing, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,13 +91,14 @@ class Section:
         In the CSV a score takes four columns: value, low, high and n.
         """
         scored = {column for row in self.rows for column, cell in self._named(row) if isinstance(cell, Score)}
-        with (folder / f"{self.name}.csv").open("w", newline="", encoding="utf-8") as file:
+        csv_file = folder / f"{self.name}.csv"
+        with replacing(csv_file) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([part for column in self.columns for part in _headings(column, column in scored)])
             for row in self.rows:
                 writer.writerow([part for column, cell in self._named(row) for part in _parts(cell, column in scored)])
         for number, drawing in enumerate(self.drawings, 1):
-            (folder / f"{self.name}-{number}.svg").write_text(drawing, "utf-8")
+            write_text(folder / f"{self.name}-{number}.svg", drawing)
 
     def view(self) -> "RenderableType":
         """The table for the terminal, narrow: of the scores only the main one with its interval."""

@@ -1,0 +1,21 @@
+"""What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
+
+from typing import Any
+
+import dspy
+from dspy.utils.usage_tracker import UsageTracker
+
+
+def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:
+    """The usage of each call so far; calls of any LM may be ending meanwhile."""
+    by_lm: dict[str, list[dict[str, Any]]] = dict(usage.usage_data)  # in one step, which no other thread can disturb
+    return [entry for entries in by_lm.values() for entry in entries]
+
+
+def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
+    """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
+    for number in range(calls if dspy.settings.usage_tracker else 0):
+        told = (0, 0) if number else (prompt_tokens, completion_tokens)
+        dspy.settings.usage_tracker.add_usage(
+            lm.model, dict(zip(("prompt_tokens", "completion_tokens"), told, strict=True))
+        )
