@@ -40,9 +40,12 @@ class Row(Setting):
         return self.lender or self.program
 
 
+ANSWERERS = ("answer_directly", "answer_from", "compose")
+
+
 def _judged_by(*then: tuple[str, Mapping[str, Any]], without: str = "", **options: Any) -> Row:
     """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""
-    lent = ("know", "relevant", "decompose", "answer_directly", "answer_from", "compose")
+    lent = ("know", "relevant", "decompose", *ANSWERERS)
     mine = tuple(name for name in lent if name != without)
     return Row("ra-isf", {**BUDGET, **options}, then=(*then, THRESHOLDS), lent=mine, lender="weights-all", judged=True)
 
@@ -66,6 +69,9 @@ ROWS: dict[str, Row] = {
     "know-confidence": _judged_by(know="confidence"),
     "know-consistency": _judged_by(know="consistency"),
     "know-truth": _judged_by(know="truth", without="know"),
+    "prompts-judges": Row(
+        "ra-isf", BUDGET, then=(("prompts", {}), THRESHOLDS), lent=ANSWERERS, lender="weights-all", judged=True
+    ),
     "probes": _judged_by(("probe", {"predictors": ("know", "relevant")})),
     "outcome": _judged_by(("outcome", {})),
     "sufficiency": _judged_by(sufficiency=True),
