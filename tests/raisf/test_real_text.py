@@ -120,6 +120,9 @@ def test_another_judge_stands_in_the_trained_program_and_its_threshold_is_fitted
     assert "pocket-tiny" not in truth.know.lm.model, "what was trained to judge the question judges no draft"
     assert space.open(rows["know-truth"]).self_knowledge == "truth"
     assert len(list((tmp_path / "real/musique/made").glob("ra-isf-*"))) == 2, "each is made once"
+    prompted = space.open(rows["prompts-judges"])
+    answerers = {name for name, one in prompted.named_predictors() if "pocket-tiny" in one.lm.model}
+    assert answerers == {"answer_directly", "answer_from", "compose"}, "the judges are the LM itself, with prompts"
 
 
 def test_both_ways_are_compiled_where_no_artifact_is_given(data, tmp_path, monkeypatch):
