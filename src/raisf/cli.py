@@ -1,6 +1,7 @@
 """The command line, `raisf COMMAND`: finds the command, runs it, turns its errors into one line and an exit code."""
 
 import atexit
+import contextlib
 import gc
 import logging
 import os
@@ -92,6 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _told(mistake.format_message().rstrip("."), _help_of(mistake), code=2)
     except KeyboardInterrupt as interrupt:
         print(f"\ninterrupted: {visible(interrupt)}", file=sys.stderr)
+        if argv is None:  # all that is done is kept: nobody waits for what other threads would still ask
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            os._exit(INTERRUPTED)
         return INTERRUPTED
     except RaisfError as error:
         return _told(error, code=error.exit_code)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 
@@ -174,3 +175,28 @@ def test_the_values_of_options_mean_what_they_meant(monkeypatch):
     assert _run("compile", *files, "--calibrate", "cost", "--call-price", "0.1") == 0
     assert seen["aim"] == "cost" and seen["call_price"] == 0.1
     assert _run("compile", *files) == 0 and seen["aim"] is None and seen["use_know"] is None
+
+
+SLOW = """
+import sys, time
+from raisf import cli
+from raisf.programs.concurrency import Task
+from raisf.commands.programs import programs_command
+
+def show(*args, **options):
+    Task(lambda: time.sleep(60))  # such as a call to an endpoint that is slow
+    print("asked", flush=True)
+    time.sleep(60)
+
+sys.modules["raisf.commands.command"].show = show
+sys.argv = ["raisf", "programs"]
+sys.exit(cli.main())
+"""
+
+
+def test_ctrl_c_ends_the_command_while_other_threads_still_ask() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stdout.readline() == b"asked\n"
+        run.send_signal(signal.SIGINT)
+        assert b"interrupted" in run.communicate(timeout=20)[1]
+    assert run.returncode == 130
