@@ -3,6 +3,7 @@
 import copy
 import shutil
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,17 +28,23 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None,
     if method == "full":
         return copy.deepcopy(base).float().requires_grad_(True)
     import torch
-    from peft import LoraConfig, PeftModel, get_peft_model
+    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
     from peft.tuners.tuners_utils import BaseTunerLayer
+    from safetensors.torch import load_file
 
     shared = {id(tensor): tensor for tensor in [*base.parameters(), *base.buffers()]}
     task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
+    own = lm.lora if go_on else None
+    if own:
+        known = {field.name for field in fields(LoraConfig)}
+        told = {name: value for name, value in read_json(own / CONFIG).items() if name in known}
+        config = LoraConfig(**{**told, "inference_mode": False})
+    else:
+        config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
     with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
-        if go_on:
-            model: Any = PeftModel.from_pretrained(copy.deepcopy(base, shared), str(lm.lora), is_trainable=True)
-        else:
-            config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
-            model = get_peft_model(copy.deepcopy(base, shared), config)
+        model: Any = get_peft_model(copy.deepcopy(base, shared), config)
+    if own:
+        set_peft_model_state_dict(model, load_file(own / WEIGHTS))
     if base.dtype is torch.bfloat16:  # the adapters stay in float32, and `FinetuneRun` casts where it computes
         adapted: list[Any] = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
         for layer in adapted:

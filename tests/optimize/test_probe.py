@@ -329,7 +329,7 @@ def test_options_that_are_no_probes_are_refused() -> None:
 
 def test_options_of_a_probe_reach_it() -> None:
     none: Any = dict.fromkeys(("layers", "learning_rate", "epochs", "batch_size", "rank", "processes"))
-    choice = WeightsChoice(base="pocket", train_predictors="know, relevant", rows=50, full=False, **none)
+    choice = WeightsChoice(base="pocket", train_predictors="know, relevant", rows=50, full=False, go_on=False, **none)
     assert choice.options("probe", None, 3) == {
         "base": "pocket",
         "predictors": ["know", "relevant"],
