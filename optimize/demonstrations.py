@@ -15,12 +15,10 @@ from raisf.optimize.judges.judge_data import (
     VERDICTS,
     balanced,
     decomposition_examples,
-    listwise_examples,
-    relevance_examples,
-    sufficiency_examples,
+    passage_examples,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import role_of
+from raisf.optimize.judges.predictor_roles import JUDGED, role_of
 from raisf.optimize.traces import marked, readable
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
@@ -49,15 +47,6 @@ _SWITCHES = {
     ListwiseRelevance: "use_relevance",
     PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
-}
-
-
-_JUDGED = {
-    SelfKnowledge: "know",
-    AnswerTruth: "know",
-    PassageRelevance: "relevance",
-    ListwiseRelevance: "relevance",
-    PassagesSufficiency: "sufficiency",
 }
 JUDGES = tuple(_SWITCHES)
 """The signatures of predictors that judge or decompose."""
@@ -124,9 +113,9 @@ def collect_rows(
                 rows.missing[name] = "no training question has several gold sub_questions"
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
-        elif role in _JUDGED:
+        elif role in JUDGED:
             judging.add(id(owner))
-            rows.judge[name] = _JUDGED[role]
+            rows.judge[name] = JUDGED[role]
             try:
                 answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
                 if (given := (taught or {}).get(rows.judge[name])) and role is not AnswerTruth:
@@ -253,8 +242,7 @@ def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[
     retriever = getattr(owner, "retriever", None)
     if retriever is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
-    make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
-    return make(trainset, retriever, getattr(owner, "k", 5))
+    return passage_examples(role, trainset, retriever, getattr(owner, "k", 5))
 
 
 def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -7,6 +7,7 @@ judges meet both kinds when the program runs.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dspy
 
@@ -14,6 +15,7 @@ from raisf.evaluation.identity import gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill
 from raisf.retrieval.passage import Passage, Retriever
+from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
 
 VERDICTS = {
@@ -141,6 +143,12 @@ def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever,
         others = [passage for passage in passages if passage not in gold]
         add(step, gold[:-1] if len(step.gold) > 1 else others[:1], "insufficient")
     return rows
+
+
+def passage_examples(role: Any, trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+    """What a judge of passages should have said, in the form of its signature: each alone, listed, or sufficient."""
+    make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
+    return make(trainset, retriever, k)
 
 
 def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -15,35 +15,20 @@ from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     decomposition_examples,
-    listwise_examples,
-    relevance_examples,
-    sufficiency_examples,
+    passage_examples,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import predictor_of
+from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import (
-    AnswerTruth,
-    Decomposition,
-    ListwiseRelevance,
-    PassageRelevance,
-    PassagesSufficiency,
-    SelfKnowledge,
-)
+from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
 Judge = Literal["know", "relevance", "sufficiency"]
-
-_ROLES: dict[Judge, tuple[Any, ...]] = {
-    "know": (SelfKnowledge, AnswerTruth),
-    "relevance": (PassageRelevance, ListwiseRelevance),
-    "sufficiency": (PassagesSufficiency,),
-}
 
 # The number of rows is in the report, and a judge of one class only cannot be told from a constant.
 NO_ROWS = {
@@ -159,7 +144,7 @@ def collect(
     """
     require_lm(program)
     asked = judging(program)
-    predictor = predictor_of(asked, *_ROLES[judge])
+    predictor = predictor_of(asked, *(role for role, name in JUDGED.items() if name == judge))
     if judge == "relevance" and isinstance(asked, RAISF) and asked.relevance == "score":
         raise InputError("the retriever's score tells passages apart and no judge is asked: its answers measure it")
     with progress_bar(progress) as bar:
@@ -262,10 +247,7 @@ def _rows(
         return made.rows, made.told()
     if getattr(program, "retriever", None) is None:
         raise InputError(f"the {judge} judge is measured on retrieved passages: give --index (program.retriever)")
-    if judge == "sufficiency":
-        return sufficiency_examples(examples, program.retriever, program.k), None
-    make = listwise_examples if "relevant_ids" in predictor.signature.output_fields else relevance_examples
-    return make(examples, program.retriever, program.k), None
+    return passage_examples(role_of(predictor), examples, program.retriever, program.k), None
 
 
 def plain(predictor: Any) -> Callable[..., dspy.Prediction]:

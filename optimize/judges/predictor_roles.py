@@ -27,6 +27,14 @@ _KNOWN = (
     PassageAnswer,
     ComposedAnswer,
 )
+JUDGED = {
+    SelfKnowledge: "know",
+    AnswerTruth: "know",
+    PassageRelevance: "relevance",
+    ListwiseRelevance: "relevance",
+    PassagesSufficiency: "sufficiency",
+}
+"""By signature of a judge that gives verdicts, what they are about."""
 
 
 def role_of(predictor: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import dspy
 
 from raisf.lm.chat import scored_labels
-from raisf.lm.connect import adapter_for
 from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
@@ -22,6 +21,7 @@ from raisf.optimize.optimizers.training_rows import (
     Source,
     chosen_predictors,
     draw_evenly,
+    format_of,
     local_base,
 )
 from raisf.optimize.within import owners
@@ -130,9 +130,7 @@ class _Made:
         rng: random.Random,
     ):
         self.predictor: Any = dict(program.named_predictors())[name]
-        # The programs here speak to an LM in its own format, DSPy's other modules in that of the settings.
-        own = isinstance(owners(program)[name], Program)
-        self.adapter: Any = adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
+        self.adapter: Any = format_of(program, name, lm)
         self.dropped = 0
         self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}

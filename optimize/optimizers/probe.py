@@ -15,7 +15,6 @@ import numpy as np
 
 from raisf.evaluation.judges import auroc_score
 from raisf.lm.chat import scored_labels
-from raisf.lm.connect import adapter_for
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_report
 from raisf.optimize.demonstrations import copy_of
@@ -28,10 +27,9 @@ from raisf.optimize.optimizers.training_rows import (
     Source,
     chosen_predictors,
     draw_evenly,
+    format_of,
     local_base,
 )
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder
 
@@ -215,12 +213,10 @@ class _Asked:
 def _requests(program: dspy.Module, name: str, lm: LocalLM, rows: Sequence[dspy.Example]) -> list[Any]:
     """What the predictor asks of the LM for each row, demonstrations included."""
     predictor: Any = dict(copy_of(program).named_predictors())[name]
-    # The programs here speak to an LM in its own format, DSPy's other modules in that of the settings.
-    own = isinstance(owners(program)[name], Program)
 
     def ask(recorder: LocalLM) -> None:
         predictor.lm = recorder
-        with dspy.context(adapter=adapter_for(recorder) if own else dspy.settings.adapter):
+        with dspy.context(adapter=format_of(program, name, recorder)):
             for row in rows:
                 predictor(**{key: row.get(key) for key in predictor.signature.input_fields})
 

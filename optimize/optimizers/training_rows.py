@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.lm.connect import connect
+from raisf.lm.connect import adapter_for, connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
@@ -222,6 +222,12 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
             raise InputError(f"no predictor {strangers[0]!r} in this program: choose of {', '.join(names)}")
         return list(wanted)
     return judges(program) or names
+
+
+def format_of(program: dspy.Module, name: str, lm: LocalLM) -> dspy.Adapter:
+    """How a predictor's calls become text: programs of ours in the LM's own format, DSPy's modules as settings say."""
+    own = isinstance(owners(program)[name], Program)
+    return adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
 
 
 def local_base(program: dspy.Module, name: str, base: LocalLM | str | None) -> LocalLM:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
 from raisf.experiments.comparing import RecordsById
-from raisf.experiments.settings import Setting
+from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.reports import plots
 from raisf.reports.report import score_of
 from raisf.reports.sections import Cell, Section
@@ -25,8 +25,8 @@ WAYS = {
     "outcome": "outcome learns (LoRA) from the N rows of the greatest advantage that trying both verdicts on these "
     "questions gave, and decomposing from gold.",
 }
-# The judges that are asked alone, by what their reports are called, and their predictors.
-JUDGES = {"know": "know", "relevance": "relevant"}
+# The judges that are asked alone.
+JUDGES = ("know", "relevance")
 MEASURES = {"auroc": "AUROC", "accuracy": "accuracy"}
 SCORES = ("exact match", *(f"{judge} {measure}" for judge in JUDGES for measure in MEASURES.values()))
 
@@ -105,7 +105,7 @@ def _learnt(report: Mapping[str, Any]) -> list[Cell]:
     seconds += report.get("outcomes", {}).get("seconds_before", 0)  # those tries are part of its price
     made = report.get("predictors", {})
     counts = {name: sum(one["rows"]["train"].values()) for name, one in made.items()} or report["rows"]
-    return [*(counts.get(name) for name in JUDGES.values()), round(float(seconds), 2)]
+    return [*(counts.get(PREDICTORS[judge]) for judge in JUDGES), round(float(seconds), 2)]
 
 
 def _lines(

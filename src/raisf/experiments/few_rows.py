@@ -5,13 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from raisf.experiments.settings import PREDICTORS
+
 if TYPE_CHECKING:
     import dspy
 
     from raisf.optimize.judges.judge_rows import JudgeRows
-
-# RA-ISF's predictors by what their rows are called.
-_JUDGES = {"know": "know", "relevant": "relevance", "decompose": "decomposition"}
 
 
 def questions_for(rows: int, trainset: "Sequence[dspy.Example]", seed: int) -> "list[dspy.Example]":
@@ -55,10 +54,10 @@ def pool(
     from raisf.optimize.optimizers.training_rows import draw_evenly
 
     start, rng = time.perf_counter(), random.Random(seed)
-    of: dict[str, list[Any]] = {judge: [] for judge in _JUDGES.values()}
+    of: dict[str, list[Any]] = {judge: [] for judge in PREDICTORS}
     for examples, most in ((trainset, rows), (valset, None)):
         found = collect_rows(program, examples, labels="model", threads=threads, strict=False).of
-        for name, judge in _JUDGES.items():
+        for judge, name in PREDICTORS.items():
             theirs = found.get(name, [])
             of[judge] += theirs if most is None else draw_evenly(theirs, "verdict", most, rng)
     return JudgeRows(of, {"by": "gold", "seconds": round(time.perf_counter() - start, 2)})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.opening import LMChoice, open_program, records_path
-from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, LENT_THRESHOLDS, ROWS, SETS, RealChoice, Row
-from raisf.experiments.settings import LEARNT, Setting
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
+from raisf.experiments.settings import LEARNT, PREDICTORS, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
 from raisf.utils.errors import InputError
@@ -91,8 +91,9 @@ class RealWorkspace(Workspace):
             for name, predictor in lender.named_predictors():
                 if name in setting.lent:
                     setattr(program, name, predictor)
-                    if hasattr(lender, threshold := f"{LENT_THRESHOLDS.get(name)}_threshold"):
-                        setattr(program, threshold, getattr(lender, threshold))
+            for judge, name in PREDICTORS.items():
+                if name in setting.lent and hasattr(lender, threshold := f"{judge}_threshold"):
+                    setattr(program, threshold, getattr(lender, threshold))
         return program
 
     def _stands(self, program: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.experiments.settings import THRESHOLDS, Setting
+from raisf.experiments.settings import PREDICTORS, THRESHOLDS, Setting
 from raisf.utils.errors import InputError
 
 SETS = ("hotpotqa", "2wiki", "musique")
@@ -16,8 +16,8 @@ MOST_TOKENS = 96
 BUDGET: Mapping[str, Any] = {"max_depth": 2, "max_calls": 60}
 # The judges are asked alone about this many of the test questions: one gives some ten judgements.
 JUDGED_QUESTIONS = 100
-# Whose threshold goes with a judge that is lent.
-LENT_THRESHOLDS = {"know": "know", "relevant": "relevance"}
+JUDGES = tuple(PREDICTORS.values())
+ANSWERERS = ("answer_directly", "answer_from", "compose")
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,10 @@ class Row(Setting):
         return self.lender or self.program
 
 
-ANSWERERS = ("answer_directly", "answer_from", "compose")
-
-
-def _judged_by(*then: tuple[str, Mapping[str, Any]], without: str = "", **options: Any) -> Row:
+def _judged_by(*then: tuple[str, Mapping[str, Any]], without: tuple[str, ...] = (), **options: Any) -> Row:
     """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""
-    lent = ("know", "relevant", "decompose", *ANSWERERS)
-    mine = tuple(name for name in lent if name != without)
-    return Row("ra-isf", {**BUDGET, **options}, then=(*then, THRESHOLDS), lent=mine, lender="weights-all", judged=True)
+    lent = tuple(name for name in (*JUDGES, *ANSWERERS) if name not in without)
+    return Row("ra-isf", {**BUDGET, **options}, then=(*then, THRESHOLDS), lent=lent, lender="weights-all", judged=True)
 
 
 # By label. What can be trained, or given as an artifact, is in `GIVEN`.
@@ -61,21 +57,19 @@ ROWS: dict[str, Row] = {
     "prompts-labeled": Row("prompts", BUDGET, judged=True),
     "prompts-random": Row("prompts-random", BUDGET, judged=True),
     # As in the paper: the judges are trained, and the LM itself answers.
-    "weights-judges": Row("ra-isf", BUDGET, lent=("know", "relevant", "decompose"), lender="weights", judged=True),
+    "weights-judges": Row("ra-isf", BUDGET, lent=JUDGES, lender="weights", judged=True),
     "weights-all": Row("weights-all", BUDGET, judged=True),
     "no-know": Row("weights-all", {**BUDGET, "use_know": False}),
     "no-relevance": Row("weights-all", {**BUDGET, "use_relevance": False}),
     "no-decomposition": Row("weights-all", {**BUDGET, "use_decomposition": False}),
     "know-confidence": _judged_by(know="confidence"),
     "know-consistency": _judged_by(know="consistency"),
-    "know-truth": _judged_by(know="truth", without="know"),
-    "prompts-judges": Row(
-        "ra-isf", BUDGET, then=(("prompts", {}), THRESHOLDS), lent=ANSWERERS, lender="weights-all", judged=True
-    ),
+    "know-truth": _judged_by(know="truth", without=("know",)),
+    "prompts-judges": _judged_by(("prompts", {}), without=JUDGES),
     "probes": _judged_by(("probe", {"predictors": ("know", "relevant")})),
     "outcome": _judged_by(("outcome", {})),
     "sufficiency": _judged_by(sufficiency=True),
-    "stepwise": _judged_by(decomposition="stepwise", without="decompose"),
+    "stepwise": _judged_by(decomposition="stepwise", without=("decompose",)),
 }
 GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
 # What every other row is tested against, the first that is there.

@@ -19,6 +19,8 @@ LEARNT = (*COMPILED, "skr-knn")
 THRESHOLDS = ("thresholds", {"aim": "answer"})
 # Options of RA-ISF that decide which judges it has; it is compiled with them.
 JUDGES = ("know", "relevance", "sufficiency", "decomposition")
+# RA-ISF's predictors by judge.
+PREDICTORS = {"know": "know", "relevance": "relevant", "decomposition": "decompose"}
 # The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
 SMALLER = ("pocket-tiny", "pocket-t5")
 
