@@ -60,12 +60,16 @@ class CompactAdapter(WholeReplies):
         instructions: put the signature's instructions, as one line, before the first block. A model trained on the
             format itself (the pocket Llama) needs none.
         end: closes every block; generation stops there.
+
+    Attributes:
+        said: the outputs that the LM has given before, as text by name: the call shows them and asks for the rest.
     """
 
     def __init__(self, instructions: bool = True, end: str = "\n\n"):
         super().__init__()
         self.instructions = instructions
         self.end = end
+        self.said: dict[str, str] = {}
 
     # Writing
 
@@ -83,13 +87,22 @@ class CompactAdapter(WholeReplies):
             for demo in demos
             if all(demo.get(name) is not None for name in signature.output_fields)
         )
-        return head + blocks + self._question(signature, inputs)
+        return head + blocks + self._question(signature, inputs) + self._said(signature)
 
     def completion(self, signature: type[dspy.Signature], outputs: Any) -> str:
         """The text that should follow a prompt: ` value`, further outputs on their own lines, then `end`."""
-        first, *rest = signature.output_fields
-        lines = [f" {self._value(outputs[first])}", *(f"{name}: {self._value(outputs[name])}" for name in rest)]
-        return "\n".join(lines) + self.end
+        return self._outputs({name: outputs[name] for name in signature.output_fields}) + self.end
+
+    def _outputs(self, values: dict[str, Any]) -> str:
+        lines = [f"{name}: {self._value(value)}" for name, value in values.items()]
+        return "\n".join(lines).removeprefix(f"{next(iter(values))}:")
+
+    def _said(self, signature: type[dspy.Signature]) -> str:
+        """What follows a prompt's end, up to the name and colon of the first output that is still to come."""
+        if not self.said:
+            return ""
+        following = next(name for name in signature.output_fields if name not in self.said)
+        return f"{self._outputs(self.said)}\n{following}:"
 
     def _question(self, signature: type[dspy.Signature], inputs: Any) -> str:
         lines = []
@@ -147,7 +160,7 @@ class CompactAdapter(WholeReplies):
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
         current = next(iter(signature.output_fields))
         lines: dict[str, list[str]] = {current: []}
-        for line in self._block(completion).split("\n"):
+        for line in self._block(self._said(signature) + completion).split("\n"):
             name, colon, rest = line.partition(":")
             key = name.strip(" *").casefold()
             if colon and key in outputs:
@@ -251,7 +264,10 @@ class CompactAdapter(WholeReplies):
             return dspy.context(send_stream=None)
 
         def marked(text: str, finished: bool) -> str:
-            return markers.write(pieces(signature, self.sections, _read, text, finished), finished)
+            new = [
+                piece for piece in pieces(signature, self.sections, _read, text, finished) if piece[0] not in self.said
+            ]
+            return markers.write(new, finished)
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 

@@ -26,10 +26,22 @@ _COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGN
 SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
 
 
-def unreadable(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: Any, why: str) -> AdapterParseError:
-    """The error for a completion that cannot be read; it holds the completion's beginning."""
-    shown = str(completion)[:SHOWN_CHARACTERS]
-    return AdapterParseError(type(adapter).__name__, signature, shown, message=f"{why}.")  # type: ignore[arg-type]
+class UnreadableReply(AdapterParseError):
+    """A reply that cannot be read, or only in part; its message shows the beginning.
+
+    Attributes:
+        reply: All of it.
+    """
+
+    def __init__(self, adapter: dspy.Adapter, signature: type[dspy.Signature], reply: str, why: str) -> None:
+        shown = reply[:SHOWN_CHARACTERS]
+        super().__init__(type(adapter).__name__, signature, shown, message=f"{why}.")  # type: ignore[arg-type]
+        self.reply = reply
+
+
+def unreadable(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: Any, why: str) -> UnreadableReply:
+    """The error for a completion that cannot be read."""
+    return UnreadableReply(adapter, signature, str(completion), why)
 
 
 class WholeReplies(dspy.Adapter):

@@ -58,23 +58,6 @@ class ChatCall:
             signature = signature.delete(name)
         return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
 
-    def after(self, found: dict[str, str]) -> "ChatCall | None":
-        """The call that asks for the outputs after those found, which it shows; None where there are none to ask for.
-
-        A model that stops after the first output, or never ends it, continues with the next one then.
-        """
-        shown = [name for name in self.signature.output_fields if name in found]
-        if not shown or len(shown) == len(self.signature.output_fields):
-            return None
-        fields: dict[str, Any] = {
-            name: (f.annotation, dspy.InputField()) for name, f in self.signature.input_fields.items()
-        }
-        fields |= {name: (str, dspy.InputField()) for name in shown}
-        left = {name: field for name, field in self.signature.output_fields.items() if name not in found}
-        fields |= {name: (field.annotation, dspy.OutputField()) for name, field in left.items()}
-        signature: Any = dspy.Signature(fields, self.signature.instructions)  # type: ignore[call-arg]
-        return ChatCall(signature, self.demos, {**self.inputs, **{name: found[name] for name in shown}}, self.markers)
-
 
 def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCall | None:
     """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did.

@@ -12,6 +12,7 @@ from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.connect import explain, formats_for
+from raisf.lm.continuing import rest_of
 from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
@@ -233,7 +234,9 @@ class Run:
     def _call(self, predictor: dspy.Predict, inputs: dict[str, Any]) -> tuple[dspy.Prediction | None, list[Any]]:
         """The outputs, and the steps for DSPy's trace: whoever shares the outcome adds them to its own trace."""
         lm = predictor.lm or dspy.settings.lm
-        for adapter in formats_for(lm):
+        formats = formats_for(lm)
+        while formats:
+            adapter, *formats = formats
             steps: list[Any] = []
 
             def call(adapter: dspy.Adapter = adapter, steps: list[Any] = steps) -> dspy.Prediction:
@@ -242,8 +245,10 @@ class Run:
 
             try:
                 prediction = self.in_time(call)
-            except AdapterParseError:
+            except AdapterParseError as error:
                 self._answered = True
+                if rest := rest_of(adapter, error):
+                    formats = [rest, *formats]
                 continue
             except (BudgetSpent, Stopped):
                 raise

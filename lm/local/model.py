@@ -15,6 +15,7 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION, CompactAdapter, adapter_named
 from raisf.lm.chat_format import ChatCall, chat_call
+from raisf.lm.continuing import rest_of
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
@@ -135,26 +136,23 @@ class LocalLM(dspy.LM):
             return await super().acall(prompt, messages=messages, **kwargs)
         return [call.answer(fields) for fields in await self._afields(call, kwargs)]
 
-    def _fields(self, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
+    def _fields(self, call: ChatCall, options: dict[str, Any], rest: CompactAdapter | None = None) -> list[Any]:
+        adapter = rest or self.adapter
         try:
-            return self.adapter.ask(self, options, call.signature, call.demos, call.inputs, call.markers)
+            return adapter.ask(self, options, call.signature, call.demos, call.inputs, call.markers)
         except AdapterParseError as error:
-            found, rest = self._rest(call, error)
-            return [found | fields for fields in self._fields(rest, options)]
+            if (rest := rest_of(adapter, error)) is None:
+                raise
+            return self._fields(call, options, rest)
 
-    async def _afields(self, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
+    async def _afields(self, call: ChatCall, options: dict[str, Any], rest: CompactAdapter | None = None) -> list[Any]:
+        adapter = rest or self.adapter
         try:
-            return await self.adapter.aask(self, options, call.signature, call.demos, call.inputs, call.markers)
+            return await adapter.aask(self, options, call.signature, call.demos, call.inputs, call.markers)
         except AdapterParseError as error:
-            found, rest = self._rest(call, error)
-            return [found | fields for fields in await self._afields(rest, options)]
-
-    def _rest(self, call: ChatCall, error: AdapterParseError) -> tuple[dict[str, Any], ChatCall]:
-        """What was found of an answer that is not whole, and the call that asks for what is missing."""
-        found = self.adapter.sections(call.signature, error.lm_response)
-        if (rest := call.after(found)) is None:
-            raise error
-        return found, rest
+            if (rest := rest_of(adapter, error)) is None:
+                raise
+            return await self._afields(call, options, rest)
 
     def _chat_call(self, messages: Any) -> ChatCall | None:
         """What one of DSPy's adapters asks, where this LM is spoken to in another format."""

@@ -5,12 +5,15 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import dspy
 import pytest
 from dspy.utils.usage_tracker import UsageTracker
 
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.cot import CoT
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
@@ -129,6 +132,35 @@ def test_the_chat_formats_second_try_in_json_counts_as_a_call(ask, shelf):
     assert ask(Direct(max_calls=1), lm).root.route == "budget"
     assert len(lm.calls) == 3
     assert lm.adapter.use_json_adapter_fallback  # the user's adapter is as it was
+
+
+def compact(*replies):
+    """An LM in the compact format that says one reply after the other, and the prompts that it was given."""
+    lm, left = ScriptedLM(lambda f: next(left)), iter(replies)
+    lm.adapter = CompactAdapter()
+    return lm, lambda: [call["messages"][-1]["content"] for call in lm.history]
+
+
+def test_a_reply_that_ends_before_the_answer_is_gone_on_with(ask):
+    lm, prompts = compact(" Paris is the capital.", " Paris", " It is far", "")
+    trace = ask(CoT(), lm)
+    assert (trace.root.answer, trace.cost.lm_calls, trace.read, trace.unreadable) == ("Paris", 2, 1, 0)
+    assert trace.root.steps[0].generation == "Paris is the capital."
+    first, second = prompts()
+    assert second == f"{first} Paris is the capital.\nanswer:"
+    assert ask(CoT(), lm).root.answer == "unknown"  # a last output that is empty is not asked for again
+    assert len(lm.calls) == 4
+    assert lm.adapter.said == {}
+
+
+def test_a_reply_cut_off_in_its_first_output_is_gone_on_with_as_far_as_the_budget_reaches(ask, monkeypatch):
+    lm, prompts = compact(" So it is it is it is", " Paris", " So it is")
+    ends = iter(["length", "stop", "length"])
+    complete = lm.engine.complete
+    monkeypatch.setattr(lm.engine, "complete", lambda r: replace(complete(r), finish_reason=next(ends)))
+    assert ask(CoT(), lm).root.answer == "Paris"
+    assert prompts()[-1].endswith("reasoning: So it is it is it is\nanswer:")
+    assert ask(CoT(max_calls=1), lm).root.route == "budget"
 
 
 class Down(Exception):

@@ -71,7 +71,10 @@ class Experiment:
         first = sections[0]
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, self.departs]
-        told += [f"Left out: {label} ({why})." for label, why in workspace.left_out.items()]
+        because: dict[str, list[str]] = {}
+        for label, why in workspace.left_out.items():
+            because.setdefault(why, []).append(label)
+        told += [f"Left out: {', '.join(labels)} ({why})." for why, labels in because.items()]
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
         first.text = " ".join(filter(None, told))

@@ -1,0 +1,33 @@
+"""An answer in the compact format that was not whole is asked for again from where it ended."""
+
+import copy
+import itertools
+from typing import Any
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.chat import UnreadableReply
+
+
+def rest_of(adapter: dspy.Adapter, error: AdapterParseError) -> CompactAdapter | None:
+    """The adapter that asks for the outputs which a reply left out; None where it is of no use to ask again.
+
+    A small model often ends after the first output, or never ends it: shown its own words and the next output's name,
+    it goes on.
+
+    Args:
+        adapter: Of the call.
+        error: Why its reply could not be read.
+    """
+    if not isinstance(adapter, CompactAdapter) or not isinstance(error, UnreadableReply):
+        return None
+    signature: Any = error.signature
+    found = adapter.sections(signature, error.reply)
+    given = list(itertools.takewhile(found.__contains__, signature.output_fields))
+    if len(given) == len(signature.output_fields):
+        return None
+    rest = copy.copy(adapter)
+    rest.said = {name: found[name] for name in given}
+    return rest
