@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,7 +54,7 @@ class Program(dspy.Module):
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
         super().__init__()
         self.retriever = retriever
-        check("max_calls", max_calls, max_calls is None or max_calls >= 1, "1 or more, or None for no limit")
+        check_count("max_calls", max_calls, without=", or None for no limit")
         check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
         self.max_calls = max_calls
         self.max_seconds = max_seconds
@@ -251,6 +252,12 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
+
+
+def check_count(name: str, value: object, least: int = 1, without: str = "") -> None:
+    """Raise InputError for an option that is no whole number from `least` on; None is one where it stands for none."""
+    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    check(name, value, good or (value is None and bool(without)), f"a whole number, {least} or more{without}")
 
 
 def check_question(question: object) -> None:

@@ -8,7 +8,7 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.confidence import Confidence, Source
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, fill, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
 from raisf.programs.steps import facts_of, judge_by_score, judge_listwise, next_question, reader
@@ -103,8 +103,8 @@ class RAISF(Program):
         min_confidence: float = 0.0,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("max_depth", max_depth, max_depth >= 0, "0 or more")
+        check_count("k", k)
+        check_count("max_depth", max_depth, 0)
         check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
         check("know_threshold", know_threshold, 0 <= know_threshold <= 1, "0 to 1")
         check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")

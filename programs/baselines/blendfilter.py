@@ -8,7 +8,7 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import clean, is_yes_no
 from raisf.programs.steps import generated, judge_listwise, reads_instructions, search, texts, union
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
@@ -74,7 +74,7 @@ class BlendFilter(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
+        check_count("k", k)
         check("use_internal", use_internal, use_question or use_external or use_internal, "at least one query")
         self.k = k
         self.use_question = use_question

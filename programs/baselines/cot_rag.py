@@ -3,7 +3,7 @@
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check_count
 from raisf.programs.steps import search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
@@ -33,7 +33,7 @@ class CoTRAG(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
+        check_count("k", k)
         self.k = k
         self.reason_from = dspy.Predict(GroundedReasoning)
 

@@ -6,7 +6,7 @@ import dspy
 
 from raisf.programs import steps
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import clean, first_sentence
 from raisf.programs.steps import search, texts, union
 from raisf.programs.trace import Node, Step
@@ -51,9 +51,9 @@ class IRCoT(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("max_passages", max_passages, max_passages >= 1, "1 or more")
-        check("max_thoughts", max_thoughts, max_thoughts >= 1, "1 or more")
+        check_count("k", k)
+        check_count("max_passages", max_passages)
+        check_count("max_thoughts", max_thoughts)
         check("reader", reader, reader in get_args(Reader), " or ".join(get_args(Reader)))
         self.k = k
         self.max_passages = max_passages

@@ -3,7 +3,7 @@
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check_count
 from raisf.programs.questions import clean
 from raisf.programs.steps import generated, search, texts
 from raisf.programs.trace import Node
@@ -38,8 +38,8 @@ class IterRetGen(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("turns", turns, turns >= 1, "1 or more")
+        check_count("k", k)
+        check_count("turns", turns)
         self.k = k
         self.turns = turns
         self.reason_from = dspy.Predict(GroundedReasoning)

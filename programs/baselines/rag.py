@@ -1,7 +1,7 @@
 """RAG: retrieve once, read once."""
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check_count
 from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
@@ -32,7 +32,7 @@ class RAG(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
+        check_count("k", k)
         self.k = k
         self.evidence = evidence
         self.answer_from = reader(evidence)

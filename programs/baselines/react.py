@@ -5,7 +5,7 @@ import re
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check_count
 from raisf.programs.questions import clean
 from raisf.programs.steps import reads_instructions, search, texts, union
 from raisf.programs.trace import Node, Step
@@ -46,8 +46,8 @@ class ReAct(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("max_steps", max_steps, max_steps >= 1, "1 or more")
+        check_count("k", k)
+        check_count("max_steps", max_steps)
         self.k = k
         self.max_steps = max_steps
         self.act = dspy.Predict(NextAction)

@@ -12,7 +12,7 @@ from raisf.lm.local.ensemble import answer_together
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.programs.usage import count_tokens
@@ -50,7 +50,7 @@ class REPLUG(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
+        check_count("k", k)
         check("temperature", temperature, temperature > 0, "more than 0")
         self.k = k
         self.temperature = temperature

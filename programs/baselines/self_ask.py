@@ -3,7 +3,7 @@
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check_count
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.steps import facts_of, next_question, reader, search, texts
 from raisf.programs.trace import Node
@@ -44,8 +44,8 @@ class SelfAsk(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("max_follow_ups", max_follow_ups, max_follow_ups >= 1, "1 or more")
+        check_count("k", k)
+        check_count("max_follow_ups", max_follow_ups)
         self.k = k
         self.max_follow_ups = max_follow_ups
         self.evidence = evidence

@@ -13,7 +13,7 @@ from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS,
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import clean, is_unknown
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
@@ -85,7 +85,7 @@ class SelfRAG(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
+        check_count("k", k)
         check("threshold", threshold, 0 <= threshold < 1, "a probability, from 0 to below 1")
         self.k = k
         self.threshold = threshold

@@ -12,7 +12,7 @@ from raisf.programs.baselines.cot_rag import CoTRAG
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check
+from raisf.programs.program import Program, check, check_count
 from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
@@ -70,8 +70,8 @@ class SKR(Program):
         max_seconds: float | None = None,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
-        check("k", k, k >= 1, "1 or more")
-        check("neighbours", neighbours, neighbours >= 1, "1 or more")
+        check_count("k", k)
+        check_count("neighbours", neighbours)
         check("labelled_by", labelled_by, labelled_by in get_args(LabelledBy), " or ".join(get_args(LabelledBy)))
         self.k = k
         self.neighbours = neighbours

@@ -249,7 +249,7 @@ def test_json_keeps_thresholds_and_what_shapes_the_predictors(tmp_path: Any) -> 
 def test_json_of_another_program_or_of_bad_options_is_said(tmp_path: Any) -> None:
     RAISF(Lines()).save(tmp_path / "state.json")
     state = json.loads((tmp_path / "state.json").read_text())
-    for changed, says in (({"k": 0}, "k is 0"), ({"nope": 1}, "nope"), ({"k": "7"}, "options")):
+    for changed, says in (({"k": 0}, "k is 0"), ({"nope": 1}, "nope"), ({"k": "7"}, "k is '7'")):
         (tmp_path / "bad.json").write_text(json.dumps({**state, "options": {**state["options"], **changed}}))
         with pytest.raises(InputError, match=says):
             RAISF(Lines()).load(tmp_path / "bad.json")

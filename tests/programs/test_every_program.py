@@ -57,6 +57,14 @@ def rubbish(seed):
     return ScriptedLM(answer)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("value", [0, 2.5, "7", True])
+def test_a_count_is_a_whole_number(name, value):
+    for option in {"k", "max_calls"} & defaults(PROGRAMS[name]).keys():
+        with pytest.raises(InputError, match=f"{option} is .*a whole number, 1 or more"):
+            PROGRAMS[name](**NEEDED.get(name, {}), **{option: value})
+
+
 @pytest.mark.parametrize("name", SCRIPTED)
 @SETTINGS
 @given(seed=st.integers(0, 2**32), max_calls=st.sampled_from([None, None, 1, 2, 3, 5, 8]))

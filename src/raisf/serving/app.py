@@ -22,6 +22,7 @@ from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
 from raisf.utils.errors import InputError, LMError, RaisfError
 
+ASKS = ("question", "program", "max_calls", "max_seconds", "stream")
 PAGE = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
@@ -81,6 +82,8 @@ class _Routes:
         given = await _body(request)
         if not isinstance(given, dict):
             raise InputError('a request is an object such as {"question": "..."}')
+        if strange := [name for name in given if name not in ASKS]:
+            raise InputError(f"a request has no {strange[0]!r}: give of {', '.join(ASKS)}")
         asked = self._service.begin(
             given.get("question"),
             given.get("program"),

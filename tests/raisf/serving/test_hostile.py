@@ -185,6 +185,12 @@ def test_bodies_that_are_no_request(server: Any, served_meanwhile: None) -> None
             assert status(said) == 400 and told(said), (kind, body)
 
 
+def test_a_request_with_a_name_that_it_has_not_is_refused(server: Any) -> None:
+    body = b'{"question": "number 1", "max_call": 3}'
+    said = sent(server, b"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert status(said) == 400 and "'max_call'" in told(said) and "max_calls" in told(said)
+
+
 def test_json_is_read_whatever_it_is_called(server: Any) -> None:
     """What `curl -d` sends calls itself a form."""
     for kind in (b"application/x-www-form-urlencoded", b"text/plain", b"application/json; charset=utf-8"):
