@@ -231,7 +231,7 @@ def test_the_judges_are_compared_by_answers_cost_and_alone(world, tmp_path, monk
     with WorkspaceBars([rows], 4) as bars:
         answers, judges, differences = experiment.run(workspace, bars)
     assert [row[0] for row in answers.rows] == ["way: none", every_judge.WHOLE]
-    assert "Left out: broken, and so (k is 0" in answers.text
+    assert "Left out: broken; and so (k is 0" in answers.text
     asked = {(row[0], row[1]): row[2] for row in judges.rows}
     assert len(asked) == 4 and all(score is not None for score in asked.values())
     assert differences.rows[0][0] == f"{every_judge.WHOLE} - way: none"

@@ -63,6 +63,14 @@ def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, 
         _run(workspace, {"replug": rows["replug"]})
 
 
+def test_a_table_that_would_be_empty_is_not_shown(data, endpoint, tmp_path):
+    """Questions of one kind alone, and one program with none to compare it with."""
+    workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, engine="bm25")
+    with progress_bar(False) as bars:
+        found = Experiment("t", "s", {"direct": Setting("direct")}, tables.main).run(workspace, bars)
+    assert [section.title for section in found] == ["t", "Cost"] and all(section.rows for section in found)
+
+
 def test_an_endpoint_that_is_down_ends_the_command(data, tmp_path, monkeypatch):
     """Else every row would wait for it in vain, and the page would show a table of holes."""
     from raisf.experiments import workspace as module

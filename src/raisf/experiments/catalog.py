@@ -68,17 +68,18 @@ class Experiment:
             sections = self.sections(workspace, answers)
             for section in sections:
                 section.call("exact match", workspace.measure)
-        first = sections[0]
+        first, *others = sections
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, self.departs]
         because: dict[str, list[str]] = {}
         for label, why in workspace.left_out.items():
             because.setdefault(why, []).append(label)
-        told += [f"Left out: {', '.join(labels)} ({why})." for why, labels in because.items()]
+        told += [f"Left out: {'; '.join(labels)} ({why})." for why, labels in because.items()]
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
         first.text = " ".join(filter(None, told))
-        return [*sections, *([teacher_section(workspace.taught)] if workspace.taught else [])]
+        shown = [first, *(section for section in others if section.rows)]
+        return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
 
 
 def _by_accuracy(records: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
