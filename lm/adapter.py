@@ -264,10 +264,8 @@ class CompactAdapter(WholeReplies):
             return dspy.context(send_stream=None)
 
         def marked(text: str, finished: bool) -> str:
-            new = [
-                piece for piece in pieces(signature, self.sections, _read, text, finished) if piece[0] not in self.said
-            ]
-            return markers.write(new, finished)
+            found = pieces(signature, self.sections, _read, text, finished)
+            return markers.write([piece for piece in found if piece[0] not in self.said], finished)
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 
