@@ -1,6 +1,6 @@
 """The requests of an engine on their way: what each asks of a model, and how they are put together into batches."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -182,6 +182,11 @@ def scorings(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
     """
     # Shared beginnings together; what different adapters make of the same beginning cannot be shared.
     return _cut(sorted(jobs, key=lambda job: (job.lora, job.prompt)), _unshared, MAX_TOKENS[device][0])
+
+
+def lengths(tokens: Sequence[int], device: str) -> Iterator[list[int]]:
+    """Cut texts of so many tokens, which share nothing, into batches to be scored together; each is its place."""
+    return _cut(list(range(len(tokens))), lambda _, place: tokens[place], MAX_TOKENS[device][0])
 
 
 def readings(drafts: Iterable[D], device: str) -> Iterator[list[D]]:

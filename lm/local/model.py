@@ -19,6 +19,7 @@ from raisf.lm.continuing import rest_of
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
+from raisf.lm.local.jobs import lengths
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
@@ -170,12 +171,19 @@ class LocalLM(dspy.LM):
         return LocalLM(model, adapter=self.adapter_name, dtype=precision, cache=self.cache, **options)
 
     def logprob(self, prompt: str, completion: str) -> tuple[float, int]:
-        """How likely the model finds a completion of a text.
+        """How likely the model finds a completion of a text; see `logprobs`."""
+        return self.logprobs([(prompt, completion)])[0]
+
+    def logprobs(self, asked: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        """How likely the model finds completions of texts, in as few forward passes as batches allow.
 
         It does not wait in the engine's queue: call it while no other thread asks a LoRA adapter of this base.
 
+        Args:
+            asked: A prompt and its completion each.
+
         Returns:
-            The sum of the completion's log-probabilities (natural logarithm) and how many tokens it has.
+            Of each the sum of the completion's log-probabilities (natural logarithm) and how many tokens it has.
 
         Raises:
             InputError: this LM answers with a LoRA adapter.
@@ -183,8 +191,12 @@ class LocalLM(dspy.LM):
         if self.lora is not None:
             raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
         engine = self.base_engine
-        tokens, start = engine.text.completed(prompt, completion, True)
-        return engine.compute.score(engine.model, [tokens], [start])[0], len(tokens) - start
+        rows = [engine.text.completed(prompt, completion, True) for prompt, completion in asked]
+        sums: list[float] = []
+        for batch in lengths([len(tokens) for tokens, _ in rows], engine.model.device.type):
+            sequences, starts = zip(*(rows[place] for place in batch), strict=True)
+            sums += engine.compute.score(engine.model, list(sequences), list(starts))
+        return [(total, len(tokens) - start) for total, (tokens, start) in zip(sums, rows, strict=True)]
 
     def hidden(self, prompts: Sequence[str | Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
         """The base's hidden states at the last token of each prompt, in as few forward passes as batches allow.

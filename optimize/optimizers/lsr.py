@@ -262,20 +262,19 @@ class _Reader:
 
         rows = []
         for example, row in zip(examples, numbers, strict=True):
-            rows.append([self._likelihood(example, passages[number]) for number in row])
+            rows.append(self._likelihoods(example, [passages[number] for number in row]))
             show()
         return torch.tensor(rows)
 
-    def _likelihood(self, example: Any, passage: Passage) -> float:
+    def _likelihoods(self, example: Any, passages: Sequence[Passage]) -> list[float]:
         answer = " ".join(gold_answers(example)[0].split())
-        before = self._before(example.question, passage)
-
-        def ask() -> float:
-            self.calls += 1
-            logprob, tokens = self.lm.logprob(before, f" {answer}")
-            return math.exp(logprob / max(1, tokens))
-
-        return self.journal.once(digest([before, answer]), ask)
+        texts = [self._before(example.question, passage) for passage in passages]
+        keys = [digest([text, answer]) for text in texts]
+        new = {key: (text, f" {answer}") for key, text in zip(keys, texts, strict=True) if key not in self.journal}
+        self.calls += len(new)
+        for key, (logprob, tokens) in zip(new, self.lm.logprobs([*new.values()]), strict=True):
+            self.journal.add(key, math.exp(logprob / max(1, tokens)))
+        return [self.journal.get(key) for key in keys]
 
     def _before(self, question: str, passage: Passage) -> str:
         """The text up to the answer: the prompt, and the whole passage in the place of the sentence that is copied."""

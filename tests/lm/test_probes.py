@@ -126,6 +126,16 @@ def test_what_is_written_is_the_bases(base: LocalLM, probe: Path) -> None:
     assert lm.logprob("a", " b") == base.logprob("a", " b")
 
 
+def test_log_probabilities_of_several_are_those_of_each(base: LocalLM) -> None:
+    """Of different lengths, in more than one batch, in the order that they were asked in."""
+    texts = [(f"question: Who founded {'Velmora ' * (n % 7 * 12 + 1)}?\nanswer:", f" Name{n}") for n in range(40)]
+    alone = [base.logprob(*text) for text in texts]
+    together = base.logprobs(texts)
+    assert [tokens for _, tokens in together] == [tokens for _, tokens in alone]
+    assert [total for total, _ in together] == pytest.approx([total for total, _ in alone], abs=1e-3)
+    assert base.logprobs([]) == []
+
+
 def test_a_call_for_other_labels_is_refused(base: LocalLM, probe: Path) -> None:
     with pytest.raises(Exception, match="the probe knows the labels know, unknown, and is asked for relevant"):
         ask(base.with_weights(probe), PassageRelevance, question="Who?", passage="Ulm")

@@ -168,16 +168,16 @@ def test_an_artifact_keeps_the_tuned_retriever(tuned: Any, tmp_path: Path) -> No
 def test_a_second_call_after_a_kill_asks_the_lm_only_what_is_missing(
     index: Dense, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    logprob = LocalLM.logprob
+    asked: list[tuple[str, str]] = []
+    logprobs = LocalLM.logprobs
 
-    def counted(self: LocalLM, prompt: str, completion: str) -> tuple[float, int]:
-        asked.append(prompt + completion)
-        if len(asked) == 20:
+    def counted(self: LocalLM, texts: list[tuple[str, str]]) -> list[tuple[float, int]]:
+        asked.extend(texts)
+        if texts and len(asked) == 24:
             raise KeyboardInterrupt
-        return logprob(self, prompt, completion)
+        return logprobs(self, texts)
 
-    monkeypatch.setattr(LocalLM, "logprob", counted)
+    monkeypatch.setattr(LocalLM, "logprobs", counted)
     sets: Any = {
         "trainset": TRAIN[:2],
         "valset": DEV[:2],
@@ -189,7 +189,7 @@ def test_a_second_call_after_a_kill_asks_the_lm_only_what_is_missing(
         tune_retriever(replug(index), **sets, **places)
     assert not (tmp_path / "m").exists()
     tune_retriever(replug(index), **sets, **places)
-    assert len(asked) == 33 and len(set(asked)) == 32  # the one that was cut off is asked again
+    assert len(asked) == 40 and len(set(asked)) == 32  # the eight that were cut off are asked again
     assert list((tmp_path / "w").iterdir()) == []
 
 
