@@ -1,9 +1,10 @@
-"""Which format serves a signature better: DSPy's chat form in the model's own template, or the compact form as text.
+"""Which format serves a signature better: DSPy's chat form, the compact form as text, or that in the model's template.
 
     python -m bench.formats --questions dev.jsonl [--lm smollm2] [--n 20] [--shots 0 3] [--json]
 
 Questions are HotpotQA's, whose paragraphs come along: relevance is judged on a supporting and another paragraph of
 each, answers are read from the supporting ones, or given from memory. Shown examples are the file's last questions.
+In the template each example is a turn of a conversation, and the reply is begun with the first output's name.
 A judge's figure is the AUROC of its probability, or of its verdict where it only writes one; an answerer's its token
 F1; then the share of replies that could be read.
 """
@@ -11,6 +12,7 @@ F1; then the share of replies that could be read.
 import argparse
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dspy
@@ -19,12 +21,33 @@ from raisf.data.questions import load_questions
 from raisf.data.schemas import paragraphs, read_rows
 from raisf.evaluation.judges import auroc
 from raisf.evaluation.metrics import token_f1
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for, connect
 from raisf.signatures.answers import DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import PassageRelevance
 from raisf.utils.display import DataTable, console
 
-FORMATS = ("chat", "compact")
+FORMATS = ("chat", "compact", "template")
+
+
+class InTemplate(CompactAdapter):
+    """The compact form as turns of a conversation in the chat template of a local LM; the reply is begun for it."""
+
+    def __init__(self, lm: Any):
+        super().__init__()
+        self._tokenizer = lm.base_engine.text.tokenizer
+
+    def prompt(self, signature: Any, inputs: dict[str, Any], demos: list[Any] = []) -> str:  # noqa: B006
+        """The conversation as text, up to what the model is to go on with."""
+        turns: list[dict[str, str]] = []
+        for demo in demos:
+            asked, _, begun = super().prompt(signature, demo).rpartition("\n")
+            turns += [{"role": "user", "content": asked}]
+            turns += [{"role": "assistant", "content": begun + self.completion(signature, demo).rstrip()}]
+        asked, _, begun = super().prompt(signature, inputs).rpartition(f"\n{next(iter(signature.output_fields))}:")
+        turns += [{"role": "user", "content": asked}]
+        head = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return f"{head}{next(iter(signature.output_fields))}:{begun}"
 
 
 def cases(path: str) -> list[dict[str, Any]]:
@@ -55,22 +78,26 @@ def measure(lm: Any, signature: Any, asked: list[dict[str, Any]], shown: list[di
     """The signature's figure, and the share of replies that could be read."""
     predictor = dspy.Predict(signature)
     predictor.demos = [dspy.Example(**row) for row in shown]
-    scores, gold, read = [], [], 0
-    with dspy.context(lm=lm, adapter=adapter_for(lm)):
-        for row in asked:
+
+    def ask(row: dict[str, Any]) -> Any:
+        with dspy.context(lm=lm, adapter=adapter_for(lm)):
             try:
-                said = predictor(**{name: row[name] for name in signature.input_fields})
-                read += 1
+                return predictor(**{name: row[name] for name in signature.input_fields})
             except Exception:  # a reply that cannot be read, in whichever way its format says so
-                said = None
-            if signature is PassageRelevance:
-                sure = (said.get("probabilities") or {}).get("relevant") if said else 0.5
-                scores.append(float(said.verdict == "relevant") if said and sure is None else float(sure or 0))
-                gold.append(row["verdict"] == "relevant")
-            else:
-                scores.append(token_f1(str(said.answer), row["answers"]) if said else 0.0)
+                return None
+
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(ask, asked))
+    scores, gold = [], []
+    for row, said in zip(asked, replies, strict=True):
+        if signature is PassageRelevance:
+            sure = (said.get("probabilities") or {}).get("relevant") if said else 0.5
+            scores.append(float(said.verdict == "relevant") if said and sure is None else float(sure or 0))
+            gold.append(row["verdict"] == "relevant")
+        else:
+            scores.append(token_f1(str(said.answer), row["answers"]) if said else 0.0)
     figure = auroc(gold, scores) if gold else sum(scores) / len(scores)
-    return float(figure), read / len(asked)
+    return float(figure), sum(said is not None for said in replies) / len(asked)
 
 
 def main() -> None:
@@ -90,7 +117,9 @@ def main() -> None:
             shown = [row for case in last[:shots] for row in rows(signature, case)][: shots + shots % 2]
             cells = []
             for form in FORMATS:
-                lm = connect(given.lm, adapter=form, max_tokens=100)
+                lm: Any = connect(given.lm, adapter="chat" if form == "chat" else "compact", max_tokens=100)
+                if form == "template":
+                    lm.adapter = InTemplate(lm)
                 figure, read = measure(lm, signature, [row for case in asked for row in rows(signature, case)], shown)
                 out.append([signature.__name__, shots, form, round(figure, 3), round(read, 3)])
                 cells.append(f"{figure:.2f}, read {read:.0%}")
