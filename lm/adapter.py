@@ -27,13 +27,13 @@ from dspy.utils.exceptions import LMUnsupportedFeatureError
 from raisf.lm.chat import (
     BOOLS,
     ChatAdapter,
+    UnreadableReply,
     WholeReplies,
     asks_probabilities,
     check_whole,
     read_field,
     read_verdict,
     scored,
-    unreadable,
 )
 from raisf.lm.labels import Unreadable
 from raisf.lm.reading import visible
@@ -148,10 +148,10 @@ class CompactAdapter(WholeReplies):
                 annotation = signature.output_fields[name].annotation
                 fields[name] = _read(text, annotation, name, may_be_empty=name != last)
         except Unreadable as error:
-            raise unreadable(self, signature, completion, str(error)) from error
+            raise UnreadableReply(self, signature, completion, str(error)) from error
         for name, field in signature.output_fields.items():
             if name not in fields and field.is_required():
-                raise unreadable(self, signature, completion, f"`{name}` is missing")
+                raise UnreadableReply(self, signature, completion, f"`{name}` is missing")
         return fields
 
     def sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:

@@ -33,15 +33,10 @@ class UnreadableReply(AdapterParseError):
         reply: All of it.
     """
 
-    def __init__(self, adapter: dspy.Adapter, signature: type[dspy.Signature], reply: str, why: str) -> None:
-        shown = reply[:SHOWN_CHARACTERS]
+    def __init__(self, adapter: dspy.Adapter, signature: type[dspy.Signature], completion: Any, why: str) -> None:
+        self.reply = str(completion)
+        shown = self.reply[:SHOWN_CHARACTERS]
         super().__init__(type(adapter).__name__, signature, shown, message=f"{why}.")  # type: ignore[arg-type]
-        self.reply = reply
-
-
-def unreadable(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: Any, why: str) -> UnreadableReply:
-    """The error for a completion that cannot be read."""
-    return UnreadableReply(adapter, signature, str(completion), why)
 
 
 class WholeReplies(dspy.Adapter):
@@ -106,7 +101,7 @@ def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response
     """Raise AdapterParseError for a response that its LM did not end by itself."""
     if response.finish_reason not in ("stop", "tool_call"):
         why = "the token limit (max_tokens)" if response.finish_reason == "length" else response.finish_reason
-        raise unreadable(adapter, signature, response.text or "", f"the reply was cut off by {why}")
+        raise UnreadableReply(adapter, signature, response.text or "", f"the reply was cut off by {why}")
 
 
 def typed_calls(
@@ -248,10 +243,10 @@ def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: s
     try:
         fields = _read_fields(signature, visible(completion))
     except Unreadable as error:
-        raise unreadable(adapter, signature, completion, str(error)) from error
+        raise UnreadableReply(adapter, signature, completion, str(error)) from error
     fields = apply_output_field_defaults(signature, fields)
     if missing := [name for name in signature.output_fields if name not in fields]:
-        raise unreadable(adapter, signature, completion, f"`{missing[0]}` is missing")
+        raise UnreadableReply(adapter, signature, completion, f"`{missing[0]}` is missing")
     return fields
 
 

@@ -153,7 +153,7 @@ def _ours(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.
     opened = _retriever(folder, manifest.index, retriever)
     try:
         return build(manifest.program, opened, **manifest.options)
-    except TypeError as error:
+    except (TypeError, InputError) as error:
         raise damaged(folder, f"options in {MANIFEST}: {error}") from error
 
 
