@@ -40,14 +40,12 @@ class InTemplate(CompactAdapter):
     def prompt(self, signature: Any, inputs: dict[str, Any], demos: list[Any] = []) -> str:  # noqa: B006
         """The conversation as text, up to what the model is to go on with."""
         turns: list[dict[str, str]] = []
-        for demo in demos:
-            asked, _, begun = super().prompt(signature, demo).rpartition("\n")
-            turns += [{"role": "user", "content": asked}]
-            turns += [{"role": "assistant", "content": begun + self.completion(signature, demo).rstrip()}]
-        asked, _, begun = super().prompt(signature, inputs).rpartition(f"\n{next(iter(signature.output_fields))}:")
-        turns += [{"role": "user", "content": asked}]
-        head = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return f"{head}{next(iter(signature.output_fields))}:{begun}"
+        for values in (*demos, inputs):
+            asked, _, begun = super().prompt(signature, values).rpartition("\n")
+            reply = begun + self.completion(signature, values).rstrip() if values is not inputs else begun
+            turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": reply}]
+        *before, last = turns
+        return self._tokenizer.apply_chat_template(before, tokenize=False, add_generation_prompt=True) + last["content"]
 
 
 def cases(path: str) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat import UnreadableReply
+from raisf.lm.labels import Unreadable
+from raisf.lm.reading import visible
 
 
 def rest_of(adapter: dspy.Adapter, error: AdapterParseError) -> CompactAdapter | None:
@@ -24,7 +26,10 @@ def rest_of(adapter: dspy.Adapter, error: AdapterParseError) -> CompactAdapter |
     if not isinstance(adapter, CompactAdapter) or not isinstance(error, UnreadableReply):
         return None
     signature: Any = error.signature
-    found = adapter.sections(signature, error.reply)
+    try:
+        found = adapter.sections(signature, visible(error.reply))
+    except Unreadable:  # too long, or nothing but thinking: none of it is the answer's beginning
+        return None
     given = list(itertools.takewhile(found.__contains__, signature.output_fields))
     if len(given) == len(signature.output_fields):
         return None

@@ -31,7 +31,7 @@ from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import programs_within
 from raisf.programs.program import Program
-from raisf.programs.registry import build, options
+from raisf.programs.registry import build, options, program_named
 from raisf.programs.state import harmless, may_name
 from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
@@ -150,6 +150,7 @@ def _ours(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.
     """A program of the registry, as it was saved."""
     if given is not None:
         raise InputError(f"the artifact {folder} holds {manifest.program}, which needs no program=: leave it out")
+    program_named(manifest.program)  # one that is not known is no damage
     opened = _retriever(folder, manifest.index, retriever)
     try:
         return build(manifest.program, opened, **manifest.options)

@@ -54,7 +54,7 @@ class Program(dspy.Module):
     def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
         super().__init__()
         self.retriever = retriever
-        check_count("max_calls", max_calls, without=", or None for no limit")
+        check_count("max_calls", max_calls, none="no limit")
         check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
         self.max_calls = max_calls
         self.max_seconds = max_seconds
@@ -254,10 +254,11 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
         raise InputError(f"{name} is {value!r}: give {wanted}")
 
 
-def check_count(name: str, value: object, least: int = 1, without: str = "") -> None:
-    """Raise InputError for an option that is no whole number from `least` on; None is one where it stands for none."""
+def check_count(name: str, value: object, least: int = 1, none: str = "") -> None:
+    """Raise InputError for an option that is no whole number from `least` on; `none`: what None means, if it may be."""
     good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    check(name, value, good or (value is None and bool(without)), f"a whole number, {least} or more{without}")
+    wanted = f"a whole number, {least} or more" + (f", or None for {none}" if none else "")
+    check(name, value, good or (value is None and none != ""), wanted)
 
 
 def check_question(question: object) -> None:

@@ -43,6 +43,17 @@ PROGRAMS: dict[str, type[Program]] = {
 }
 
 
+def program_named(name: str) -> type[Program]:
+    """A program's class.
+
+    Raises:
+        InputError: There is no such program.
+    """
+    if name not in PROGRAMS:
+        raise InputError(f"unknown program {name!r}: choose {', '.join(PROGRAMS)}")
+    return PROGRAMS[name]
+
+
 def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> Program:
     """Make a program.
 
@@ -54,9 +65,7 @@ def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> P
     Raises:
         InputError: There is no such program or option, or the option's value cannot be used.
     """
-    if name not in PROGRAMS:
-        raise InputError(f"unknown program {name!r}: choose {', '.join(PROGRAMS)}")
-    program = PROGRAMS[name]
+    program = program_named(name)
     known = defaults(program)
     for option, value in options.items():
         if option not in known:

@@ -184,9 +184,9 @@ def scorings(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:
     return _cut(sorted(jobs, key=lambda job: (job.lora, job.prompt)), _unshared, MAX_TOKENS[device][0])
 
 
-def lengths(tokens: Sequence[int], device: str) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], device: str) -> Iterator[list[int]]:
     """Cut texts of so many tokens, which share nothing, into batches to be scored together; each is its place."""
-    return _cut(list(range(len(tokens))), lambda _, place: tokens[place], MAX_TOKENS[device][0])
+    return _cut(list(range(len(lengths))), lambda _, place: lengths[place], MAX_TOKENS[device][0])
 
 
 def readings(drafts: Iterable[D], device: str) -> Iterator[list[D]]:

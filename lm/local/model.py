@@ -19,7 +19,7 @@ from raisf.lm.continuing import rest_of
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
-from raisf.lm.local.jobs import lengths
+from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
@@ -128,32 +128,30 @@ class LocalLM(dspy.LM):
         call = self._chat_call(messages)
         if call is None:
             return super().__call__(prompt, messages=messages, **kwargs)
-        return [call.answer(fields) for fields in self._fields(call, kwargs)]
+        return [call.answer(fields) for fields in self._fields(self.adapter, call, kwargs)]
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
         call = self._chat_call(messages)
         if call is None:
             return await super().acall(prompt, messages=messages, **kwargs)
-        return [call.answer(fields) for fields in await self._afields(call, kwargs)]
+        return [call.answer(fields) for fields in await self._afields(self.adapter, call, kwargs)]
 
-    def _fields(self, call: ChatCall, options: dict[str, Any], rest: CompactAdapter | None = None) -> list[Any]:
-        adapter = rest or self.adapter
+    def _fields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
             return adapter.ask(self, options, call.signature, call.demos, call.inputs, call.markers)
         except AdapterParseError as error:
             if (rest := rest_of(adapter, error)) is None:
                 raise
-            return self._fields(call, options, rest)
+            return self._fields(rest, call, options)
 
-    async def _afields(self, call: ChatCall, options: dict[str, Any], rest: CompactAdapter | None = None) -> list[Any]:
-        adapter = rest or self.adapter
+    async def _afields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
             return await adapter.aask(self, options, call.signature, call.demos, call.inputs, call.markers)
         except AdapterParseError as error:
             if (rest := rest_of(adapter, error)) is None:
                 raise
-            return await self._afields(call, options, rest)
+            return await self._afields(rest, call, options)
 
     def _chat_call(self, messages: Any) -> ChatCall | None:
         """What one of DSPy's adapters asks, where this LM is spoken to in another format."""
@@ -193,7 +191,7 @@ class LocalLM(dspy.LM):
         engine = self.base_engine
         rows = [engine.text.completed(prompt, completion, True) for prompt, completion in asked]
         sums: list[float] = []
-        for batch in lengths([len(tokens) for tokens, _ in rows], engine.model.device.type):
+        for batch in batches([len(tokens) for tokens, _ in rows], engine.model.device.type):
             sequences, starts = zip(*(rows[place] for place in batch), strict=True)
             sums += engine.compute.score(engine.model, list(sequences), list(starts))
         return [(total, len(tokens) - start) for total, (tokens, start) in zip(sums, rows, strict=True)]

@@ -228,7 +228,7 @@ BROKEN = {
     "an LM of nobody": (lambda a: edit(a / MANIFEST, lms=[kept_lm("nope")]), "ra-isf has no predictor 'nope'"),
     "no weights": (lambda a: edit(a / MANIFEST, weights=None), r"damaged \(weights in"),
     "an empty index": (lambda a: edit(a / MANIFEST, index={}), r"damaged \(index.corpus_sha256 in"),
-    "an unknown program": (lambda a: edit(a / MANIFEST, program="ra-isg"), "unknown program 'ra-isg'"),
+    "an unknown program": (lambda a: edit(a / MANIFEST, program="ra-isg"), "^unknown program 'ra-isg'"),
 }
 
 

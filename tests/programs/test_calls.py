@@ -12,6 +12,7 @@ import pytest
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.adapter import CompactAdapter
+from raisf.lm.reading import MAX_CHARACTERS
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.cot import CoT
 from raisf.programs.baselines.direct import Direct
@@ -161,6 +162,19 @@ def test_a_reply_cut_off_in_its_first_output_is_gone_on_with_as_far_as_the_budge
     assert ask(CoT(), lm).root.answer == "Paris"
     assert prompts()[-1].endswith("reasoning: So it is it is it is\nanswer:")
     assert ask(CoT(max_calls=1), lm).root.route == "budget"
+
+
+@pytest.mark.parametrize("reply", ["<think> So it is", "x" * (MAX_CHARACTERS + 1)])
+def test_what_is_no_beginning_of_an_answer_is_not_gone_on_with(ask, reply):
+    lm, _ = compact(reply)
+    trace = ask(CoT(), lm)
+    assert (trace.root.answer, trace.unreadable, len(lm.calls)) == ("unknown", 1, 1)
+
+
+def test_thinking_before_an_answer_is_no_part_of_what_is_gone_on_with(ask):
+    lm, prompts = compact("<think>Hm.</think> Paris is the capital.", " Paris")
+    assert ask(CoT(), lm).root.answer == "Paris"
+    assert prompts()[-1].endswith("reasoning: Paris is the capital.\nanswer:")
 
 
 class Down(Exception):

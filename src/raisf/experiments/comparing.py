@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.opening import records_path
 from raisf.experiments.provenance import provenance
+from raisf.experiments.settings import PREDICTORS
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from raisf.reports.report import ComparisonReport
 
 RecordsById = dict[str, dict[str, Any]]
-JUDGES = ("know", "relevance", "decomposition")
 
 
 def compare(
@@ -131,7 +131,7 @@ def judge_all(
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
-        for judge in JUDGES:
+        for judge in PREDICTORS:
             # The program may have no such judge, or the questions no such gold.
             with contextlib.suppress(InputError):
                 verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")

@@ -16,7 +16,7 @@ MOST_TOKENS = 96
 BUDGET: Mapping[str, Any] = {"max_depth": 2, "max_calls": 60}
 # The judges are asked alone about this many of the test questions: one gives some ten judgements.
 JUDGED_QUESTIONS = 100
-JUDGES = tuple(PREDICTORS.values())
+JUDGING = tuple(PREDICTORS.values())
 ANSWERERS = ("answer_directly", "answer_from", "compose")
 
 
@@ -42,7 +42,7 @@ class Row(Setting):
 
 def _judged_by(*then: tuple[str, Mapping[str, Any]], without: tuple[str, ...] = (), **options: Any) -> Row:
     """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""
-    lent = tuple(name for name in (*JUDGES, *ANSWERERS) if name not in without)
+    lent = tuple(name for name in (*JUDGING, *ANSWERERS) if name not in without)
     return Row("ra-isf", {**BUDGET, **options}, then=(*then, THRESHOLDS), lent=lent, lender="weights-all", judged=True)
 
 
@@ -57,7 +57,7 @@ ROWS: dict[str, Row] = {
     "prompts-labeled": Row("prompts", BUDGET, judged=True),
     "prompts-random": Row("prompts-random", BUDGET, judged=True),
     # As in the paper: the judges are trained, and the LM itself answers.
-    "weights-judges": Row("ra-isf", BUDGET, lent=JUDGES, lender="weights", judged=True),
+    "weights-judges": Row("ra-isf", BUDGET, lent=JUDGING, lender="weights", judged=True),
     "weights-all": Row("weights-all", BUDGET, judged=True),
     "no-know": Row("weights-all", {**BUDGET, "use_know": False}),
     "no-relevance": Row("weights-all", {**BUDGET, "use_relevance": False}),
@@ -65,7 +65,7 @@ ROWS: dict[str, Row] = {
     "know-confidence": _judged_by(know="confidence"),
     "know-consistency": _judged_by(know="consistency"),
     "know-truth": _judged_by(know="truth", without=("know",)),
-    "prompts-judges": _judged_by(("prompts", {}), without=JUDGES),
+    "prompts-judges": _judged_by(("prompts", {}), without=JUDGING),
     "probes": _judged_by(("probe", {"predictors": ("know", "relevant")})),
     "outcome": _judged_by(("outcome", {})),
     "sufficiency": _judged_by(sufficiency=True),
