@@ -254,11 +254,11 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
         raise InputError(f"{name} is {value!r}: give {wanted}")
 
 
-def check_count(name: str, value: object, least: int = 1, none: str = "") -> None:
-    """Raise InputError for an option that is no whole number from `least` on; `none`: what None means, if it may be."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    wanted = f"a whole number, {least} or more" + (f", or None for {none}" if none else "")
-    check(name, value, good or (value is None and none != ""), wanted)
+def check_count(name: str, value: object, least: int = 1, most: int | None = None, none: str = "") -> None:
+    """Raise InputError for an option that is no whole number of these; `none`: what None means, if it may be."""
+    good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (most or int(value))
+    wanted = f"a whole number, {least} to {most}" if most else f"a whole number, {least} or more"
+    check(name, value, good or (value is None and none != ""), f"{wanted}, or None for {none}" if none else wanted)
 
 
 def check_question(question: object) -> None:

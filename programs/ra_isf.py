@@ -111,7 +111,7 @@ class RAISF(Program):
         check("sufficiency_threshold", sufficiency_threshold, 0 <= sufficiency_threshold <= 1, "0 to 1")
         check("decomposition", decomposition, decomposition in get_args(Order), " or ".join(get_args(Order)))
         check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
-        check("samples", samples, 2 <= samples <= MAX_SAMPLES, f"2 to {MAX_SAMPLES}")
+        check_count("samples", samples, 2, MAX_SAMPLES)
         check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
         check("confidence_slope", confidence_slope, confidence_slope > 0, "more than 0")
         check("min_confidence", min_confidence, 0 <= min_confidence <= 1, "0 to 1")

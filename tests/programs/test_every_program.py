@@ -14,6 +14,7 @@ from raisf.evaluation.metrics import normalise
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.fit_skr import FitSKR
+from raisf.programs.ra_isf import MAX_SAMPLES, RAISF
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
 from raisf.programs.trace import Trace, render
 from raisf.retrieval.corpus.reading import read_documents
@@ -63,6 +64,12 @@ def test_a_count_is_a_whole_number(name, value):
     for option in {"k", "max_calls"} & defaults(PROGRAMS[name]).keys():
         with pytest.raises(InputError, match=f"{option} is .*a whole number, 1 or more"):
             PROGRAMS[name](**NEEDED.get(name, {}), **{option: value})
+
+
+@pytest.mark.parametrize("samples", [1, 2.5, MAX_SAMPLES + 1, None])
+def test_samples_are_a_whole_number_that_can_be_compared_and_paid(samples):
+    with pytest.raises(InputError, match=f"samples is {samples}: give a whole number, 2 to {MAX_SAMPLES}"):
+        RAISF(samples=samples)
 
 
 @pytest.mark.parametrize("name", SCRIPTED)
