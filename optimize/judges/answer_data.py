@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.optimize.judges.judge_data import Step, checked, is_gold, searched_steps
+from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.citations import holding_sentence
 from raisf.programs.questions import UNKNOWN, fill, normal
@@ -64,7 +64,7 @@ def reading_rows(
     rows = []
     sentences = {example.question: example.get("gold_sentences") for example in trainset}
     for step, passages in searched_steps(trainset, retriever, k):
-        gold = [passage for passage in passages if is_gold(step, passage)]
+        gold = gold_among(step, passages)
         others = [one for one in passages if one not in gold and not _holds(one.prompt_text, step.answers)]
         whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
         shown = rng.sample(others, min(len(others), rng.randint(0, MOST_OTHERS)))

@@ -77,9 +77,9 @@ def steps(example: dspy.Example) -> list[Step]:
 def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
     """Pairs of question and retrieved passage with the verdict `relevant` or `irrelevant`.
 
-    A passage is relevant if it is gold and suffices to answer: the only gold passage of the question or sub-question. A
-    question of several gold passages has none that suffices, and goes on to be decomposed; where it comes without a
-    decomposition, the gold passage that holds the answer's words counts.
+    A passage is relevant if it is gold (see `gold_among`) and suffices to answer: the only gold passage of the question
+    or sub-question. A question of several gold passages has none that suffices, and goes on to be decomposed; where it
+    comes without a decomposition, the gold passage that holds the answer's words counts.
 
     Args:
         trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
@@ -93,11 +93,11 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         InputError: No questions, or one without a gold answer.
     """
     return [
-        dspy.Example(
-            question=step.question, passage=passage.prompt_text, verdict=gold_verdict(step, passage)
-        ).with_inputs("question", "passage")
+        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=verdict).with_inputs(
+            "question", "passage"
+        )
         for step, passages in searched_steps(trainset, retriever, k)
-        for passage in passages
+        for passage, verdict in zip(passages, gold_verdicts(step, passages), strict=True)
     ]
 
 
@@ -109,9 +109,9 @@ def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k:
     """
     rows = []
     for step, passages in searched_steps(trainset, retriever, k):
-        gold = [(number, passage) for number, passage in enumerate(passages, 1) if is_gold(step, passage)]
-        found = {passage.pid if step.by_id else passage.title for _, passage in gold}
-        ids = [number for number, passage in gold if found == step.gold or _suffices(step, passage)]
+        gold = gold_among(step, passages)
+        whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
+        ids = [n for n, passage in enumerate(passages, 1) if passage in gold and (whole or _suffices(step, passage))]
         row = dspy.Example(
             question=step.question,
             passages=[passage.prompt_text for passage in passages],
@@ -137,7 +137,7 @@ def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever,
             rows.append(row.with_inputs("question", "passages"))
 
     for step, passages in searched_steps(trainset, retriever, k):
-        gold = [passage for passage in passages if is_gold(step, passage)]
+        gold = gold_among(step, passages)
         if {passage.pid if step.by_id else passage.title for passage in gold} == step.gold:
             add(step, gold, "sufficient")
         others = [passage for passage in passages if passage not in gold]
@@ -200,19 +200,31 @@ def searched_steps(trainset: Sequence[dspy.Example], retriever: Retriever, k: in
     return list(zip(with_gold.values(), found, strict=True))
 
 
-def gold_verdict(step: Step, passage: Passage) -> str:
-    """What gold says of a passage for a step whose gold passages are named: relevant or irrelevant."""
-    return "relevant" if is_gold(step, passage) and _suffices(step, passage) else "irrelevant"
+def gold_verdicts(step: Step, passages: Sequence[Passage]) -> list[str]:
+    """What gold says of each passage for a step whose gold passages are named: relevant or irrelevant."""
+    gold = gold_among(step, passages)
+    return ["relevant" if one in gold and _suffices(step, one) else "irrelevant" for one in passages]
 
 
-def is_gold(step: Step, passage: Passage) -> bool:
-    """Whether a passage supports a step."""
-    return (passage.pid if step.by_id else passage.title) in step.gold
+def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
+    """The passages that support a step, of those that were found for it.
+
+    Several may stand under one title, as the parts of an article do: of those under a step's only title it is those
+    with the answer's words, if there are any.
+    """
+    gold = [passage for passage in passages if (passage.pid if step.by_id else passage.title) in step.gold]
+    if step.by_id or len(step.gold) > 1:
+        return gold
+    return [passage for passage in gold if _holds_answer(step, passage)] or gold
 
 
 def _suffices(step: Step, passage: Passage) -> bool:
     if len(step.gold) == 1 or step.decomposed:
         return len(step.gold) == 1
+    return _holds_answer(step, passage)
+
+
+def _holds_answer(step: Step, passage: Passage) -> bool:
     normal = NORMALISERS[step.scoring or "squad"]
     words = f" {normal(passage.text)} "
     return any(f" {normal(answer)} " in words for answer in step.answers)

@@ -71,6 +71,21 @@ def test_a_lookup_takes_its_gold_passage() -> None:
     assert relevant(rows) == {("Q?", "OTHER")}
 
 
+def test_of_passages_under_one_title_those_with_the_answer_are_gold() -> None:
+    class Parts(Shelf):
+        def __call__(self, query: str, k: int) -> list[Passage]:
+            return [Passage(str(n), text, title="Austen") for n, text in enumerate(SHELF.values())][:k]
+
+    def verdicts(answer: str) -> list[str]:
+        rows = relevance_examples([example(answer=answer, gold_titles=["Austen"])], Parts(), 3)
+        return [row.verdict for row in rows]
+
+    assert verdicts("Emma") == ["relevant", "irrelevant", "irrelevant"]
+    assert verdicts("in her own words") == ["relevant"] * 3, "none holds them: gold says no more than the title"
+    listwise = listwise_examples([example(answer="Emma", gold_titles=["Austen"])], Parts(), 3)
+    assert listwise[0].relevant_ids == [1]
+
+
 def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> None:
     both = TWO_HOPS.copy(gold_pids=["emma", "emma"]).with_inputs("question")
     assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], Shelf(), 3))

@@ -7,7 +7,7 @@ import dspy
 
 from raisf.evaluation.decomposition import same_decomposition
 from raisf.evaluation.metrics import exact_match
-from raisf.optimize.judges.judge_data import Step, gold_verdict, steps
+from raisf.optimize.judges.judge_data import Step, gold_verdicts, steps
 from raisf.programs.questions import normal
 from raisf.retrieval.passage import Passage
 
@@ -64,17 +64,22 @@ def _know_error(node: dict[str, Any], step: Step) -> list[str]:
 
 
 def _relevance_errors(node: dict[str, Any], step: Step, texts: Texts) -> Iterator[list[Any]]:
-    for number, one in enumerate(node.get("passages") or []):
+    shown = node.get("passages") or []
+    passages = [_passage(one, texts) for one in shown]
+    for number, (one, says) in enumerate(zip(shown, gold_verdicts(step, passages), strict=True)):
         verdict = (one.get("judgement") or {}).get("verdict")
         if not step.gold or verdict is None:
             continue
-        pid = str(one.get("pid") or "")
-        _, text = texts.get(pid, ("", one.get("text") or ""))
-        says = gold_verdict(step, Passage(pid, text, str(one.get("title") or "")))
-        if not text and not step.decomposed and len(step.gold) > 1:
+        if not passages[number].text and not step.decomposed and len(step.gold) > 1:
             continue  # which of several gold passages suffices is told by their texts
         if says != verdict:
             yield [says, number]
+
+
+def _passage(one: dict[str, Any], texts: Texts) -> Passage:
+    pid = str(one.get("pid") or "")
+    _, text = texts.get(pid, ("", one.get("text") or ""))
+    return Passage(pid, text, str(one.get("title") or ""))
 
 
 def _listed(node: dict[str, Any]) -> list[str]:
