@@ -1,5 +1,6 @@
 """Rows in the schemas of the public data sets, each read as one form of question and as titled paragraphs."""
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
 
     Args:
         path: JSON Lines, also under the name .json; .json with a list of rows, or with one under `Data` (TriviaQA) or
-            `examples` (BIG-bench); or .parquet, as the hub keeps its data sets.
+            `examples` (BIG-bench); .tsv with a line of names (PopQA); or .parquet, as the hub keeps its data sets.
 
     Raises:
         InputError: The file is missing or broken, or a row is no object; the message names the place.
@@ -35,6 +36,8 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
     path = Path(path)
     if path.suffix == ".parquet":
         yield from _parquet_rows(path)
+    elif path.suffix == ".tsv":
+        yield from _tsv_rows(path)
     elif path.suffix != ".json" or _is_json_lines(path):
         yield from read_jsonl(path)
     else:
@@ -46,6 +49,7 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
 
 def schema_of(row: dict[str, Any]) -> str:
     """Whose schema a row is in, by its keys; "plain" is `question` with `answer` or `answers`: NQ-open's, and ours."""
+    row = _opened(row)
     if "Question" in row or isinstance(row.get("answer"), dict):
         return "triviaqa"
     if "target_scores" in row:
@@ -68,6 +72,7 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: The row has no question, or no answer that can be scored.
     """
+    row = _opened(row)
     found = _SCHEMAS[schema_of(row)](row)
     question, answers = found["question"], found["answers"]
     if not isinstance(question, str) or not question.strip():
@@ -91,6 +96,7 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     Raises:
         ValueError: There are paragraphs, but not in a form that is known.
     """
+    row = _opened(row)
     if "paragraphs" in row:
         found = _pairs(row["paragraphs"], "title", "paragraph_text")
     elif schema_of(row) == "strategyqa":
@@ -107,9 +113,20 @@ def joined_sentences(sentences: Iterable[str]) -> str:
     return " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))
 
 
+def _opened(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of FlashRAG (Jin et al. 2024), whose data set's own fields stand in `metadata`, as a row of that set."""
+    own = row.get("metadata")
+    if "golden_answers" not in row or not isinstance(own, dict):
+        return row
+    known = {"supporting_facts", "question_decomposition"} & own.keys()
+    return {**own, **row, "answer": row["golden_answers"]} if known else row
+
+
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Source, for `golden_answers`: FlashRAG's files (Jin et al. 2024)."""
+    """Source, for `golden_answers`: FlashRAG; for `possible_answers`, a list as JSON: PopQA (Mallen et al. 2023)."""
     answers = row.get("answers") or row.get("golden_answers") or row.get("answer")
+    if not answers and (given := row.get("possible_answers")):
+        answers = json.loads(given) if isinstance(given, str) else given
     return {**row, "answers": answers, "kind": row.get("kind", row.get("type"))}
 
 
@@ -201,11 +218,11 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
     title_of = {p.get("idx"): p["title"] for p in paragraphs if p.get("is_supporting")}
     supporting = [title_of.get(step.get("paragraph_support_idx")) for step in steps]
     told = all(title is not None for title in supporting)
-    identity = row.get("id")
+    identity, given = row.get("id"), row.get("answer")
     return {
         "id": identity,
         "question": row.get("question"),
-        "answers": [row.get("answer"), *(row.get("answer_aliases") or [])],
+        "answers": [*(given if isinstance(given, list) else [given]), *(row.get("answer_aliases") or [])],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
         "gold_titles": list(dict.fromkeys(supporting if told else title_of.values())),
@@ -291,6 +308,17 @@ def _is_json_lines(path: Path) -> bool:
         return bool(second) and isinstance(json.loads(first), dict)
     except ValueError:
         return False
+
+
+def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.DictReader(file, delimiter="\t"):
+                yield {name: value for name, value in row.items() if name}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error})") from error
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -69,6 +69,18 @@ BENCHMARKS = {
             scoring="triviaqa",
         ),
         Benchmark(
+            "popqa",
+            "akariasai/PopQA",
+            None,
+            "popQA.tsv",
+            "14,267 questions about one fact each, from known things to obscure ones, in one split. Neither paper "
+            "reports on it: it is for what the LM knows by itself",
+            "Mallen et al. 2023",
+            "MIT",
+            (),
+            test="test",
+        ),
+        Benchmark(
             "hotpotqa",
             "hotpotqa/hotpot_qa",
             "distractor",

@@ -1,5 +1,6 @@
 """Texts from a program become passages."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,9 +15,9 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
     """The passages of texts; see `raisf.retrieval.index.index`.
 
     Raises:
-        InputError: They are one string, or something among them is no text.
+        InputError: They are one string or path, or something among them is no text.
     """
-    if isinstance(texts, str | Mapping):
+    if isinstance(texts, str | os.PathLike | Mapping):
         raise InputError(
             "give a list of texts; a folder or file of documents is indexed by raisf.build_index(path, out)"
         )

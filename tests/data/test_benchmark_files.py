@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import raisf
 from raisf.data.datasets.catalog import BENCHMARKS
 from raisf.data.datasets.draws import DEV, Asked, draw_splits
 from raisf.data.datasets.files import MANIFEST, write_dataset
 from raisf.data.questions import load_questions
+from raisf.optimize.judges.judge_data import relevance_examples
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, read_jsonl, sha256_file, write_json, write_jsonl
 
@@ -139,6 +141,32 @@ def test_another_seed_draws_others(file: Split, tmp_path: Path):
         assert about["seed"] == seed and about["n"] == 10
     assert drawn[0] == drawn[2] != drawn[1]
     assert about["corpus"]["questions"] == about["corpus"]["with_all_gold"] == 10
+
+
+def test_the_facts_of_strategyqa_are_a_corpus_whose_gold_nobody_knows(tmp_path: Path):
+    """The titles of its evidence are Wikipedia's; a fact that stands under one by chance would be taken for gold."""
+    rows = [
+        {
+            "qid": f"s{number}",
+            "term": f"Town {number}",
+            "question": f"Could a ship reach town {number}?",
+            "answer": number % 2 == 0,
+            "facts": [f"Town {number} lies on a river.", f"Ships sail river {number}."],
+            "decomposition": [f"Which river is town {number} on?", "Do ships sail #1?"],
+            "evidence": [[[[f"Town {number}-1"]], ["operation"]]],
+        }
+        for number in range(10)
+    ]
+    source, out = tmp_path / "strategyqa_train.json", tmp_path / "o"
+    write_json(source, rows)
+    assert load_questions(source)[3].gold_titles == ["Town 3"], "for an index of Wikipedia"
+    about = write_dataset("strategyqa", out, files={"test": source}, progress=False)
+    assert about["corpus"] == {"passages": 20, "questions": 10, "with_all_gold": 0}
+    examples = load_questions(out / "test.jsonl")
+    assert all(not example.get("gold_titles") and len(example.sub_questions) == 2 for example in examples)
+
+    index = raisf.index(read_jsonl(out / "corpus.jsonl"), engine="bm25")
+    assert relevance_examples(examples, index, 5) == [], "so a teacher may say which are relevant"
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Whoever brings a public data set in its own format gets its questions, answers, gold titles and decompositions."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -112,7 +114,26 @@ STRATEGY: dict[str, Any] = {
 BIG_BENCH = {"input": "Could a ship reach Elmton?", "target_scores": {"Yes": 1, "No": 0}, "target": "Yes. The Elm."}
 NQ = {"question": "which river flows through elmton", "answer": ["Elm River", "the Elm", "Elm River"]}
 
+POPQA = {
+    "id": "4222362",
+    "subj": "Elmton",
+    "prop": "located next to",
+    "question": "What river is Elmton next to?",
+    "possible_answers": '["Elm River", "the \\"Elm\\""]',
+}
+
 RIVER = {"answers": ["Elm River"], "hops": 2, "gold_titles": ["Ada", "Elmton"]}
+
+
+def in_flashrag(row: dict[str, Any]) -> dict[str, Any]:
+    """The row as FlashRAG's files have it."""
+    own = {key: value for key, value in row.items() if key not in ("id", "question", "answer")}
+    return {
+        "id": "test_0",
+        "question": row["question"],
+        "golden_answers": row["answer"] if isinstance(row["answer"], list) else [row["answer"]],
+        "metadata": own,
+    }
 
 
 def shaped(row: dict[str, Any], name: str) -> str:
@@ -121,6 +142,10 @@ def shaped(row: dict[str, Any], name: str) -> str:
         return json.dumps({"Data": [row], "Domain": "Web", "VerifiedEval": False, "Version": 1.0}, indent=4)
     if name == "bigbench.json":
         return json.dumps({"canary": "x", "name": "strategyqa", "keywords": ["a"], "examples": [row]}, indent=1)
+    if name.endswith(".tsv"):
+        lines = io.StringIO()
+        csv.writer(lines, delimiter="\t").writerows([row, row.values()])
+        return lines.getvalue()
     return json.dumps([row]) if name.endswith(".json") else json.dumps(row) + "\n"
 
 
@@ -168,6 +193,11 @@ TRIVIA_ROW = {
         ),
         ("hub.jsonl", {**STRATEGY, "answer": False, "facts": "One text."}, {"answers": ["no"], "kind": "yesno"}),
         ("bigbench.json", BIG_BENCH, {"id": "1", "answers": ["yes"], "kind": "yesno"}),
+        ("flashrag.jsonl", in_flashrag(HOTPOT_HUB), {**RIVER, "kind": "bridge"}),
+        ("flashrag.jsonl", in_flashrag(MUSIQUE), {**RIVER, "answers": ["Elm River", "the Elm"]}),
+        ("flashrag.jsonl", in_flashrag(NQ), {"answers": ["Elm River", "the Elm"], "kind": "question"}),
+        ("popqa.jsonl", POPQA, {"id": "4222362", "answers": ["Elm River", 'the "Elm"']}),
+        ("popQA.tsv", POPQA, {"id": "4222362", "answers": ["Elm River", 'the "Elm"']}),
         ("NQ-open.dev.jsonl", NQ, {"id": "1", "answers": ["Elm River", "the Elm"], "kind": "question"}),
     ],
 )
@@ -181,7 +211,9 @@ def test_every_schema_becomes_the_same_form(tmp_path: Path, name: str, row: dict
     assert list(example.inputs().keys()) == ["question"]
 
 
-@pytest.mark.parametrize("row", [HOTPOT, HOTPOT_HUB, TWO_WIKI, TWO_WIKI_TEXTS, TWO_WIKI_OBJECTS])
+@pytest.mark.parametrize(
+    "row", [HOTPOT, HOTPOT_HUB, TWO_WIKI, TWO_WIKI_TEXTS, TWO_WIKI_OBJECTS, in_flashrag(HOTPOT_HUB)]
+)
 def test_the_paragraphs_are_the_same_in_every_copy(row: dict):
     assert paragraphs(row) == [
         ("Ada", "Ada was born in Elmton. She sang."),

@@ -132,7 +132,7 @@ def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_pa
     assert [p.pid for p in index.passages] == ["x", "1#1", "1#2", "1#3", "1#4", "p"]
 
 
-@pytest.mark.parametrize("texts", ["a text", {"text": "x"}, [7], [{"body": "x"}], [], ["", " "]])
+@pytest.mark.parametrize("texts", ["a text", Path("folder"), {"text": "x"}, [7], [{"body": "x"}], [], ["", " "]])
 def test_what_is_no_list_of_texts_is_told(texts: Any):
     with pytest.raises(InputError):
         raisf.index(texts, "bm25")
