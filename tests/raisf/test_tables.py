@@ -145,6 +145,11 @@ def test_people_label_a_sample_blindly_and_their_agreement_is_computed(tmp_path)
         by_hand.labels(path)
 
 
+def test_where_nothing_was_judged_no_file_asks_for_labels(tmp_path):
+    path = tmp_path / "table5" / by_hand.FILE
+    assert by_hand.write_sample(path, {"zero-shot": {}}) == 0 and not path.exists(), "it would be taken for the sample"
+
+
 def _write(path, rows):
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         writer = csv.DictWriter(file, rows[0].keys())

@@ -34,23 +34,26 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
     }
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
-    if not path.is_file():
-        write_sample(path, rows, workspace.seed)
+    if not path.is_file() and not write_sample(path, rows, workspace.seed):
+        sections[0].text += " There is no judgement for people to label: the judges are asked alone where there is gold."
+    elif not said:
+        again = f" To compare with people: fill in the column label of {path}, and run the same command again."
+        sections[0].text += again
     if not said:
-        sections[
-            0
-        ].text += f" To compare with people: fill in the column label of {path}, and run the same command again."
         return sections
     return [*sections, _agreement(rows, said)]
 
 
-def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], seed: int = 0) -> None:
-    """Writes rows for people to label, who see neither gold nor what any judge said.
+def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], seed: int = 0) -> int:
+    """Writes rows for people to label, who see neither gold nor what any judge said; no file where there are none.
 
     Args:
         path: The CSV file.
         judged: By program and judge, the rows that it was asked about.
         seed: Of the draw, and of the order.
+
+    Returns:
+        How many rows.
     """
     sampled: list[dict[str, str]] = []
     for judge, choices in CHOICES.items():
@@ -59,12 +62,15 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
         for identity in rng.sample(sorted(found), min(len(found), SAMPLED)):
             shown = {"question": found[identity]["question"], "to judge": _shown(judge, found[identity])}
             sampled.append({"id": identity, "judge": judge, **shown, "choose": " or ".join(choices), "label": ""})
+    if not sampled:
+        return 0
     # Whole or not at all: a file that is there is taken for the sample, and holds what people have labelled.
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in sampled:
             writer.writerow({name: _plain(value) for name, value in row.items()})
+    return len(sampled)
 
 
 def labels(path: Path) -> dict[str, str]:
