@@ -33,8 +33,8 @@ from raisf.utils.errors import InputError
     type=FILE,
     multiple=True,
     metavar="FILE",
-    help="a local file in its original format or the hub's (.json, .jsonl, .tsv, .parquet) instead of the hub; may be given "
-    "once a split",
+    help="a local file in its original format or the hub's (.json, .jsonl, .tsv, .parquet) instead of the hub; may be "
+    "given once a split",
 )
 @option(
     "--split",

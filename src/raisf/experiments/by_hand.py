@@ -35,7 +35,7 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
     if not path.is_file() and not write_sample(path, rows, workspace.seed):
-        sections[0].text += " There is no judgement for people to label: the judges are asked alone where there is gold."
+        sections[0].text += " There is nothing for people to label: the judges are asked alone where there is gold."
     elif not said:
         again = f" To compare with people: fill in the column label of {path}, and run the same command again."
         sections[0].text += again
