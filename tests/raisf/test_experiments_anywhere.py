@@ -1,6 +1,7 @@
 """Experiments on data sets and models as they come: without passages or splits, at an endpoint, of yes/no questions."""
 
 import json
+import threading
 
 import pytest
 
@@ -132,6 +133,54 @@ def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
 
     found = open_index(workspace.index())("Where was Ada born?", 3)
     assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
+
+
+def _searched(workspace, **setting):
+    return workspace.open(Setting("rag", **setting)).retriever
+
+
+def test_every_row_of_a_table_searches_the_index_that_was_given(data, tmp_path, monkeypatch):
+    """Rows that named an engine searched the data's small corpus, while the page named the given index."""
+    from raisf.retrieval.index import build_index, remove_from_index
+    from raisf.retrieval.passage import Passage
+
+    given = tmp_path / "given"
+    build_index([Passage(name, f"{name} was born in Rome.") for name in ("Di", "Ed", "gone")], given, engine="bm25")
+    remove_from_index(given, "id = 'gone'")
+    folder = data("nq", train=BORN[:1], dev=BORN[1:], test=BORN)
+    options = {"lm": LMChoice("pocket"), "engine": "colbert", "checkpoint": "minilm", "index": str(given)}
+    workspace = Workspace(tmp_path / "out", folder, **options)
+    assert _searched(workspace).path == _searched(workspace, engine="bm25").path == given
+    dense = _searched(workspace, engine="dense")
+    assert {passage.pid for passage in dense.passages} == {"Di", "Ed"} and dense.path.parent == tmp_path / "out/made"
+    assert _searched(workspace, engine="dense").path == dense.path, "it is made once"
+    monkeypatch.setattr(workspace.indexes, "tuned", lambda program, *_: program.retriever.path)
+    assert workspace._index_of(Setting("replug", tuned=True)) == dense.path
+    # Of another index another one is made.
+    build_index([Passage("Flo", "Flo was born in Rome.")], tmp_path / "other", engine="dense")
+    others = Workspace(tmp_path / "out", folder, **options | {"index": str(tmp_path / "other")})
+    assert [passage.pid for passage in _searched(others, engine="bm25").passages] == ["Flo"]
+    assert workspace._index_of(Setting("rag", engine="dense")) != others._index_of(Setting("rag", engine="dense"))
+
+
+def test_a_row_says_why_it_cannot_search_the_passages_of_a_served_index(data, endpoint, tmp_path):
+    """It was left out with "give --index", which had been given; with a corpus it searched that instead."""
+    from raisf.retrieval.index import build_index
+    from raisf.retrieval.passage import Passage
+    from raisf.retrieval.serving.server import IndexServer
+
+    index = build_index([Passage("Di", "Di was born in Rome.")], tmp_path / "given", engine="bm25")
+    with IndexServer(index) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, index=server.url)
+        rows = {"rag, BM25": Setting("rag", engine="bm25"), "rag, dense": Setting("rag", engine="dense")}
+        (section,) = _run(workspace, rows)
+        server.stop()
+        thread.join()
+    assert [row[0] for row in section.rows] == ["rag, BM25"]
+    why = f"a dense index, and the passages of {server.url} cannot be read from here"
+    assert why in workspace.left_out["rag, dense"] and "give --index a folder" in workspace.left_out["rag, dense"]
 
 
 def test_strategyqa_brings_its_facts_as_a_corpus():

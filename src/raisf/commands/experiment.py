@@ -118,7 +118,12 @@ real_options = as_one(
     default="colbert",
     help="of the corpus's index; default: colbert",
 )
-@option("--index", metavar="DIR", help="an index of the corpus, or its URL, instead of making one")
+@option(
+    "--index",
+    metavar="DIR",
+    help="an index, or its URL, to search as it is instead of making one of the corpus; rows of another engine search "
+    "one made of its passages",
+)
 @option(
     "--checkpoint",
     metavar="NAME",

@@ -24,7 +24,8 @@ class Workspace:
             that needs a file which is missing is left out.
         lm: The LM that answers; without a spec it is decided by the index, or by the test questions.
         engine: Of the index that is made of the corpus.
-        index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
+        index: An index to search, as it is, instead of making one of the corpus; what asks for another engine searches
+            one that is made of its passages.
         checkpoint: The encoder of the indexes that are made; None: the default one.
         n: How many test questions are asked.
         rows: Examples a judge for "weights".
@@ -184,6 +185,7 @@ class Workspace:
     def _index_of(self, setting: Setting) -> Path | str | None:
         """What a setting searches; None where it does not."""
         from raisf.evaluation.identity import digest
+        from raisf.retrieval.passage import found_by
 
         if not self._searches(setting):
             return None
@@ -192,7 +194,8 @@ class Workspace:
         dense = self.index("dense")
         options = self._faithful(setting.system)
         program = open_fitting(setting.program, index=dense, lm=self.lm, **options)
-        name = digest([self._lm_identity, self.seed, sorted(options.items()), Path(dense).name])[:8]
+        made_of = found_by(program.retriever) if self.indexes.given else Path(dense).name
+        name = digest([self._lm_identity, self.seed, sorted(options.items()), made_of])[:8]
         return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
 
     def _searches(self, setting: Setting) -> bool:
