@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from raisf import cli
 from raisf.experiments import tables
 from raisf.experiments.catalog import EXPERIMENTS, Experiment
 from raisf.experiments.opening import LMChoice
@@ -128,11 +129,31 @@ def test_evidence_is_quoted_first_by_the_pocket_models_alone(data, endpoint, tmp
 
 def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
     """A passage that holds a training question shows its demonstration's answer."""
-    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
     from raisf.retrieval.index import open_index
 
+    folder = data("nq", train=BORN[:1], test=BORN[1:])
+    workspace = Workspace(tmp_path / "out", folder, engine="bm25")
     found = open_index(workspace.index())("Where was Ada born?", 3)
     assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
+
+
+def test_the_passages_that_are_not_in_an_index_are_told_by_later_runs_too(data, endpoint, tmp_path):
+    """The note stood on the page of the run that made the index alone; one that is given lacks nothing."""
+    folder, out = data("nq", train=BORN[:1], test=BORN[1:]), tmp_path / "out"
+    index = out / "made/index-bm25"
+    for _ in range(2):
+        (section,) = _run(Workspace(out, folder, lm=endpoint, engine="bm25"), {"rag": Setting("rag")})
+        assert "1 passages that hold a question of a prompt are not in the index." in section.text
+    index.with_name("index-bm25-left-out.json").unlink()  # as an earlier version left it
+    (section,) = _run(Workspace(out, folder, lm=endpoint, engine="bm25"), {"rag": Setting("rag")})
+    assert "1 passages" in section.text
+    given = Workspace(tmp_path / "other", folder, lm=endpoint, index=str(index))
+    (section,) = _run(given, {"rag": Setting("rag"), "bm25": Setting("rag", engine="bm25")})
+    assert "are not in the index" not in section.text
+    argv = ["experiment", "blendfilter-cases", "--data", str(folder), "--out", str(tmp_path / "cli"), "--zero-shot"]
+    lm = ["--lm", "openai/x", "--api-base", endpoint.api_base]
+    assert cli.main([*argv, *lm, "--index", str(index)]) == 0
+    assert "passages left out" in (tmp_path / "cli/report.html").read_text("utf-8")
 
 
 def _searched(workspace, **setting):

@@ -53,6 +53,7 @@ NAMES = (
 )
 PAPERS = NAMES[: NAMES.index("judges")]
 REAL, SIZED = "real", "data-efficiency"
+AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
 real_options = as_one(
@@ -226,6 +227,7 @@ def experiment_command(
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
         "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
+        "passages left out": AS_GIVEN if index else None,
         "seed": seed,
         **_made_by(),
     }
@@ -260,6 +262,7 @@ def _real_text(
         "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
         **{label: f"the artifact {folder}" for label, folder in choice.programs},
         **given({"base of the judges": options["base"], "teacher": getattr(options["teacher"], "model", None)}),
+        **given({"passages left out": AS_GIVEN if options["index"] else None}),
         "seed": options["seed"],
         **_made_by(),
     }

@@ -33,7 +33,7 @@ class Indexes:
         questions: Gives the questions that prompts may hold; passages that hold one are left out.
 
     Attributes:
-        left_out: How many passages were left out of an index made now.
+        left_out: How many passages were left out of the index of the corpus.
     """
 
     folder: Path
@@ -63,6 +63,8 @@ class Indexes:
             # The closed world's published figures are the untrained checkpoint's.
             default = MINILM if name != "bm25" and self.corpus.with_name("world.json").is_file() else None
             build_index(self._passages(), path, engine=name, checkpoint=encoder or default)
+        if not self.given:
+            self.left_out = self._missing_in(path)
         return path
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:
@@ -101,6 +103,18 @@ class Indexes:
         if not self.corpus.is_file():
             raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
         return self._without_questions() or self.corpus
+
+    def _missing_in(self, index: Path) -> int:
+        """How many passages of the corpus are not in an index of it; counted once, and kept beside the index."""
+        from raisf.retrieval.corpus.reading import read_documents
+        from raisf.retrieval.store.manifest import read_manifest
+        from raisf.utils.files import read_json, write_json
+
+        kept = index.with_name(f"{index.name}-left-out.json")
+        if not kept.is_file():
+            passages = sum(1 for _ in read_documents(self.corpus))
+            write_json(kept, {"left_out": passages - read_manifest(index).passages})
+        return read_json(kept)["left_out"]
 
     @cached_property
     def _given(self) -> "IndexManifest | None":
@@ -141,7 +155,6 @@ class Indexes:
             for passage in read_documents(self.corpus)
             if "?" in passage.text and not asked.isdisjoint(map(normalise, _asked(passage.text)))
         }
-        self.left_out = len(holding)
         return [one for one in read_documents(self.corpus) if one.pid not in holding] if holding else None
 
 
