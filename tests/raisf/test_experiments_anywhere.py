@@ -87,6 +87,18 @@ def test_an_endpoint_that_is_down_ends_the_command(data, tmp_path, monkeypatch):
         _run(workspace, {name: Setting(name) for name in ("direct", "rag", "cot")})
 
 
+def test_prompts_that_are_too_long_cost_their_rows_and_no_table(data, tmp_path):
+    """Two such rows one after the other passed for an LM that is down, and ended the table."""
+    folder = data("nq", test=BORN)
+    rows = [{"id": f"{n}", "text": f"Ada was born in Ulm, {n} {'and raised there ' * 35}."} for n in range(80)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    workspace = Workspace(tmp_path / "out", folder, lm=LMChoice("pocket"), engine="bm25")
+    long = {name: Setting(name, {"k": 80}) for name in ("rag", "cot-rag")}
+    (section,) = _run(workspace, {**long, "direct": Setting("direct")})
+    assert [row[0] for row in section.rows] == ["direct"] and not workspace.lm_down
+    assert all("give fewer passages" in workspace.left_out[name] for name in long)
+
+
 def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(data, tmp_path):
     """NQ and TriviaQA come as a test split without passages."""
     workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN))

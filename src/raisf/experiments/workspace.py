@@ -39,6 +39,7 @@ class Workspace:
     Attributes:
         name: The data set's; None for the closed world and for files of one's own.
         left_out: By label, why a setting could not be run.
+        lm_down: Whether the LM answered none of two settings, one after the other.
         taught: By artifact, what its report says of the teacher's labels.
 
     Raises:
@@ -78,6 +79,8 @@ class Workspace:
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.left_out: dict[str, str] = {}
         self.taught: dict[str, Any] = {}
+        self.lm_down = False
+        self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
         self._files: dict[str, Path] = {}
         self._failed: dict[str, RaisfError] = {}
@@ -131,9 +134,9 @@ class Workspace:
 
         Raises:
             RaisfError: None can be run.
-            LMError: The LM failed on two settings one after the other: it is down.
+            LMError: The LM failed on two settings one after the other, and not as their prompts were too long: it is
+                down.
         """
-        down = 0
         for label, setting in settings.items():
             if (key := repr(setting)) in self._answered or key in self._failed:
                 continue
@@ -145,11 +148,13 @@ class Workspace:
             folder = self.out / "records"
             try:
                 made = answer_all(program, self.test, folder, threads=self.threads, progress=bars)
-                self._answered[key], down = made[label], 0
+                self._answered[key], self._silent = made[label], 0
                 self._files[key] = records_file(folder, program[label], self.test)
             except RaisfError as error:
-                down = down + 1 if isinstance(error, LMError) else 0
-                if down == 2:
+                unanswered = isinstance(error, LMError) and not error.too_long
+                self._silent = self._silent + 1 if unanswered else 0
+                self.lm_down = self._silent == 2
+                if self.lm_down:
                     raise
                 self._failed[key] = error
         return self._sorted_out(settings, self._answered)
