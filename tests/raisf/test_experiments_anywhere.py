@@ -99,6 +99,41 @@ def test_prompts_that_are_too_long_cost_their_rows_and_no_table(data, tmp_path):
     assert all("give fewer passages" in workspace.left_out[name] for name in long)
 
 
+def _all(folder, out, lm, *more):
+    argv = ["experiment", "all", "--data", str(folder), "--out", str(out), "--zero-shot", "--json"]
+    return cli.main([*argv, "--lm", lm.spec, "--api-base", lm.api_base, *more])
+
+
+def test_all_experiments_go_on_where_one_cannot_be_run(data, endpoint, tmp_path, capsys):
+    """The first table without a row that runs ended the command, and those after it were never made."""
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", endpoint) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {"table1", "fig2", "blendfilter-bm25"} <= found["experiments"].keys()
+    assert {"table2", "table4", "blendfilter-k"} <= found["not_run"].keys()
+    assert not found["experiments"].keys() & found["not_run"].keys()
+    assert all("give --index" in found["not_run"][name] for name in ("table2", "blendfilter-k"))
+    assert (tmp_path / "out/blendfilter-bm25/results.json").is_file()
+    assert "not run" in (tmp_path / "out/report.html").read_text("utf-8")
+
+
+def test_experiments_of_which_none_can_be_run_are_the_users_mistake(data, endpoint, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("raisf.commands.experiment.PAPERS", ("table2", "blendfilter-k"))
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", endpoint) == 2
+    told = capsys.readouterr().err
+    assert "no experiment can be run: table2 (" in told and "blendfilter-k (" in told and "give --index" in told
+
+
+def test_all_experiments_end_at_once_where_the_lm_is_down(data, faulty, monkeypatch, tmp_path, capsys):
+    """Else each of seventeen tables would wait for it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with faulty.serve() as gone:
+        lm = LMChoice("openai/x", api_base=gone.url)
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", lm, "--timeout", "2") == 1
+    told = capsys.readouterr().err
+    assert "cannot be reached" in told and "no experiment can be run" not in told
+    assert not list((tmp_path / "out").glob("*/results.json"))
+
+
 def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(data, tmp_path):
     """NQ and TriviaQA come as a test split without passages."""
     workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN))
