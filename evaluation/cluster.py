@@ -47,17 +47,19 @@ class Failure:
     text: str
     of_lm: bool
     exit_code: int
+    too_long: bool
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
         """What is told of an error."""
-        return cls(type(error).__name__, str(error), isinstance(error, LMError), getattr(error, "exit_code", 1))
+        code, too_long = getattr(error, "exit_code", 1), getattr(error, "too_long", False)
+        return cls(type(error).__name__, str(error), isinstance(error, LMError), code, too_long)
 
     def error(self) -> RaisfError:
         """An error that is shown as the one that it was."""
         kind: Any = type(self.name, (LMError if self.of_lm else RaisfError,), {})
         error = kind(self.text)
-        error.exit_code = self.exit_code
+        error.exit_code, error.too_long = self.exit_code, self.too_long
         return error
 
 

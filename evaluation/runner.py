@@ -196,9 +196,7 @@ def evaluate(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
         except RaisfError as error:
-            told = type(error)(f"{error}{kept}")
-            told.exit_code = error.exit_code
-            raise told from error
+            raise _retold(type(error), f"{error}{kept}", error) from error
         return summarise(done.values())
 
 
@@ -286,8 +284,15 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
 
 def _given_up(where: str, error: Exception) -> RaisfError:
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    told = kind(f"{what} failed on {where}, the last time with: {error}")
+    return _retold(kind, f"{what} failed on {where}, the last time with: {error}", error)
+
+
+def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
+    """An error with another text, that is otherwise as it was."""
+    told = kind(text)
     told.exit_code = getattr(error, "exit_code", told.exit_code)
+    if isinstance(told, LMError):
+        told.too_long = getattr(error, "too_long", False)
     return told
 
 

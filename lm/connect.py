@@ -201,7 +201,7 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
 def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     """The project's error for a failed call: an LMError that says what happened and what to do, without any secret.
 
-    Its `transient` says whether the same call may succeed later.
+    Its `transient` says whether the same call may succeed later, its `too_long` whether it was the prompt's fault.
 
     Errors that are no LM's failure (the project's own, and programming errors) come back as they are.
     """
@@ -217,6 +217,7 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     explained = LMError(f"{place} {_redact(found, lm)}: {remedy}")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
+    explained.too_long = isinstance(error, ContextWindowExceededError)
     if isinstance(error, LMNotConfiguredError | ContextWindowExceededError):
         explained.exit_code = InputError.exit_code  # nothing outside has failed: the same command never works
     return explained

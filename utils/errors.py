@@ -18,6 +18,8 @@ class LMError(RaisfError):
 
     transient = False
     """Whether the same call may succeed later."""
+    too_long = False
+    """Whether the prompt was more than it can read, so that it may well answer another."""
 
 
 def check_least(settings: object, **least: int) -> None:

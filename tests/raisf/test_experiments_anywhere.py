@@ -1,9 +1,11 @@
 """Experiments on data sets and models as they come: without passages or splits, at an endpoint, of yes/no questions."""
 
 import json
+import threading
 
 import pytest
 
+from raisf import cli
 from raisf.experiments import tables
 from raisf.experiments.catalog import EXPERIMENTS, Experiment
 from raisf.experiments.opening import LMChoice
@@ -85,6 +87,53 @@ def test_an_endpoint_that_is_down_ends_the_command(data, tmp_path, monkeypatch):
         _run(workspace, {name: Setting(name) for name in ("direct", "rag", "cot")})
 
 
+def test_prompts_that_are_too_long_cost_their_rows_and_no_table(data, tmp_path):
+    """Two such rows one after the other passed for an LM that is down, and ended the table."""
+    folder = data("nq", test=BORN)
+    rows = [{"id": f"{n}", "text": f"Ada was born in Ulm, {n} {'and raised there ' * 35}."} for n in range(80)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    workspace = Workspace(tmp_path / "out", folder, lm=LMChoice("pocket"), engine="bm25")
+    long = {name: Setting(name, {"k": 80}) for name in ("rag", "cot-rag")}
+    (section,) = _run(workspace, {**long, "direct": Setting("direct")})
+    assert [row[0] for row in section.rows] == ["direct"] and not workspace.lm_down
+    assert all("give fewer passages" in workspace.left_out[name] for name in long)
+
+
+def _all(folder, out, lm, *more):
+    argv = ["experiment", "all", "--data", str(folder), "--out", str(out), "--zero-shot", "--json"]
+    return cli.main([*argv, "--lm", lm.spec, "--api-base", lm.api_base, *more])
+
+
+def test_all_experiments_go_on_where_one_cannot_be_run(data, endpoint, tmp_path, capsys):
+    """The first table without a row that runs ended the command, and those after it were never made."""
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", endpoint) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {"table1", "fig2", "blendfilter-bm25"} <= found["experiments"].keys()
+    assert {"table2", "table4", "blendfilter-k"} <= found["not_run"].keys()
+    assert not found["experiments"].keys() & found["not_run"].keys()
+    assert all("give --index" in found["not_run"][name] for name in ("table2", "blendfilter-k"))
+    assert (tmp_path / "out/blendfilter-bm25/results.json").is_file()
+    assert "not run" in (tmp_path / "out/report.html").read_text("utf-8")
+
+
+def test_experiments_of_which_none_can_be_run_are_the_users_mistake(data, endpoint, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("raisf.commands.experiment.PAPERS", ("table2", "blendfilter-k"))
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", endpoint) == 2
+    told = capsys.readouterr().err
+    assert "no experiment can be run: table2 (" in told and "blendfilter-k (" in told and "give --index" in told
+
+
+def test_all_experiments_end_at_once_where_the_lm_is_down(data, faulty, monkeypatch, tmp_path, capsys):
+    """Else each of seventeen tables would wait for it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with faulty.serve() as gone:
+        lm = LMChoice("openai/x", api_base=gone.url)
+    assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", lm, "--timeout", "2") == 1
+    told = capsys.readouterr().err
+    assert "cannot be reached" in told and "no experiment can be run" not in told
+    assert not list((tmp_path / "out").glob("*/results.json"))
+
+
 def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(data, tmp_path):
     """NQ and TriviaQA come as a test split without passages."""
     workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN))
@@ -127,11 +176,79 @@ def test_evidence_is_quoted_first_by_the_pocket_models_alone(data, endpoint, tmp
 
 def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
     """A passage that holds a training question shows its demonstration's answer."""
-    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
     from raisf.retrieval.index import open_index
 
+    folder = data("nq", train=BORN[:1], test=BORN[1:])
+    workspace = Workspace(tmp_path / "out", folder, engine="bm25")
     found = open_index(workspace.index())("Where was Ada born?", 3)
     assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
+
+
+def test_the_passages_that_are_not_in_an_index_are_told_by_later_runs_too(data, endpoint, tmp_path):
+    """The note stood on the page of the run that made the index alone; one that is given lacks nothing."""
+    folder, out = data("nq", train=BORN[:1], test=BORN[1:]), tmp_path / "out"
+    index = out / "made/index-bm25"
+    for _ in range(2):
+        (section,) = _run(Workspace(out, folder, lm=endpoint, engine="bm25"), {"rag": Setting("rag")})
+        assert "1 passages that hold a question of a prompt are not in the index." in section.text
+    index.with_name("index-bm25-left-out.json").unlink()  # as an earlier version left it
+    (section,) = _run(Workspace(out, folder, lm=endpoint, engine="bm25"), {"rag": Setting("rag")})
+    assert "1 passages" in section.text
+    given = Workspace(tmp_path / "other", folder, lm=endpoint, index=str(index))
+    (section,) = _run(given, {"rag": Setting("rag"), "bm25": Setting("rag", engine="bm25")})
+    assert "are not in the index" not in section.text
+    argv = ["experiment", "blendfilter-cases", "--data", str(folder), "--out", str(tmp_path / "cli"), "--zero-shot"]
+    lm = ["--lm", "openai/x", "--api-base", endpoint.api_base]
+    assert cli.main([*argv, *lm, "--index", str(index)]) == 0
+    assert "passages left out" in (tmp_path / "cli/report.html").read_text("utf-8")
+
+
+def _searched(workspace, **setting):
+    return workspace.open(Setting("rag", **setting)).retriever
+
+
+def test_every_row_of_a_table_searches_the_index_that_was_given(data, tmp_path, monkeypatch):
+    """Rows that named an engine searched the data's small corpus, while the page named the given index."""
+    from raisf.retrieval.index import build_index, remove_from_index
+    from raisf.retrieval.passage import Passage
+
+    given = tmp_path / "given"
+    build_index([Passage(name, f"{name} was born in Rome.") for name in ("Di", "Ed", "gone")], given, engine="bm25")
+    remove_from_index(given, "id = 'gone'")
+    folder = data("nq", train=BORN[:1], dev=BORN[1:], test=BORN)
+    options = {"lm": LMChoice("pocket"), "engine": "colbert", "checkpoint": "minilm", "index": str(given)}
+    workspace = Workspace(tmp_path / "out", folder, **options)
+    assert _searched(workspace).path == _searched(workspace, engine="bm25").path == given
+    dense = _searched(workspace, engine="dense")
+    assert {passage.pid for passage in dense.passages} == {"Di", "Ed"} and dense.path.parent == tmp_path / "out/made"
+    assert _searched(workspace, engine="dense").path == dense.path, "it is made once"
+    monkeypatch.setattr(workspace.indexes, "tuned", lambda program, *_: program.retriever.path)
+    assert workspace._index_of(Setting("replug", tuned=True)) == dense.path
+    # Of another index another one is made.
+    build_index([Passage("Flo", "Flo was born in Rome.")], tmp_path / "other", engine="dense")
+    others = Workspace(tmp_path / "out", folder, **options | {"index": str(tmp_path / "other")})
+    assert [passage.pid for passage in _searched(others, engine="bm25").passages] == ["Flo"]
+    assert workspace._index_of(Setting("rag", engine="dense")) != others._index_of(Setting("rag", engine="dense"))
+
+
+def test_a_row_says_why_it_cannot_search_the_passages_of_a_served_index(data, endpoint, tmp_path):
+    """It was left out with "give --index", which had been given; with a corpus it searched that instead."""
+    from raisf.retrieval.index import build_index
+    from raisf.retrieval.passage import Passage
+    from raisf.retrieval.serving.server import IndexServer
+
+    index = build_index([Passage("Di", "Di was born in Rome.")], tmp_path / "given", engine="bm25")
+    with IndexServer(index) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, index=server.url)
+        rows = {"rag, BM25": Setting("rag", engine="bm25"), "rag, dense": Setting("rag", engine="dense")}
+        (section,) = _run(workspace, rows)
+        server.stop()
+        thread.join()
+    assert [row[0] for row in section.rows] == ["rag, BM25"]
+    why = f"a dense index, and the passages of {server.url} cannot be read from here"
+    assert why in workspace.left_out["rag, dense"] and "give --index a folder" in workspace.left_out["rag, dense"]
 
 
 def test_strategyqa_brings_its_facts_as_a_corpus():

@@ -24,7 +24,7 @@ from raisf.commands.values import FILE, at_least, labelled, limits, names, specs
 from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
 from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 if TYPE_CHECKING:
     from raisf.reports.sections import Section
@@ -53,6 +53,7 @@ NAMES = (
 )
 PAPERS = NAMES[: NAMES.index("judges")]
 REAL, SIZED = "real", "data-efficiency"
+AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
 real_options = as_one(
@@ -95,7 +96,7 @@ real_options = as_one(
     "name",
     type=click.Choice((*NAMES, REAL, "all")),
     metavar="NAME",
-    help="which one; all runs every one of the papers'",
+    help="which one; all runs every one of the papers', goes on where one cannot run, and then ends with exit code 1",
 )
 @option(
     "--data",
@@ -118,7 +119,12 @@ real_options = as_one(
     default="colbert",
     help="of the corpus's index; default: colbert",
 )
-@option("--index", metavar="DIR", help="an index of the corpus, or its URL, instead of making one")
+@option(
+    "--index",
+    metavar="DIR",
+    help="an index, or its URL, to search as it is instead of making one of the corpus; rows of another engine search "
+    "one made of its passages",
+)
 @option(
     "--checkpoint",
     metavar="NAME",
@@ -221,6 +227,7 @@ def experiment_command(
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
         "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
+        "passages left out": AS_GIVEN if index else None,
         "seed": seed,
         **_made_by(),
     }
@@ -230,14 +237,41 @@ def experiment_command(
     rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
+    failed: dict[str, RaisfError] = {}
     with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in chosen:
-            made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
+            try:
+                made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
+            except RaisfError as error:
+                if len(chosen) == 1 or workspace.lm_down:
+                    raise
+                failed[one] = error
+                continue
             left_out[one] = workspace.left_out
             _write(out, one, facts, made[one], workspace.files(rows_of[one]))
             if real.page is not None:
                 write_markdown(real.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
-    return _result(out, facts, made, left_out)
+    if failed:
+        _check_some(made, failed)
+        facts["not run"] = _reasons(failed)
+        _write_page(out, facts)
+    return _result(out, facts, made, left_out, failed)
+
+
+def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfError]) -> None:
+    """Tells of experiments of which none could be run; it is the user's mistake where each was."""
+    if not made:
+        error = RaisfError(f"no experiment can be run: {_reasons(failed)}")
+        error.exit_code = min(one.exit_code for one in failed.values())
+        raise error from next(iter(failed.values()))
+
+
+def _reasons(failed: Mapping[str, RaisfError]) -> str:
+    """Why experiments could not be run, each reason once."""
+    because: dict[str, list[str]] = {}
+    for name, error in failed.items():
+        because.setdefault(str(error), []).append(name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in because.items())
 
 
 def _real_text(
@@ -255,6 +289,7 @@ def _real_text(
         "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
         **{label: f"the artifact {folder}" for label, folder in choice.programs},
         **given({"base of the judges": options["base"], "teacher": getattr(options["teacher"], "model", None)}),
+        **given({"passages left out": AS_GIVEN if options["index"] else None}),
         "seed": options["seed"],
         **_made_by(),
     }
@@ -292,7 +327,13 @@ def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]
     _write_page(out, facts)
 
 
-def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]", left_out: Any = None) -> CommandResult:
+def _result(
+    out: Path,
+    facts: dict[str, Any],
+    made: "dict[str, list[Section]]",
+    left_out: Any = None,
+    failed: Mapping[str, RaisfError] | None = None,
+) -> CommandResult:
     from rich.console import Group
 
     from raisf.reports.report import PAGE
@@ -300,8 +341,11 @@ def _result(out: Path, facts: dict[str, Any], made: "dict[str, list[Section]]", 
 
     shown = [section.view() for sections in made.values() for section in sections]
     tables = {one: [section.as_dict() for section in sections] for one, sections in made.items()}
-    view = Group(*shown, as_text(f"\nreport: {out / PAGE}"))
-    return CommandResult({"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}, view)
+    told = [as_text(f"\nnot run: {_reasons(failed)}", "yellow")] if failed else []
+    view = Group(*shown, *told, as_text(f"\nreport: {out / PAGE}"))
+    data: dict[str, Any] = {"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}
+    data |= {"not_run": {name: str(error) for name, error in (failed or {}).items()}}
+    return CommandResult(data, view, exit_code=1 if failed else 0)
 
 
 def _closed_world(folder: Path) -> Path:

@@ -3,14 +3,17 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.experiments.provenance import without_credentials
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.retrieval.passage import Passage
+    from raisf.retrieval.store.manifest import IndexManifest
 
 # Training questions that REPLUG's retriever learns from: each costs the LM 20 passages.
 LSR_QUESTIONS, LSR_VALIDATION = 200, 50
@@ -25,12 +28,12 @@ class Indexes:
         folder: Where they go.
         corpus: The corpus's file.
         engine: What is made where none is asked for.
-        given: An index to search instead, where no engine is asked for.
+        given: An index to search instead, as it is. What asks for another engine searches one of the same passages.
         checkpoint: The encoder of colbert and dense; None: the default one.
         questions: Gives the questions that prompts may hold; passages that hold one are left out.
 
     Attributes:
-        left_out: How many passages were left out of an index made now.
+        left_out: How many passages were left out of the index of the corpus.
     """
 
     folder: Path
@@ -45,23 +48,23 @@ class Indexes:
         """An engine's index, made if there is none yet.
 
         Raises:
-            InputError: There is no corpus to make it of.
+            InputError: There is nothing to make it of: no corpus, or a given index whose passages are elsewhere.
         """
         from raisf.retrieval.index import build_index
 
-        if engine is None and self.given:
+        if self.given and engine in (None, self._given_engine):
             return self.given
         name: Any = engine or self.engine
         encoder = self.checkpoint if name != "bm25" else None
-        path = self.folder / (f"index-{name}" if encoder is None else f"index-{name}-{_short(encoder)}")
+        parts = [f"index-{name}", encoder and _short(encoder), self._given_passages(name) if self.given else None]
+        path = self.folder / "-".join(filter(None, parts))
         if not path.exists():
-            if not self.corpus.is_file():
-                raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
             path.parent.mkdir(parents=True, exist_ok=True)
-            kept = self._without_questions()
             # The closed world's published figures are the untrained checkpoint's.
             default = MINILM if name != "bm25" and self.corpus.with_name("world.json").is_file() else None
-            build_index(kept or self.corpus, path, engine=name, checkpoint=encoder or default)
+            build_index(self._passages(), path, engine=name, checkpoint=encoder or default)
+        if not self.given:
+            self.left_out = self._missing_in(path)
         return path
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:
@@ -90,6 +93,55 @@ class Indexes:
             tune_retriever(program, trainset=drawn[0], valset=drawn[1], **options)
         return path
 
+    def _passages(self) -> "Path | Iterable[Passage]":
+        """What an index is made of."""
+        from raisf.retrieval.store.segments import live_passages
+
+        if self._given is not None:
+            folder, segments = Path(str(self.given)), self._given.segments
+            return (passage for segment in segments for passage in live_passages(folder, segment))
+        if not self.corpus.is_file():
+            raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
+        return self._without_questions() or self.corpus
+
+    def _missing_in(self, index: Path) -> int:
+        """How many passages of the corpus are not in an index of it; counted once, and kept beside the index."""
+        from raisf.retrieval.corpus.reading import read_documents
+        from raisf.retrieval.store.manifest import read_manifest
+        from raisf.utils.files import read_json, write_json
+
+        kept = index.with_name(f"{index.name}-left-out.json")
+        if not kept.is_file():
+            passages = sum(1 for _ in read_documents(self.corpus))
+            write_json(kept, {"left_out": passages - read_manifest(index).passages})
+        return read_json(kept)["left_out"]
+
+    @cached_property
+    def _given(self) -> "IndexManifest | None":
+        """What the given index says of itself; None where it is no folder, but on a server."""
+        from raisf.retrieval.store.manifest import read_manifest
+
+        return read_manifest(self.given) if self.given and "://" not in str(self.given) else None
+
+    @cached_property
+    def _given_engine(self) -> str | None:
+        """Its engine; None of a collection of Qdrant, which is none of ours."""
+        from raisf.retrieval.index import open_index
+
+        if self._given is not None:
+            return self._given.kind
+        return getattr(open_index(str(self.given)), "info", {}).get("engine")
+
+    def _given_passages(self, engine: str) -> str:
+        """Which passages the given index has, for a folder's name."""
+        if self._given is None:
+            place = without_credentials(str(self.given))
+            raise InputError(
+                f"this row searches a {engine} index, and the passages of {place} cannot be read from here to make one "
+                f"of them: give --index a folder, or a {engine} index"
+            )
+        return self._given.corpus_sha256[:8]
+
     def _without_questions(self) -> "list[Passage] | None":
         """The passages that hold no question of a prompt; None where that is all of them."""
         from raisf.evaluation.metrics import normalise
@@ -103,7 +155,6 @@ class Indexes:
             for passage in read_documents(self.corpus)
             if "?" in passage.text and not asked.isdisjoint(map(normalise, _asked(passage.text)))
         }
-        self.left_out = len(holding)
         return [one for one in read_documents(self.corpus) if one.pid not in holding] if holding else None
 
 

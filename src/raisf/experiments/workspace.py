@@ -24,7 +24,8 @@ class Workspace:
             that needs a file which is missing is left out.
         lm: The LM that answers; without a spec it is decided by the index, or by the test questions.
         engine: Of the index that is made of the corpus.
-        index: An index of the corpus to search instead of making one, for what asks for no engine of its own.
+        index: An index to search, as it is, instead of making one of the corpus; what asks for another engine searches
+            one that is made of its passages.
         checkpoint: The encoder of the indexes that are made; None: the default one.
         n: How many test questions are asked.
         rows: Examples a judge for "weights".
@@ -38,6 +39,7 @@ class Workspace:
     Attributes:
         name: The data set's; None for the closed world and for files of one's own.
         left_out: By label, why a setting could not be run.
+        lm_down: Whether the LM answered none of two settings, one after the other.
         taught: By artifact, what its report says of the teacher's labels.
 
     Raises:
@@ -77,6 +79,8 @@ class Workspace:
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.left_out: dict[str, str] = {}
         self.taught: dict[str, Any] = {}
+        self.lm_down = False
+        self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
         self._files: dict[str, Path] = {}
         self._failed: dict[str, RaisfError] = {}
@@ -130,9 +134,9 @@ class Workspace:
 
         Raises:
             RaisfError: None can be run.
-            LMError: The LM failed on two settings one after the other: it is down.
+            LMError: The LM failed on two settings one after the other, and not as their prompts were too long: it is
+                down.
         """
-        down = 0
         for label, setting in settings.items():
             if (key := repr(setting)) in self._answered or key in self._failed:
                 continue
@@ -144,11 +148,13 @@ class Workspace:
             folder = self.out / "records"
             try:
                 made = answer_all(program, self.test, folder, threads=self.threads, progress=bars)
-                self._answered[key], down = made[label], 0
+                self._answered[key], self._silent = made[label], 0
                 self._files[key] = records_file(folder, program[label], self.test)
             except RaisfError as error:
-                down = down + 1 if isinstance(error, LMError) else 0
-                if down == 2:
+                unanswered = isinstance(error, LMError) and not error.too_long
+                self._silent = self._silent + 1 if unanswered else 0
+                self.lm_down = self._silent == 2
+                if self.lm_down:
                     raise
                 self._failed[key] = error
         return self._sorted_out(settings, self._answered)
@@ -184,6 +190,7 @@ class Workspace:
     def _index_of(self, setting: Setting) -> Path | str | None:
         """What a setting searches; None where it does not."""
         from raisf.evaluation.identity import digest
+        from raisf.retrieval.passage import found_by
 
         if not self._searches(setting):
             return None
@@ -192,7 +199,8 @@ class Workspace:
         dense = self.index("dense")
         options = self._faithful(setting.system)
         program = open_fitting(setting.program, index=dense, lm=self.lm, **options)
-        name = digest([self._lm_identity, self.seed, sorted(options.items()), Path(dense).name])[:8]
+        made_of = found_by(program.retriever) if self.indexes.given else Path(dense).name
+        name = digest([self._lm_identity, self.seed, sorted(options.items()), made_of])[:8]
         return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
 
     def _searches(self, setting: Setting) -> bool:
