@@ -190,6 +190,7 @@ def experiment_command(
     from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS
     from raisf.experiments.data_efficiency import sizes_of_ways
+    from raisf.experiments.pages import write_experiment, write_page_of_all
     from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace
     from raisf.reports.markdown import write_markdown
@@ -248,13 +249,13 @@ def experiment_command(
                 failed[one] = error
                 continue
             left_out[one] = workspace.left_out
-            _write(out, one, facts, made[one], workspace.files(rows_of[one]))
+            write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
             if real.page is not None:
                 write_markdown(real.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
     if failed:
         _check_some(made, failed)
         facts["not run"] = _reasons(failed)
-        _write_page(out, facts)
+        write_page_of_all(out, facts)
     return _result(out, facts, made, left_out, failed)
 
 
@@ -279,6 +280,7 @@ def _real_text(
 ) -> CommandResult:
     """The comparison on real text; its tables are written after each row."""
     from raisf.experiments.bars import WorkspaceBars
+    from raisf.experiments.pages import write_experiment
     from raisf.experiments.real import RealComparison, open_workspaces
     from raisf.reports.markdown import write_markdown
 
@@ -299,7 +301,7 @@ def _real_text(
             files = {
                 f"{name}: {row}": file for name, one in workspaces.items() for row, file in one.files(wanted).items()
             }
-            _write(out, REAL, facts, sections, files)
+            write_experiment(out, REAL, facts, sections, files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
                 write_markdown(page, "Real text", facts, sections)
     return _result(out, facts, {REAL: sections})
@@ -309,22 +311,6 @@ def _made_by() -> dict[str, Any]:
     from raisf.experiments.provenance import versions, without_credentials
 
     return {"raisf": __version__, "versions": versions(), "command": without_credentials(command_line())}
-
-
-def _write(out: Path, name: str, facts: dict[str, Any], sections: "list[Section]", files: Mapping[str, Path]) -> None:
-    from raisf.experiments.provenance import answered
-    from raisf.reports.report import RESULTS
-    from raisf.utils.files import write_json
-
-    folder = out / name
-    folder.mkdir(exist_ok=True)
-    for section in sections:
-        section.write(folder)
-    found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
-    facts["answered"] = answered(files.values())
-    records = {label: str(file.relative_to(out)) for label, file in files.items()}
-    write_json(folder / RESULTS, {"experiment": name, "facts": facts, "records": records, "sections": found})
-    _write_page(out, facts)
 
 
 def _result(
@@ -355,23 +341,3 @@ def _closed_world(folder: Path) -> Path:
     if not folder.exists():
         write_world(folder, HOME_SEED)
     return folder
-
-
-def _write_page(out: Path, facts: dict[str, Any]) -> None:
-    """One page of all experiments that were ever run into the folder."""
-    from raisf.reports.headline import best_of
-    from raisf.reports.page import write_page
-    from raisf.reports.report import PAGE, RESULTS
-    from raisf.reports.sections import Section
-    from raisf.utils.files import read_json
-
-    sections = []
-    for name in (*NAMES, REAL):
-        path = out / name / RESULTS
-        if path.is_file():
-            for number, saved in enumerate(read_json(path)["sections"]):
-                section = Section.of(saved)
-                section.title = f"{name}: {section.title}" if number == 0 else section.title
-                section.drawings = saved["drawings"]
-                sections.append(section)
-    write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))
