@@ -161,11 +161,26 @@ def test_every_baseline_has_a_few_shot_row_which_can_be_left_out():
 
 
 @pytest.mark.slow
-def test_a_few_shot_baseline_has_as_many_demonstrations_as_ra_isfs_prompts(make_home, tmp_path):
+@pytest.mark.parametrize("name", ["direct", "rag"])
+def test_a_few_shot_row_shows_as_many_demonstrations_as_ra_isfs_prompts_whatever_they_score(make_home, tmp_path, name):
+    """Validated, zero-shot won every tie, and its answers were called few-shot."""
     home = make_home(train=30, dev=6, test=4)
     workspace = Workspace(tmp_path / "out", home / "world", index=str(home / "index"))
-    program = workspace.open(Setting("rag", few_shot=True))
-    assert all(len(predictor.demos) <= 4 for _, predictor in program.named_predictors())
+    program = workspace.open(Setting(name, few_shot=True))
+    assert all(1 <= len(predictor.demos) <= 4 for _, predictor in program.named_predictors())
+    assert program.compile_report["valset"] == 0
+
+
+def test_a_few_shot_row_without_a_right_run_is_left_out_with_the_reason(data, tmp_path, monkeypatch):
+    """The pocket Llama knows none of these people: there is nothing to show, and nothing is tried again."""
+    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
+    rows = {"cot": Setting("cot"), "cot, few-shot": Setting("cot", few_shot=True)}
+    (section,) = _run(workspace, rows)
+    assert [row[0] for row in section.rows] == ["cot"]
+    assert "no demonstrations" in workspace.left_out["cot, few-shot"]
+    monkeypatch.setattr("raisf.optimize.optimizers.few_shot.BootstrapJudges.compile", None)
+    with pytest.raises(InputError, match="no demonstrations"):
+        workspace.open(rows["cot, few-shot"])
 
 
 @pytest.mark.slow

@@ -151,7 +151,8 @@ _LISTWISE = {
 _BLENDFILTER = ("direct", "cot", "rag", "cot-rag", "react", "self-ask", "iter-retgen", "blendfilter")
 _FEW_SHOT = (
     "RA-ISF's judges were compiled on the training questions. The baselines' plain rows are zero-shot; those named "
-    "few-shot have as many demonstrations per predictor as RA-ISF's prompts, from the same questions."
+    "few-shot show demonstrations, per predictor as many at most as RA-ISF's prompts and from the same questions, "
+    "whether or not they help; without a right run to take some from, such a row is left out."
 )
 _FORMS = "Prompts are ours, not the papers'; docs/fidelity.md says, system by system, what else departs."
 

@@ -118,6 +118,10 @@ class Workspace:
             taught = (getattr(program, "compile_report", None) or {}).get("judge_rows")
             if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
+        if setting.few_shot and not any(predictor.demos for _, predictor in program.named_predictors()):
+            raise InputError(
+                "no demonstrations: on none of the training questions that were tried was the program right"
+            )
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
@@ -273,7 +277,8 @@ class Workspace:
     def _learns_from(self, setting: Setting) -> list[Any]:
         """What else decides on what a setting learns."""
         rows = [["rows", setting.rows]] if setting.rows else []
-        return [*([how, sorted(options.items())] for how, options in setting.then), *rows]
+        shown = ["shown whatever they score"] if setting.few_shot else []
+        return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown]
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them."""
@@ -291,7 +296,7 @@ class Workspace:
         common: dict[str, Any] = {"threads": self.threads, "work": work}
         if setting.few_shot:
             optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=self.seed)
-            return optimizer.compile(program, trainset=self.train, valset=self.dev)
+            return optimizer.compile(program, trainset=self.train)  # validated, zero-shot would be taken where it ties
         if setting.program == "skr-knn":
             optimizer = optimizer_named("skr", **common)
             return optimizer.compile(program, trainset=self.train)
