@@ -1,6 +1,8 @@
 """Experiments on data sets and models as they come: without passages or splits, at an endpoint, of yes/no questions."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -150,6 +152,22 @@ def test_strategyqa_brings_its_facts_as_a_corpus():
 def test_react_reads_five_passages_in_blendfilters_tables():
     for name in ("blendfilter-main", "blendfilter-bm25"):
         assert EXPERIMENTS[name].settings["react"].options == {"k": 5}
+
+
+def test_a_few_shot_row_is_the_plain_one_with_demonstrations(data, tmp_path):
+    """ReAct's read one passage a search beside the plain row's five."""
+    for name in ("table1", "blendfilter-main"):
+        rows = EXPERIMENTS[name].settings
+        shot = {label.removesuffix(", few-shot"): one for label, one in rows.items() if one.few_shot}
+        assert shot and all(replace(rows[label], few_shot=True) == one for label, one in shot.items())
+    setting = EXPERIMENTS["blendfilter-main"].settings["react, few-shot"]
+    folder = data("nq", train=BORN[:1], test=BORN[1:])
+    learnt: list[Any] = []
+    workspace = Workspace(tmp_path / "out", folder, engine="bm25", lm=LMChoice("pocket"))
+    workspace._learnt = lambda program, _: learnt.append(program) or program
+    with pytest.raises(InputError, match="no demonstrations"):
+        workspace.open(setting)
+    assert [program.k for program in learnt] == [5], "its demonstrations are of the runs that it is to have"
 
 
 def test_every_baseline_has_a_few_shot_row_which_can_be_left_out():

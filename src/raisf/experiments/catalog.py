@@ -1,7 +1,7 @@
 """The experiments of both papers, by name: which programs each runs, and the tables and figures made of the answers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments import data_efficiency, every_judge, tables
@@ -90,8 +90,9 @@ def _over(program: str, label: str, option: str, values: tuple[int, ...]) -> dic
     return {f"{label}, {option} {value}": Setting(program, {option: value}) for value in values}
 
 
-def _few_shot(*systems: str) -> dict[str, Setting]:
-    return {f"{name}, few-shot": Setting(name, few_shot=True) for name in systems}
+def _few_shot(rows: Rows) -> dict[str, Setting]:
+    """Each row as it is, but with demonstrations."""
+    return {f"{label}, few-shot": replace(setting, few_shot=True) for label, setting in rows.items()}
 
 
 def _bases(workspace: Workspace) -> Rows:
@@ -139,6 +140,7 @@ def _samples(*programs: str) -> dict[str, Setting]:
 
 
 RAISF, BLEND = "Liu et al. 2024", "Wang et al. 2024 (BlendFilter)"
+_BASELINES = {name: Setting(name) for name in SYSTEMS}
 _VARIANTS = {
     "ra-isf, zero-shot": Setting("ra-isf"),
     "ra-isf, prompts": Setting("prompts"),
@@ -161,9 +163,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         "All systems",
         f"{RAISF}, Table 1",
         {
-            **{name: Setting(name) for name in SYSTEMS},
+            **_BASELINES,
             "replug, tuned index": Setting("replug", tuned=True),
-            **_few_shot(*SYSTEMS),
+            **_few_shot(_BASELINES),
             **_VARIANTS,
         },
         tables.main,
@@ -230,7 +232,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "blendfilter-main": Experiment(
         "BlendFilter and its baselines",
         f"{BLEND}, Table 2",
-        {**_blendfilter(*_BLENDFILTER), **_few_shot(*_BLENDFILTER)},
+        {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
         tables.table(published.BLENDFILTER_MAIN, f1=published.BLENDFILTER_MAIN_F1),
         departs=f"The paper prompts with three demonstrations; the plain rows are zero-shot. {_FORMS}",
     ),

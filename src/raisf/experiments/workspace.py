@@ -281,8 +281,11 @@ class Workspace:
         return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown]
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
-        """The options that a program is compiled with; those that only the running program has are not among them."""
-        fields = {name: value for name, value in setting.options.items() if name in JUDGES}
+        """The options that a program is compiled with; those that only the running program has are not among them.
+
+        Demonstrations are steps of the program's runs, which all of its options decide on.
+        """
+        fields = {name: value for name, value in setting.options.items() if setting.few_shot or name in JUDGES}
         return self._faithful(setting.system) | fields
 
     def _learnt(self, program: Any, setting: Setting) -> Any:
