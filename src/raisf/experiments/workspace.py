@@ -268,7 +268,8 @@ class Workspace:
         base = (setting.base or self.base) if COMPILED.get(setting.program, ("prompts", None))[0] != "prompts" else None
         asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
         asked += [self._searched if self._searches(setting) else None, *self._lm_identity]
-        teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
+        judges = setting.program in COMPILED or self._shows_judges(setting)
+        teacher = self.teacher.model if self.teacher and judges else None
         if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
             asked += more
         asked += self._learns_from(setting)
@@ -299,6 +300,8 @@ class Workspace:
         common: dict[str, Any] = {"threads": self.threads, "work": work}
         if setting.few_shot:
             optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=self.seed)
+            if self.teacher is not None and self._shows_judges(setting):
+                optimizer.judge_rows = teach_for(optimizer, program, self.teacher, self.train, [])
             return optimizer.compile(program, trainset=self.train)  # validated, zero-shot would be taken where it ties
         if setting.program == "skr-knn":
             optimizer = optimizer_named("skr", **common)
@@ -323,6 +326,10 @@ class Workspace:
         elif self.teacher is not None and hasattr(optimizer, "judge_rows"):
             optimizer.judge_rows = teach_for(optimizer, program, self.teacher, trainset, self.dev)
         return optimizer.compile(program, trainset=trainset, valset=self.dev)
+
+    def _shows_judges(self, setting: Setting) -> bool:
+        """Whether it is RA-ISF with demonstrations, of whose judges a teacher's labels can be some."""
+        return setting.few_shot and setting.system == "ra-isf"
 
     def _further(self, program: Any, setting: Setting) -> Any:
         """The program after the steps of `Setting.then`."""
