@@ -1,6 +1,7 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,12 @@ class Workspace:
         from raisf.data.questions import load_questions
 
         return load_questions(self.data / "dev.jsonl")
+
+    @cached_property
+    def _skr_questions(self) -> Sequence[Any]:
+        from raisf.experiments.few_rows import questions_of_skr
+
+        return questions_of_skr(self.rows, self.train, self.seed)
 
     @property
     def measure(self) -> str:
@@ -257,6 +264,8 @@ class Workspace:
 
     def _begin(self, setting: Setting) -> Any:
         """The program of a setting, as it is before the steps of `Setting.then`."""
+        if setting.few_shot and setting.program in LEARNT:  # what is learnt already is not learnt again
+            return self._learnt(self.open(replace(setting, few_shot=False, then=(), sampling={})), setting)
         options = self._compiled_with(setting)
         index = self.index() if self._searches(setting) else None
         program = open_fitting(setting.system, index=index, lm=self.lm, **options)
@@ -279,7 +288,9 @@ class Workspace:
         """What else decides on what a setting learns."""
         rows = [["rows", setting.rows]] if setting.rows else []
         shown = ["shown whatever they score"] if setting.few_shot else []
-        return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown]
+        sampled = setting.program == "skr-knn" and len(self._skr_questions) < len(self.train)
+        asked = [["questions", len(self._skr_questions)]] if sampled else []
+        return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown, *asked]
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them.
@@ -305,7 +316,7 @@ class Workspace:
             return optimizer.compile(program, trainset=self.train)  # validated, zero-shot would be taken where it ties
         if setting.program == "skr-knn":
             optimizer = optimizer_named("skr", **common)
-            return optimizer.compile(program, trainset=self.train)
+            return optimizer.compile(program, trainset=self._skr_questions)
         options: dict[str, Any] = {"seed": self.seed}
         how, strategy = COMPILED[setting.program]
         rows = setting.rows or self.rows
