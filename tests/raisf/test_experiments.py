@@ -159,7 +159,19 @@ def test_what_skr_learnt_is_kept(world, out, monkeypatch):
     workspace = Workspace(out, world, engine="bm25", n=6)
     cases = workspace.open(Setting("skr-knn")).cases
     monkeypatch.setattr("raisf.optimize.optimizers.fit_skr.FitSKR.compile", None)
-    assert cases and Workspace(out, world, engine="bm25", n=6).open(Setting("skr-knn")).cases == cases
+    monkeypatch.setattr("raisf.optimize.optimizers.base.skr_cases", None)
+    workspace = Workspace(out, world, engine="bm25", n=6)
+    assert cases and workspace.open(Setting("skr-knn")).cases == cases
+    assert workspace.open(Setting("skr-knn", few_shot=True)).cases == cases, "its demonstrations need no second fit"
+
+
+def test_skr_asks_no_more_training_questions_than_the_judges_rows_are_of(world, tmp_path):
+    """Each is asked twice: NQ's training file would take 176,000 answers, where the judges learn of 2,000 questions."""
+    for rows, n, told in ((None, 40, []), (20, 40, []), (16, 32, [["questions", 32]])):
+        workspace = Workspace(tmp_path / "out", world, engine="bm25", n=6, rows=rows)
+        assert len({example.id for example in workspace.learning.skr_questions}) == n
+        assert (workspace.learning.skr_questions is workspace.train) == (n == 40)
+        assert workspace._learns_from(Setting("skr-knn")) == told, "what was fitted on all of a few keeps its name"
 
 
 def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path, monkeypatch):
@@ -175,7 +187,7 @@ def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path
         build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")
     for index in (None, "a", "b", "a"):
         workspace = Workspace(tmp_path / "out", world, engine="bm25", index=index and str(tmp_path / index))
-        workspace._artifact(Setting("prompts"))
+        workspace.learning.artifact(Setting("prompts"))
     assert learnt == [tmp_path / "out/made/index-bm25", str(tmp_path / "a"), str(tmp_path / "b")]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from raisf.experiments import by_hand, tables
 from raisf.experiments.cases import cases
+from raisf.experiments.catalog import EXPERIMENTS
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
 from raisf.reports.page import write_page
 from raisf.reports.sections import Section
@@ -46,6 +47,20 @@ def test_table4_counts_the_question_itself_and_shows_what_was_discarded():
         ["the paper's, GPT-3.5", 2.8, 4.5, None],
     ]
     assert "on NQ" in section.text and "mean over" not in section.text
+
+
+def test_the_papers_figures_stand_beside_what_was_prompted_as_theirs_were():
+    """BlendFilter's come of three demonstrations: they stood beside our zero-shot rows alone."""
+    experiment = EXPERIMENTS["blendfilter-main"]
+    answers = {"rag": _records(1.0), "rag, few-shot": _records(0.0)}
+    (section,) = experiment.sections(_workspace("hotpotqa"), answers)
+    assert [row[-2:] for row in section.rows] == [[41.2, 53.7]] * 2
+    assert "prompted with three demonstrations: hold them against our few-shot rows" in section.text
+    (alone,) = experiment.sections(_workspace("hotpotqa"), {"rag": _records(1.0)})
+    assert "three demonstrations; ours show none" in alone.text
+    # Of RA-ISF's Table 1 it is not told which rows had any.
+    found = EXPERIMENTS["table1"].sections(_workspace("hotpotqa"), answers)[0]
+    assert [row[-2:] for row in found.rows] == [[32.2, 17.6], [None, None]] and "prompted with" not in found.text
 
 
 def test_the_best_of_three_samples_is_what_any_of_them_has_right():

@@ -158,7 +158,7 @@ real_options = as_one(
     help="the ways of compiling that data-efficiency compares; W=N: at N rows at most, as tries cost; default: "
     "prompts,probe,weights,outcome",
 )
-@option("--zero-shot", is_flag=True, help="leave out the few-shot rows of the baselines")
+@option("--zero-shot", is_flag=True, help="leave out the few-shot rows")
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
 @teacher_options
 @threads_option

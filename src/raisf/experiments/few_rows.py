@@ -28,6 +28,20 @@ def questions_for(rows: int, trainset: "Sequence[dspy.Example]", seed: int) -> "
     return random.Random(seed).sample(list(trainset), len(trainset))[: QUESTIONS_A_ROW * rows]
 
 
+def questions_of_skr(rows: int | None, trainset: "Sequence[dspy.Example]", seed: int) -> "Sequence[dspy.Example]":
+    """The training questions that SKR-knn asks, each twice: as many as so many rows a judge come from.
+
+    Args:
+        rows: A judge; None: as many as `raisf compile` takes.
+        trainset: All there are; they are taken as they are where they are no more than that.
+        seed: Of the draw.
+    """
+    from raisf.optimize.optimizers.training_rows import QUESTIONS_A_ROW, JudgeTraining
+
+    rows = rows or JudgeTraining.rows
+    return trainset if len(trainset) <= QUESTIONS_A_ROW * rows else questions_for(rows, trainset, seed)
+
+
 def pool(
     program: "dspy.Module",
     trainset: "Sequence[dspy.Example]",

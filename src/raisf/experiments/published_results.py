@@ -5,6 +5,8 @@ Sources: Liu et al. 2024, arXiv 2403.06840 (RA-ISF); Wang et al. 2024, arXiv 240
 
 Figures = dict[str, dict[str, float]]
 
+FEW_SHOT = ", few-shot"
+"""What the label of a program's row with demonstrations ends in."""
 SETS = {
     "nq": "NQ",
     "triviaqa": "TriviaQA",
@@ -98,7 +100,7 @@ def sets_of(figures: Figures) -> list[str]:
     return [name for name in SETS if any(name in row for row in figures.values())]
 
 
-def figure_of(figures: Figures, row: str, data: str | None) -> float | str | None:
+def figure_of(figures: Figures, row: str, data: str | None, *, demonstrated: bool = False) -> float | str | None:
     """The paper's figure of a row, to stand beside ours.
 
     Args:
@@ -106,11 +108,12 @@ def figure_of(figures: Figures, row: str, data: str | None) -> float | str | Non
         row: The row's label.
         data: The data set ours was measured on; None where it is the closed world, of which no paper knows. Beside that
             the row's mean over the table's sets stands, marked where the row has not all of them.
+        demonstrated: Whether the paper's prompts had demonstrations: a program's figure is its few-shot row's as well.
 
     Returns:
         None where the paper has no figure for the row on this data set.
     """
-    found = figures.get(row, {})
+    found = figures.get(row.removesuffix(FEW_SHOT) if demonstrated else row, {})
     if data is not None:
         return found.get(data)
     if not found:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
+from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice, open_program, records_path
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, PREDICTORS, Setting
@@ -18,6 +19,46 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from raisf.reports.sections import Section
+
+
+class Lending(Learning):
+    """What rows have learnt, and the trained predictors that they borrow from another's artifact.
+
+    Args:
+        workspace: As `Learning`'s.
+        given: Artifacts, by what would be compiled.
+    """
+
+    def __init__(self, workspace: Workspace, given: Mapping[str, Path]) -> None:
+        super().__init__(workspace)
+        self.given = given
+
+    def artifact(self, setting: Setting) -> Path | None:
+        """As `Learning`'s; one that was given is taken as it is."""
+        return self.given.get(setting.program) or super().artifact(setting)
+
+    def _begin(self, setting: Setting) -> Any:
+        return self.lend(super()._begin(setting), setting)
+
+    def _learns_from(self, setting: Setting) -> list[Any]:
+        """The lender's weights are part of what a program that is compiled further has learnt."""
+        more = super()._learns_from(setting)
+        if isinstance(setting, Row) and setting.lender:
+            lender = self.artifact(Setting(setting.lender))
+            more += [setting.lent, sha256_file(lender / MANIFEST) if lender else None]
+        return more
+
+    def lend(self, program: Any, setting: Setting) -> Any:
+        """The program with the predictors, and their thresholds, that its row borrows."""
+        if isinstance(setting, Row) and setting.lent:
+            lender = open_program(str(self.artifact(Setting(setting.lender))), index=self.workspace.index())
+            for name, predictor in lender.named_predictors():
+                if name in setting.lent:
+                    setattr(program, name, predictor)
+            for judge, name in PREDICTORS.items():
+                if name in setting.lent and hasattr(lender, threshold := f"{judge}_threshold"):
+                    setattr(program, threshold, getattr(lender, threshold))
+        return program
 
 
 class RealWorkspace(Workspace):
@@ -34,23 +75,23 @@ class RealWorkspace(Workspace):
     def __init__(self, out: Path, data: Path, *, given: Mapping[str, Path], **options: Any) -> None:
         super().__init__(out, data, **options)
         given = {**({"weights-judges": given["weights-all"]} if "weights-all" in given else {}), **given}
-        # By what would be compiled.
-        self.given = {ROWS[label].learnt if label in ROWS else label: folder for label, folder in given.items()}
+        by_learnt = {ROWS[label].learnt if label in ROWS else label: folder for label, folder in given.items()}
+        self.learning = self.lending = Lending(self, by_learnt)
         self.name = self.name or data.name
 
     def open(self, setting: Setting) -> Any:
         """The program of a row, with the weights that it is to have."""
         program = super().open(setting)
-        return program if setting.then else self._lend(program, setting)
+        return program if setting.then else self.lending.lend(program, setting)
 
     def answered(self, row: Row) -> RecordsById | None:
         """The answers of an earlier run to all questions; None where some are missing, or a row is not made yet."""
         from raisf.evaluation.identity import question_id
         from raisf.utils.files import read_jsonl
 
-        if row.learnt in LEARNT and row.learnt not in self.given and not self._stands(row.learnt):
+        if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
             return None
-        if row.then and not self._learnt_path(row).exists():
+        if row.then and not self.learning.path_of(row).exists():
             return None
         program = self.open(row)
         path = records_path(self.out / "records", program.system, program, self.test)
@@ -70,34 +111,8 @@ class RealWorkspace(Workspace):
         }
         return judge_all(programs, examples, folder, threads=self.threads)
 
-    def _artifact(self, setting: Setting) -> Path | None:
-        return self.given.get(setting.program) or super()._artifact(setting)
-
-    def _begin(self, setting: Setting) -> Any:
-        return self._lend(super()._begin(setting), setting)
-
-    def _learns_from(self, setting: Setting) -> list[Any]:
-        """The lender's weights are part of what a program that is compiled further has learnt."""
-        more = super()._learns_from(setting)
-        if isinstance(setting, Row) and setting.lender:
-            lender = self._artifact(Setting(setting.lender))
-            more += [setting.lent, sha256_file(lender / MANIFEST) if lender else None]
-        return more
-
-    def _lend(self, program: Any, setting: Setting) -> Any:
-        """The program with the predictors, and their thresholds, that its row borrows."""
-        if isinstance(setting, Row) and setting.lent:
-            lender = open_program(str(self._artifact(Setting(setting.lender))), index=self.index())
-            for name, predictor in lender.named_predictors():
-                if name in setting.lent:
-                    setattr(program, name, predictor)
-            for judge, name in PREDICTORS.items():
-                if name in setting.lent and hasattr(lender, threshold := f"{judge}_threshold"):
-                    setattr(program, threshold, getattr(lender, threshold))
-        return program
-
     def _stands(self, program: str) -> bool:
-        return self._learnt_path(Setting(program)).exists()
+        return self.learning.path_of(Setting(program)).exists()
 
 
 @dataclass

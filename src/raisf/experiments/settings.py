@@ -36,7 +36,8 @@ class Setting:
         base: Whose weights the judges are, for "weights": the workspace's if not given.
         training: What else `compile` is told, for "weights".
         sampling: Options of the LM that answers; greedy if empty.
-        few_shot: Whether a baseline is compiled to prompts, with as many demonstrations as RA-ISF's.
+        few_shot: Whether its predictors show demonstrations, as many at most as the judges of RA-ISF's prompts; where
+            there are none to show, it cannot be run.
         tuned: Whether the index is a dense one, tuned to the LM (LSR).
         rows: Examples a judge, from twice as many training questions; None: as the workspace says, from all questions.
         then: What is compiled further, one after the other: each a `how` of `raisf.compile` and its options.

@@ -34,6 +34,7 @@ def table(
     names: tuple[str, ...] = ("paper",),
     f1: published.Figures | None = None,
     besides: bool = False,
+    demonstrations: str | None = None,
 ) -> "Callable[[Workspace, Answers], list[Section]]":
     """Scores and cost of each row, and the paper's own figures beside them.
 
@@ -42,7 +43,9 @@ def table(
         names: What each is called.
         f1: The paper's F1.
         besides: The paper's rows are no rows of ours: they stand below them.
+        demonstrations: How many the paper's prompts had, in all of its rows; None: that is not told.
     """
+    shown = demonstrations is not None
 
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
         yes_no = workspace.measure == "accuracy"
@@ -53,7 +56,7 @@ def table(
         for label, report in reports.items():
             rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
-            rows[-1] += [published.figure_of(one, label, workspace.name) for one in beside]
+            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
         if besides:
             empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
             rows += [
@@ -66,6 +69,10 @@ def table(
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure, {published.shown_for(figures[0], workspace.name)}."
+        if shown:
+            text += f" All of its rows were prompted with {demonstrations} demonstrations"
+            few = any(label.endswith(published.FEW_SHOT) for label in reports)
+            text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
         if unread:
             text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
         if failed := [f"{label} {report.errors}" for label, report in reports.items() if report.errors]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
 from raisf.experiments.indexes import Indexes
+from raisf.experiments.learning import Learning
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
-from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, SMALLER, Setting
+from raisf.experiments.settings import SMALLER, Setting
 from raisf.utils.errors import InputError, LMError, RaisfError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Workspace:
         about = data / "dataset.json"
         self.name: str | None = read_json(about).get("dataset") if about.is_file() else None
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
+        self.learning: Learning = Learning(self)
         self.left_out: dict[str, str] = {}
         self.taught: dict[str, Any] = {}
         self.lm_down = False
@@ -112,9 +114,9 @@ class Workspace:
     def open(self, setting: Setting) -> Any:
         """The program of a setting, compiled or fitted if it has to be."""
         index = self._index_of(setting)
-        artifact = self._artifact(setting)
+        artifact = self.learning.artifact(setting)
         if artifact is None:
-            options = self._faithful(setting.system) | dict(setting.options)
+            options = self.faithful(setting.system) | dict(setting.options)
             program = open_fitting(setting.program, index=index, lm=self.lm, **options)
         else:
             lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
@@ -122,6 +124,10 @@ class Workspace:
             taught = (getattr(program, "compile_report", None) or {}).get("judge_rows")
             if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
+        if setting.few_shot and not any(predictor.demos for _, predictor in program.named_predictors()):
+            raise InputError(
+                "no demonstrations: on none of the training questions that were tried was the program right"
+            )
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
@@ -192,23 +198,24 @@ class Workspace:
         from raisf.evaluation.identity import digest
         from raisf.retrieval.passage import found_by
 
-        if not self._searches(setting):
+        if not self.searches(setting):
             return None
         if not setting.tuned:
             return self.index(setting.engine)
         dense = self.index("dense")
-        options = self._faithful(setting.system)
+        options = self.faithful(setting.system)
         program = open_fitting(setting.program, index=dense, lm=self.lm, **options)
         made_of = found_by(program.retriever) if self.indexes.given else Path(dense).name
-        name = digest([self._lm_identity, self.seed, sorted(options.items()), made_of])[:8]
+        name = digest([self.lm_identity, self.seed, sorted(options.items()), made_of])[:8]
         return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
 
-    def _searches(self, setting: Setting) -> bool:
+    def searches(self, setting: Setting) -> bool:
+        """Whether its system searches an index."""
         from raisf.programs.registry import PROGRAMS, searches
 
         return setting.system not in PROGRAMS or searches(PROGRAMS[setting.system])
 
-    def _faithful(self, system: str) -> dict[str, Any]:
+    def faithful(self, system: str) -> dict[str, Any]:
         """The options by which a system is as in its paper, on this data set and with this LM."""
         from raisf.data.datasets.catalog import BENCHMARKS
         from raisf.programs.registry import PROGRAMS, defaults
@@ -235,107 +242,9 @@ class Workspace:
         return not isinstance(self.lm.open(), LocalLM)
 
     @cached_property
-    def _lm_identity(self) -> list[Any]:
+    def lm_identity(self) -> list[Any]:
+        """What tells the LM and its options from others."""
         return [self.lm.spec, sorted(self.lm.options.items(), key=str)]
-
-    @cached_property
-    def _searched(self) -> str:
-        """Which index is learnt over."""
-        from raisf.retrieval.index import open_index
-        from raisf.retrieval.passage import found_by
-
-        return found_by(open_index(self.index()))
-
-    def _artifact(self, setting: Setting) -> Path | None:
-        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
-        if setting.program not in LEARNT and not setting.few_shot and not setting.then:
-            return None
-        from raisf.optimize.artifact import save
-
-        path = self._learnt_path(setting)
-        if not path.exists():
-            import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
-
-            save(self._further(self._begin(setting), setting), path)
-        return path
-
-    def _begin(self, setting: Setting) -> Any:
-        """The program of a setting, as it is before the steps of `Setting.then`."""
-        options = self._compiled_with(setting)
-        index = self.index() if self._searches(setting) else None
-        program = open_fitting(setting.system, index=index, lm=self.lm, **options)
-        return self._learnt(program, setting) if setting.program in LEARNT or setting.few_shot else program
-
-    def _learnt_path(self, setting: Setting) -> Path:
-        from raisf.evaluation.identity import digest
-
-        base = (setting.base or self.base) if COMPILED.get(setting.program, ("prompts", None))[0] != "prompts" else None
-        asked: list[Any] = [setting.program, base, sorted(setting.training.items()), self.rows, self.seed]
-        asked += [self._searched if self._searches(setting) else None, *self._lm_identity]
-        teacher = self.teacher.model if self.teacher and setting.program in COMPILED else None
-        if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
-            asked += more
-        asked += self._learns_from(setting)
-        return self.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
-
-    def _learns_from(self, setting: Setting) -> list[Any]:
-        """What else decides on what a setting learns."""
-        rows = [["rows", setting.rows]] if setting.rows else []
-        return [*([how, sorted(options.items())] for how, options in setting.then), *rows]
-
-    def _compiled_with(self, setting: Setting) -> dict[str, Any]:
-        """The options that a program is compiled with; those that only the running program has are not among them."""
-        fields = {name: value for name, value in setting.options.items() if name in JUDGES}
-        return self._faithful(setting.system) | fields
-
-    def _learnt(self, program: Any, setting: Setting) -> Any:
-        from raisf.experiments.few_rows import pool, questions_for
-        from raisf.optimize.compile import optimizer_named
-        from raisf.optimize.teaching import teach_for
-
-        work = tried = self.out / "made" / "work"
-        if setting.rows:  # in a folder of its own, since what another has trained would make its seconds fewer
-            work = work / self._learnt_path(setting).name
-        common: dict[str, Any] = {"threads": self.threads, "work": work}
-        if setting.few_shot:
-            optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=self.seed)
-            return optimizer.compile(program, trainset=self.train, valset=self.dev)
-        if setting.program == "skr-knn":
-            optimizer = optimizer_named("skr", **common)
-            return optimizer.compile(program, trainset=self.train)
-        options: dict[str, Any] = {"seed": self.seed}
-        how, strategy = COMPILED[setting.program]
-        rows = setting.rows or self.rows
-        if how != "prompts":
-            options |= {"base": setting.base or self.base} | ({"rows": rows} if rows else {})
-        if how in ("weights", "outcome", "both"):
-            from raisf.lm.finetune.training import Training
-
-            options["training"] = Training(seed=self.seed, **setting.training)
-        if setting.program == "weights-all":
-            options["predictors"] = "all"
-        trainset = questions_for(setting.rows, self.train, self.seed) if setting.rows else self.train
-        if setting.rows and how == "outcome":
-            options["tries"] = tried  # those of the smaller sizes
-        optimizer = optimizer_named(how, strategy, **common, **options)
-        if setting.rows and how == "prompts":
-            optimizer.judge_rows = pool(program, trainset, self.dev, setting.rows, self.seed, self.threads)
-        elif self.teacher is not None and hasattr(optimizer, "judge_rows"):
-            optimizer.judge_rows = teach_for(optimizer, program, self.teacher, trainset, self.dev)
-        return optimizer.compile(program, trainset=trainset, valset=self.dev)
-
-    def _further(self, program: Any, setting: Setting) -> Any:
-        """The program after the steps of `Setting.then`."""
-        from raisf.optimize.compile import optimizer_named
-
-        for how, options in setting.then:
-            more: dict[str, Any] = {} if how == "thresholds" else {"work": self.out / "made" / "work"}
-            more |= {"rows": self.rows} if how in ("probe", "outcome") and self.rows else {}
-            if how == "probe":  # it reads the base, whatever was trained beside it
-                more["base"] = setting.base or self.base or self.lm.spec
-            optimizer: Any = optimizer_named(how, None, threads=self.threads, **more, **options)
-            program = optimizer.compile(program, trainset=self.train, valset=self.dev)
-        return program
 
     def _prompt_questions(self) -> list[str]:
         """What demonstrations and training rows are made of."""

@@ -1,0 +1,155 @@
+"""What settings of an experiment have learnt from the training questions, each kept as an artifact."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raisf.experiments.opening import open_fitting
+from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, Setting
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+
+class Learning:
+    """Compiles, fits and trains what settings ask for, once.
+
+    Args:
+        workspace: The data, the LM, and the folder.
+    """
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self.workspace = workspace
+
+    def artifact(self, setting: Setting) -> Path | None:
+        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
+        if setting.program not in LEARNT and not setting.few_shot and not setting.then:
+            return None
+        from raisf.optimize.artifact import save
+
+        path = self.path_of(setting)
+        if not path.exists():
+            import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
+
+            save(self._further(self._begin(setting), setting), path)
+        return path
+
+    def _begin(self, setting: Setting) -> Any:
+        """The program of a setting, as it is before the steps of `Setting.then`."""
+        workspace = self.workspace
+        if setting.few_shot and setting.program in LEARNT:  # what is learnt already is not learnt again
+            return self._learnt(workspace.open(replace(setting, few_shot=False, then=(), sampling={})), setting)
+        options = self._compiled_with(setting)
+        index = workspace.index() if workspace.searches(setting) else None
+        program = open_fitting(setting.system, index=index, lm=workspace.lm, **options)
+        return self._learnt(program, setting) if setting.program in LEARNT or setting.few_shot else program
+
+    def path_of(self, setting: Setting) -> Path:
+        """Where the artifact of a setting is kept, by all that decides on it."""
+        from raisf.evaluation.identity import digest
+
+        workspace = self.workspace
+        prompts = COMPILED.get(setting.program, ("prompts", None))[0] == "prompts"
+        base = None if prompts else setting.base or workspace.base
+        asked: list[Any] = [setting.program, base, sorted(setting.training.items()), workspace.rows, workspace.seed]
+        asked += [self._searched if workspace.searches(setting) else None, *workspace.lm_identity]
+        judges = setting.program in COMPILED or self._shows_judges(setting)
+        teacher = workspace.teacher.model if workspace.teacher and judges else None
+        if any(more := [setting.few_shot, sorted(self._compiled_with(setting).items()), teacher]):
+            asked += more
+        asked += self._learns_from(setting)
+        return workspace.out / "made" / f"{setting.program}{'-few-shot' * setting.few_shot}-{digest(asked)[:8]}"
+
+    def _learns_from(self, setting: Setting) -> list[Any]:
+        """What else decides on what a setting learns."""
+        rows = [["rows", setting.rows]] if setting.rows else []
+        shown = ["shown whatever they score"] if setting.few_shot else []
+        sampled = setting.program == "skr-knn" and len(self.skr_questions) < len(self.workspace.train)
+        asked = [["questions", len(self.skr_questions)]] if sampled else []
+        return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown, *asked]
+
+    def _compiled_with(self, setting: Setting) -> dict[str, Any]:
+        """The options that a program is compiled with; those that only the running program has are not among them.
+
+        Demonstrations are steps of the program's runs, which all of its options decide on.
+        """
+        fields = {name: value for name, value in setting.options.items() if setting.few_shot or name in JUDGES}
+        return self.workspace.faithful(setting.system) | fields
+
+    def _learnt(self, program: Any, setting: Setting) -> Any:
+        from raisf.experiments.few_rows import pool, questions_for
+        from raisf.optimize.compile import optimizer_named
+        from raisf.optimize.teaching import teach_for
+
+        workspace = self.workspace
+        work = tried = workspace.out / "made" / "work"
+        if setting.rows:  # in a folder of its own, since what another has trained would make its seconds fewer
+            work = work / self.path_of(setting).name
+        common: dict[str, Any] = {"threads": workspace.threads, "work": work}
+        if setting.few_shot:
+            optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=workspace.seed)
+            if workspace.teacher is not None and self._shows_judges(setting):
+                optimizer.judge_rows = teach_for(optimizer, program, workspace.teacher, workspace.train, [])
+            # Not validated: zero-shot would be taken where it ties.
+            return optimizer.compile(program, trainset=workspace.train)
+        if setting.program == "skr-knn":
+            optimizer = optimizer_named("skr", **common)
+            return optimizer.compile(program, trainset=self.skr_questions)
+        options: dict[str, Any] = {"seed": workspace.seed}
+        how, strategy = COMPILED[setting.program]
+        rows = setting.rows or workspace.rows
+        if how != "prompts":
+            options |= {"base": setting.base or workspace.base} | ({"rows": rows} if rows else {})
+        if how in ("weights", "outcome", "both"):
+            from raisf.lm.finetune.training import Training
+
+            options["training"] = Training(seed=workspace.seed, **setting.training)
+        if setting.program == "weights-all":
+            options["predictors"] = "all"
+        trainset = questions_for(setting.rows, workspace.train, workspace.seed) if setting.rows else workspace.train
+        if setting.rows and how == "outcome":
+            options["tries"] = tried  # those of the smaller sizes
+        optimizer = optimizer_named(how, strategy, **common, **options)
+        if setting.rows and how == "prompts":
+            optimizer.judge_rows = pool(
+                program, trainset, workspace.dev, setting.rows, workspace.seed, workspace.threads
+            )
+        elif workspace.teacher is not None and hasattr(optimizer, "judge_rows"):
+            optimizer.judge_rows = teach_for(optimizer, program, workspace.teacher, trainset, workspace.dev)
+        return optimizer.compile(program, trainset=trainset, valset=workspace.dev)
+
+    def _shows_judges(self, setting: Setting) -> bool:
+        """Whether it is RA-ISF with demonstrations, of whose judges a teacher's labels can be some."""
+        return setting.few_shot and setting.system == "ra-isf"
+
+    def _further(self, program: Any, setting: Setting) -> Any:
+        """The program after the steps of `Setting.then`."""
+        from raisf.optimize.compile import optimizer_named
+
+        workspace = self.workspace
+        for how, options in setting.then:
+            more: dict[str, Any] = {} if how == "thresholds" else {"work": workspace.out / "made" / "work"}
+            more |= {"rows": workspace.rows} if how in ("probe", "outcome") and workspace.rows else {}
+            if how == "probe":  # it reads the base, whatever was trained beside it
+                more["base"] = setting.base or workspace.base or workspace.lm.spec
+            optimizer: Any = optimizer_named(how, None, threads=workspace.threads, **more, **options)
+            program = optimizer.compile(program, trainset=workspace.train, valset=workspace.dev)
+        return program
+
+    @cached_property
+    def skr_questions(self) -> Sequence[Any]:
+        """The training questions that SKR asks: no more than the judges' rows come from."""
+        from raisf.experiments.few_rows import questions_of_skr
+
+        workspace = self.workspace
+        return questions_of_skr(workspace.rows, workspace.train, workspace.seed)
+
+    @cached_property
+    def _searched(self) -> str:
+        """Which index is learnt over."""
+        from raisf.retrieval.index import open_index
+        from raisf.retrieval.passage import found_by
+
+        return found_by(open_index(self.workspace.index()))
