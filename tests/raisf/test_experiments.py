@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from raisf import cli
-from raisf.commands.experiment import NAMES, PAPERS
+from raisf.commands.experiment import NAMES, OF_ONE, PAPERS, VARIANTS
 from raisf.experiments import every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.data_efficiency import sizes_of_ways
+from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import COMPILED, SMALLER, Setting
 from raisf.experiments.workspace import Workspace
@@ -51,6 +52,17 @@ def test_the_command_line_names_what_there_is():
     assert set(SYSTEMS) | {"ra-isf"} == set(PROGRAMS)
     used = {setting.program for name in EXPERIMENTS for setting in _settings(name).values()}
     assert used <= {*PROGRAMS, *COMPILED}
+
+
+def test_tables_of_one_ra_isf_can_be_of_another_than_the_one_with_trained_judges():
+    """Where neither a local base nor labels are at hand, they had no row at all."""
+    for name in set(OF_ONE) - {"all"}:
+        rows = {how: EXPERIMENTS[name].rows(SimpleNamespace(), variant=how) for how in VARIANTS}
+        for how, program in (("prompts", "prompts"), ("zero-shot", "ra-isf")):
+            assert {one.program for one in rows[how].values()} <= {program, "rag", "direct"}
+            assert [one.options for one in rows[how].values()] == [one.options for one in rows["weights"].values()]
+            assert not any("weights" in label for label in rows[how])
+    assert {name for name, one in EXPERIMENTS.items() if one.one_variant} == set(OF_ONE) - {"all"}
 
 
 def test_every_figure_of_a_paper_stands_beside_a_row_of_ours():
@@ -171,7 +183,9 @@ def test_skr_asks_no_more_training_questions_than_the_judges_rows_are_of(world, 
         workspace = Workspace(tmp_path / "out", world, engine="bm25", n=6, rows=rows)
         assert len({example.id for example in workspace.learning.skr_questions}) == n
         assert (workspace.learning.skr_questions is workspace.train) == (n == 40)
-        assert workspace._learns_from(Setting("skr-knn")) == told, "what was fitted on all of a few keeps its name"
+        assert workspace.learning._learns_from(Setting("skr-knn")) == told, (
+            "what was fitted on all of a few keeps its name"
+        )
 
 
 def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path, monkeypatch):
@@ -181,7 +195,7 @@ def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path
 
     learnt = []
     monkeypatch.setattr(
-        Workspace, "_learnt", lambda workspace, program, setting: learnt.append(workspace.index()) or program
+        Learning, "_learnt", lambda one, program, setting: learnt.append(one.workspace.index()) or program
     )
     for name in "ab":
         build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")

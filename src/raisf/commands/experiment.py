@@ -53,6 +53,7 @@ NAMES = (
 )
 PAPERS = NAMES[: NAMES.index("judges")]
 REAL, SIZED = "real", "data-efficiency"
+VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
@@ -159,6 +160,12 @@ real_options = as_one(
     "prompts,probe,weights,outcome",
 )
 @option("--zero-shot", is_flag=True, help="leave out the few-shot rows")
+@option(
+    "--variant",
+    type=click.Choice(VARIANTS),
+    default="weights",
+    help="the RA-ISF of table2 and fig2 to fig4, such as prompts where no local base is; default: weights",
+)
 @option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
 @teacher_options
 @threads_option
@@ -179,6 +186,7 @@ def experiment_command(
     sizes: tuple[int, ...] | None,
     ways: dict[str, int | None] | None,
     zero_shot: bool,
+    variant: str,
     seed: int,
     threads: int,
     ray: str | None,
@@ -187,6 +195,7 @@ def experiment_command(
     lm: LMChoice,
 ) -> CommandResult:
     """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
+    from raisf.data.world.files import write_world
     from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS
     from raisf.experiments.data_efficiency import sizes_of_ways
@@ -209,6 +218,8 @@ def experiment_command(
         raise InputError("--program, --only and --no-judges are for the experiment real: leave them out")
     if real.page is not None and name not in (REAL, SIZED):
         raise InputError(f"--page is for the experiments real and {SIZED}: leave it out")
+    if variant != "weights" and name not in OF_ONE:
+        raise InputError(f"--variant is for the experiments {', '.join(OF_ONE)}: leave it out")
     if name == REAL and zero_shot:
         raise InputError("--zero-shot is for the papers' experiments: leave it out; --only names the rows of real")
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
@@ -219,7 +230,8 @@ def experiment_command(
         lm = replace(lm.decided(), max_tokens=lm.max_tokens or MOST_TOKENS)
         with asked_on(ray, lm):
             return _real_text(out, data, real, lm, n, options)
-    data = data or _closed_world(out / "made" / "world")
+    if data is None and not (data := out / "made" / "world").exists():
+        write_world(data)
     workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, **options)
     lm = workspace.lm
     facts: dict[str, Any] = {
@@ -234,15 +246,15 @@ def experiment_command(
     }
     chosen = PAPERS if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
-    few_shot = not zero_shot
-    rows_of = {one: EXPERIMENTS[one].rows(workspace, few_shot=few_shot) for one in chosen}
+    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant}
+    rows_of = {one: EXPERIMENTS[one].rows(workspace, **shown) for one in chosen}
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
     failed: dict[str, RaisfError] = {}
     with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in chosen:
             try:
-                made[one] = EXPERIMENTS[one].run(workspace, bars, few_shot=few_shot)
+                made[one] = EXPERIMENTS[one].run(workspace, bars, **shown)
             except RaisfError as error:
                 if len(chosen) == 1 or workspace.lm_down:
                     raise
@@ -332,12 +344,3 @@ def _result(
     data: dict[str, Any] = {"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}
     data |= {"not_run": {name: str(error) for name, error in (failed or {}).items()}}
     return CommandResult(data, view, exit_code=1 if failed else 0)
-
-
-def _closed_world(folder: Path) -> Path:
-    from raisf.data.world.files import write_world
-    from raisf.data.world.generator import HOME_SEED
-
-    if not folder.exists():
-        write_world(folder, HOME_SEED)
-    return folder

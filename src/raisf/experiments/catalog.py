@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 RAISF_K, BLENDFILTER_K, DEPTHS = (1, 3, 5, 7, 9), (3, 4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5)
 SYSTEMS = tuple(name for name in PROGRAMS if name != "ra-isf")
 FULL = Setting("weights")
+VARIANTS = {"weights": "weights", "prompts": "prompts", "zero-shot": "ra-isf"}
+ABOUT_VARIANTS = {
+    "weights": "the one with trained judges",
+    "prompts": "the one whose judges are shown demonstrations, where the paper's are trained",
+    "zero-shot": "as it is, where the paper's judges are trained",
+}
 SAMPLES = 3
 
 Rows = Mapping[str, Setting]
@@ -36,6 +42,7 @@ class Experiment:
         settings: By the row's label; or what gives them for a workspace.
         sections: Makes its tables and figures of the answers, by label; or of the judges' reports.
         judged: Whether the judges are asked alone, instead of questions answered.
+        one_variant: Whether it shows one RA-ISF, which is compiled to weights if nobody says otherwise.
         departs: What a reader must know before comparing with the paper; docs/fidelity.md has all.
     """
 
@@ -44,21 +51,33 @@ class Experiment:
     settings: Rows | Callable[[Workspace], Rows]
     sections: Callable[[Workspace, Any], list[Section]]
     judged: bool = False
+    one_variant: bool = False
     departs: str = ""
 
-    def rows(self, workspace: Workspace, *, few_shot: bool = True) -> Rows:
+    def rows(self, workspace: Workspace, *, few_shot: bool = True, variant: str = "weights") -> Rows:
         """By label, what is run.
 
         Args:
             workspace: Where.
             few_shot: Whether the few-shot rows are among them.
+            variant: A key of `VARIANTS`: what the RA-ISF of an experiment that shows one is.
         """
         settings = self.settings(workspace) if callable(self.settings) else self.settings
+        if self.one_variant:
+            program = VARIANTS[variant]
+            settings = {
+                label.replace("ra-isf, weights", f"ra-isf, {variant}"): replace(setting, program=program)
+                if setting.program == FULL.program
+                else setting
+                for label, setting in settings.items()
+            }
         return {label: setting for label, setting in settings.items() if few_shot or not setting.few_shot}
 
-    def run(self, workspace: Workspace, bars: "Progress", *, few_shot: bool = True) -> list[Section]:
+    def run(
+        self, workspace: Workspace, bars: "Progress", *, few_shot: bool = True, variant: str = "weights"
+    ) -> list[Section]:
         """Its sections, with what was answered before taken as it is; what cannot be run is named in the first."""
-        settings = self.rows(workspace, few_shot=few_shot)
+        settings = self.rows(workspace, few_shot=few_shot, variant=variant)
         if self.judged:
             sections = self.sections(workspace, workspace.judge(settings))
         else:
@@ -71,6 +90,7 @@ class Experiment:
         first, *others = sections
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, self.departs]
+        told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
         because: dict[str, list[str]] = {}
         for label, why in workspace.left_out.items():
             because.setdefault(why, []).append(label)
@@ -184,7 +204,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "no decomposition": Setting("weights", {"use_decomposition": False}),
         },
         tables.ablations,
-        departs="The judges' weights are trained once and kept in all rows.",
+        one_variant=True,
+        departs="What the judges have learnt is the same in all rows.",
     ),
     "fig2": Experiment(
         "How deep sub-questions may go",
@@ -195,6 +216,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "direct": Setting("direct"),
         },
         tables.depths,
+        one_variant=True,
         departs="RAG and direct have no depth: theirs are level lines.",
     ),
     "table3": Experiment(
@@ -218,12 +240,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Figure 3",
         {**_over("weights", "ra-isf, weights", "k", RAISF_K), **_over("rag", "rag", "k", RAISF_K)},
         tables.sweep("k"),
+        one_variant=True,
     ),
     "fig4": Experiment(
         "How many passages, by kind of question",
         f"{RAISF}, Figure 4",
         _over("weights", "ra-isf, weights", "k", RAISF_K),
         tables.sweep("k", by_kind=True),
+        one_variant=True,
     ),
     "table7": Experiment(
         "What each module settles",
