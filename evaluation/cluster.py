@@ -1,6 +1,7 @@
 """Questions asked on the nodes of a Ray cluster; what comes back is kept here, by one process, as if asked here.
 
-A task is a chunk of questions on one node. The program travels as Ray sends things, pickled: an index as its folder,
+A task is a chunk of questions on one node, where it is alone: a model in the process computes with all of the node's
+CPUs, and on a GPU of it where it has one. The program travels as Ray sends things, pickled: an index as its folder,
 which every node finds under the same path, a model in the process as the name and hash of its weights, an endpoint as
 its address without the key, which a node reads from its own environment. A chunk whose node dies is asked again
 elsewhere, as a whole; nothing of it had come back, so nothing is lost and nothing is there twice.
@@ -17,6 +18,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.runner import Outcome, ask_here, asked_by
+from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError
 
@@ -106,6 +108,7 @@ class _Cluster:
             return ask_here(program, examples, keep, threads=threads, inputs=inputs)
         size = max(1, min(CHUNK, -(-len(examples) // (2 * max(1, len(self._nodes()))))))
         waiting = [list(range(start, min(start + size, len(examples)))) for start in range(0, len(examples), size)]
+        computes = _in_process(program)
         lost: Counter[int] = Counter()
         rests: dict[str, float] = {}
         running: dict[Any, tuple[str, list[int]]] = {}
@@ -116,7 +119,7 @@ class _Cluster:
                 for node in [node for node in nodes if node not in busy][: len(waiting)]:
                     chunk = waiting.pop(0)
                     rows = [(at, {name: examples[at][name] for name in inputs}) for at in chunk]
-                    running[self._start(node, work, rows, threads)] = node, chunk
+                    running[self._start(node, work, rows, threads, nodes[node] if computes else {})] = node, chunk
                 if not running and nodes:
                     time.sleep(1)
                     continue
@@ -144,34 +147,53 @@ class _Cluster:
             for one in running:  # Ctrl-C, or an error: what is under way is of no use to anybody
                 ray.cancel(one, force=True)
 
-    def _start(self, node: str, work: Any, rows: list[tuple[int, dict[str, Any]]], threads: int) -> Any:
+    def _start(
+        self, node: str, work: Any, rows: list[tuple[int, dict[str, Any]]], threads: int, resources: dict[str, float]
+    ) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
 
-        here = NodeAffinitySchedulingStrategy(node, soft=False)
-        return self._answer.options(scheduling_strategy=here).remote(work, rows, threads)
+        options: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+        if resources.get("GPU", 0) >= 1:
+            options["num_gpus"] = 1  # of a task that asks for none, some versions of Ray hide them
+        # One CPU is asked for: a task that asks for all would wait for as long as anything else runs on the node.
+        return self._answer.options(**options).remote(work, rows, threads, int(resources.get("CPU", 0)))
 
-    def _nodes(self) -> list[str]:
-        """Those that are alive and have a CPU for a task."""
-        return [node["NodeID"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    def _nodes(self) -> dict[str, dict[str, float]]:
+        """What those have that are alive and have a CPU for a task."""
+        found = {node["NodeID"]: node["Resources"] for node in self._ray.nodes() if node["Alive"]}
+        return {node: resources for node, resources in found.items() if resources.get("CPU", 0) >= 1}
+
+
+def _in_process(program: Any) -> bool:
+    """Whether a model that it asks computes in its process."""
+    lms = [predictor.lm for _, predictor in program.named_predictors()] if isinstance(program, dspy.Module) else []
+    return any(isinstance(lm, LocalLM) for lm in (*lms, dspy.settings.lm))
 
 
 _Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float]]
 _latest: list[Work] = []
 
 
-def answer(work: Work, rows: list[tuple[int, dict[str, Any]]], threads: int) -> tuple[_Rows, Failure | None]:
+def answer(
+    work: Work, rows: list[tuple[int, dict[str, Any]]], threads: int, cpus: int = 0
+) -> tuple[_Rows, Failure | None]:
     """Asks some questions in a process of a node.
 
     Args:
         work: What is asked.
         rows: The questions' numbers and the program's arguments.
         threads: Questions at a time.
+        cpus: PyTorch computes with so many; 0 for as many as it takes by itself, which in a process of Ray's is one.
 
     Returns:
         Their numbers, predictions, errors and seconds; and why it was given up, if it was.
     """
     if not _latest and work.prepare is not None:
         work.prepare()
+    if cpus:
+        import torch
+
+        torch.set_num_threads(cpus)
     _latest[:] = [work]  # the index of the next chunk's copy is this one, as long as it is held
     found: _Rows = []
     examples = [dspy.Example(at=at, given=given) for at, given in rows]

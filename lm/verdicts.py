@@ -32,6 +32,9 @@ LISTED = (20, 5, None)
 MISSES = 3
 # A label that is not listed has at most the probability of the last one listed: as much is taken, if it is so little.
 UNLISTED_SHARE = 0.05
+# Of the probability that is listed, what the labels must hold together. With less, something else is likelier than they
+# are to come first (a thought, a quotation mark, a sentence), and what is left for them is a remainder, no judgement.
+LABELS_SHARE = 0.5
 # Space as tokenizers write it, where a server shows tokens raw.
 _SPACES = " \t\r\n\u0120\u010a\u2581"
 
@@ -64,7 +67,7 @@ class Scoring:
             seconds: How long it may wait for another call that is finding out what the server can do.
 
         Raises:
-            UnsupportedFeatureError: The server gives none, or no label is among the likeliest tokens.
+            UnsupportedFeatureError: The server gives none, or the reply is unlikely to begin with a label.
             LM15Error: The call failed otherwise.
         """
         if not self.sure and self._first is not None and self._first.get_loop() is asyncio.get_running_loop():
@@ -91,7 +94,7 @@ class Scoring:
         found = label_probabilities(((one.token, one.logprob) for one in token.top), labels)
         if found is None:
             self._missed()
-            raise _unsupported(f"no label is among the likeliest tokens: {token.token!r}")
+            raise _unsupported(f"no label is likely to be what the reply begins with: {token.token!r}")
         self.possible = self.sure = True
         best = max(found, key=found.__getitem__)
         data = DataPart(value={name: best}, probabilities={name: found}, method="candidate_sequence_likelihood")
@@ -149,7 +152,8 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
         labels: Two or more.
 
     Returns:
-        None where the first token does not decide: it begins several labels, or none.
+        None where the first token does not decide: it begins several labels, or most of what is listed begins none, as
+        where the model reasons first.
     """
     whole, begun = dict.fromkeys(labels, 0.0), dict.fromkeys(labels, 0.0)
     least = 1.0
@@ -170,7 +174,7 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
     # Where a tokenizer has a token for the label, it does not write it in pieces: what begins like it is another word.
     shares = {label: whole[label] or begun[label] for label in labels}
     found = sum(shares.values())
-    if found <= 0 or shared > UNLISTED_SHARE * found:
+    if found <= 0 or found < LABELS_SHARE * rest or shared > UNLISTED_SHARE * found:
         return None
     unlisted = min(least, max(0.0, 1 - rest))
     missing = [label for label, share in shares.items() if share == 0]

@@ -7,7 +7,7 @@ from typing import Any
 import dspy
 
 from raisf.lm.connect import connect
-from raisf.lm.local.gguf import SHIPPED
+from raisf.lm.local.gguf import SHIPPED, converted_folder
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_probe
@@ -185,14 +185,11 @@ def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Pat
     if adapters and not probes:
         modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
         base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
-        folder = f"the folder lm/pocket/{WEIGHTS[base]}" if base in WEIGHTS else base
-        if base in SHIPPED:
-            folder = f"the model of the package {SHIPPED[base].package} (raisf keeps it in models/ of its cache)"
         text += [
             "",
             "## Serving the adapters elsewhere",
             "",
-            f"BASE is {folder}. From this folder, as LoRA modules under their names:",
+            f"BASE is {_served(base)}. From this folder, as LoRA modules under their names:",
             "",
             f"    vllm serve BASE --enable-lora --max-loras {len(adapters)} --max-lora-rank {_rank(adapters)} \\",
             "        --lora-modules " + " ".join(modules),
@@ -207,6 +204,21 @@ def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Pat
             '    program = raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")',
         ]
     return "\n".join([*text, ""])
+
+
+def _served(base: str) -> str:
+    """What a server of models is to be given for a base: always a folder, as LoRA modules go with no GGUF file."""
+    if base in WEIGHTS:
+        return f"the folder lm/pocket/{WEIGHTS[base]}"
+    if base in SHIPPED:
+        return f"the model of the package {SHIPPED[base].package} (raisf keeps it in models/ of its cache)"
+    if not base.lower().endswith(".gguf"):
+        return base
+    why = f"into which raisf has converted {base} (LoRA modules are served on a folder, not on a GGUF file)"
+    try:
+        return f"{converted_folder(base)}, {why}"
+    except OSError:  # the file is gone; what was made of it is not
+        return f"the folder in models/ of raisf's cache {why}"
 
 
 def _rank(adapters: dict[str, int]) -> int:

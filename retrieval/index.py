@@ -148,6 +148,7 @@ def index_info(path: Path | str) -> dict[str, Any]:
         "search": manifest.shown_search,
         "packing": manifest.packing,
         "checkpoint": manifest.checkpoint,
+        "precision": manifest.precision,
         "passages": manifest.passages,
         "documents": len(manifest.documents),
         "segments": len(manifest.segments),

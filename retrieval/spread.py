@@ -23,6 +23,10 @@ RETRIES = 5
 """How often a window that was under way on a node that died is begun again on another."""
 
 
+SEES_GPUS = {"env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}}
+"""Of tasks that ask for no GPU some versions of Ray hide a node's. To ask for one would leave nodes without idle."""
+
+
 @dataclass(frozen=True)
 class OverRay:
     """A checkpoint whose passages are encoded by a Ray cluster; queries are by this machine.
@@ -114,7 +118,7 @@ class RayEncoder:
         import torch
 
         ray, told = self._ray, self._told
-        task = ray.remote(max_retries=RETRIES)(_encode)
+        task = ray.remote(max_retries=RETRIES, runtime_env=SEES_GPUS)(_encode)
         windows, running = iter(windows), deque()
         while True:
             most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go

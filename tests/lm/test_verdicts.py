@@ -182,6 +182,12 @@ def test_a_coroutine_gets_the_same(served):
         ([("un", 0.9), ("x", 0.01)], ["unsafe", "unknown"], None),  # the first token decides nothing
         ([("in", 0.9), ("suf", 0.1)], ["insufficient", "inadequate"], None),
         ([("", 0.9), ("know", 0.05)], ["know", "unknown"], None),
+        ([("<think>", 0.999999), ("know", 8e-7), ("unknown", 3e-7)], ["know", "unknown"], None),  # it reasons first
+        ([('"', 0.9), ("know", 0.05), ("unknown", 0.04)], ["know", "unknown"], None),  # the label comes after
+        ([("\n", 0.6), ("know", 0.3), ("unknown", 0.05)], ["know", "unknown"], None),
+        ([("The", 0.2), ("It", 0.2), ("I", 0.19), ("know", 0.3), ("unknown", 0.1)], ["know", "unknown"], None),
+        ([("The", 0.3), ("know", 0.2), ("Know", 0.2), (" unknown", 0.1)], ["know", "unknown"], 0.8),  # together
+        ([("know", 0.2), ("unknown", 0.05), ("The", 0.1)], ["know", "unknown"], 0.8),  # of what is listed, most
         ([], ["know", "unknown"], None),
         ([("A", 0.8), ("B", 0.2)], ["A", "B"], 0.8),
         ([("yes", 0.75), ("no", 0.25)], ["yes", "no"], 0.75),

@@ -165,6 +165,25 @@ def test_an_lm_of_no_weights_answers_an_artifacts_prompts(
     assert not caplog.records
 
 
+def test_an_artifact_on_the_pocket_llama_warns_before_it_invents_things_about_real_documents(
+    home: Path, real: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = raisf.RAISF()
+    program.set_lm(raisf.connect("pocket"))
+    raisf.save(program, tmp_path / "artifact")
+    open_program(str(tmp_path / "artifact"), index=home / "index")
+    assert not caplog.records
+    open_program(str(tmp_path / "artifact"), index=real / "index", where="id != '9'")
+    assert [one.message.partition(":")[0] for one in caplog.records] == [
+        f"{tmp_path / 'artifact'} asks pocket, which knows a made-up world only, and this index is of another"
+    ]
+    caplog.clear()
+    program.set_lm(raisf.connect("openai/gpt-4o-mini"))
+    raisf.save(program, tmp_path / "other")
+    open_program(str(tmp_path / "other"), index=real / "index")
+    assert not caplog.records
+
+
 def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shipped, "__file__", str(tmp_path / "__init__.py"))
     with pytest.raises(InputError, match="smollm2 is not in this installation: install raisf again, or give --program"):

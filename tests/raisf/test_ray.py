@@ -59,6 +59,36 @@ def _without_seconds(value: Any) -> None:
         _without_seconds(one)
 
 
+SEEN = """
+import os, sys, dspy, raisf
+from raisf.evaluation.cluster import on_cluster
+from raisf.evaluation.runner import evaluate
+from raisf.lm.connect import connect
+
+class See(dspy.Module):
+    def __init__(self):
+        self.ask = dspy.Predict("question -> answer")
+
+    def forward(self, question):
+        import torch
+        return dspy.Prediction(answer=f"{torch.get_num_threads()} {os.environ.get('CUDA_VISIBLE_DEVICES')}")
+
+asked = [dspy.Example(id=str(at), question=f"q{at}", answer="x") for at in range(40)]
+with dspy.context(lm=connect("pocket")), on_cluster(sys.argv[1]):
+    evaluate(See(), asked, "seen.jsonl", progress=False)
+"""
+
+
+def test_a_model_on_a_node_computes_with_all_that_the_node_has(cluster: Any, tmp_path: Path) -> None:
+    # Ray lets a process compute with one thread: a node of 64 CPUs would be as slow as one of them.
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    command = [sys.executable, "-c", SEEN, cluster[0]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    answers = {json.loads(line)["prediction"] for line in (tmp_path / "seen.jsonl").read_text().splitlines()}
+    assert answers == {"1 None", "2 0"}  # the first node's, and the second's
+
+
 @pytest.mark.timeout(1800)
 def test_a_killed_node_loses_nothing_and_asks_nothing_twice(cluster: Any, tmp_path: Path) -> None:
     address, process = cluster

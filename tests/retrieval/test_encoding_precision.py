@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from raisf.retrieval.engines.colbert import ColBERT
-from raisf.retrieval.index import add_to_index
+from raisf.retrieval.index import add_to_index, index_info
 from raisf.retrieval.passage import Passage
 from raisf.utils.files import read_json, write_json
 
@@ -31,6 +31,7 @@ def test_queries_are_encoded_as_the_index_was(
     built = ColBERT.build(passages, tmp_path / "index", progress=False)
     assert (built.manifest.precision, precision_of(built)) == (chosen, chosen)
     assert read_json(tmp_path / "index" / "manifest.json")["precision"] == chosen
+    assert index_info(tmp_path / "index")["precision"] == chosen  # so that a user can tell which
     machine(monkeypatch, able=not able)  # it is moved
     moved = ColBERT.load(tmp_path / "index")
     assert precision_of(moved) == chosen

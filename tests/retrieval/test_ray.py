@@ -79,8 +79,8 @@ class Local:
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 2.0}
 
-    def remote(self, **options: int) -> Any:
-        assert options == {"max_retries": spread.RETRIES}
+    def remote(self, **options: Any) -> Any:
+        assert options == {"max_retries": spread.RETRIES, "runtime_env": spread.SEES_GPUS}
         ray = self
 
         def decorate(function: Any) -> Any:

@@ -255,6 +255,8 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
             lm.spec,
             ZERO_SHOT,
         )
+    if lm.spec is None:
+        _warn_of_made_up(folder, compiled)
     for _, predictor in compiled.named_predictors():
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:
@@ -277,6 +279,24 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         if predictor.lm is None and lms:  # a judge that was not compiled is asked of the base
             predictor.lm = next((lm for lm in lms if getattr(lm, "lora", None) is None), lms[0])
     return program
+
+
+def _warn_of_made_up(folder: str, compiled: Any) -> None:
+    """Says so where a compiled program asks a pocket model about the real world, unless that model was named."""
+    from raisf.lm.local.weights import PREFIX
+    from raisf.lm.pocket import WEIGHTS
+    from raisf.retrieval.closed_world import of_closed_world
+
+    bases = {str(getattr(predictor.lm, "base", "")) for _, predictor in compiled.named_predictors()}
+    found = sorted({base.removeprefix(PREFIX).partition("#")[0] for base in bases} & WEIGHTS.keys())
+    retriever = getattr(compiled, "retriever", None)
+    if found and retriever is not None and not of_closed_world(retriever):
+        logger.warning(
+            "%s asks %s, which knows a made-up world only, and this index is of another: what it says of it is "
+            "invented; for real documents leave --program out, or compile with another --base",
+            folder,
+            " and ".join(found),
+        )
 
 
 def _asks(lm: Any, opened: Any) -> bool:
