@@ -282,7 +282,7 @@ def test_a_few_shot_row_is_the_plain_one_with_demonstrations(data, tmp_path):
     folder = data("nq", train=BORN[:1], test=BORN[1:])
     learnt: list[Any] = []
     workspace = Workspace(tmp_path / "out", folder, engine="bm25", lm=LMChoice("pocket"))
-    workspace._learnt = lambda program, _: learnt.append(program) or program
+    workspace.learning._learnt = lambda program, _: learnt.append(program) or program
     with pytest.raises(InputError, match="no demonstrations"):
         workspace.open(setting)
     assert [program.k for program in learnt] == [5], "its demonstrations are of the runs that it is to have"
