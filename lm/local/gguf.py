@@ -116,7 +116,11 @@ def _check_file(path: Path) -> None:
 
 
 def _header(path: Path) -> dict[str, Any]:
-    """Architecture and number of parameters, read from the file's head alone."""
+    """Architecture and number of parameters, read from the file's head alone.
+
+    Raises:
+        InputError: The file is damaged, one of several parts, or of an architecture that is not read.
+    """
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError:
@@ -125,10 +129,17 @@ def _header(path: Path) -> dict[str, Any]:
         reader = GGUFReader(path)
         field = reader.get_field("general.architecture")
         architecture = str(field.contents()) if field is not None else "none named"
+        parts, told = (_number(reader, key) for key in ("split.count", f"{architecture}.block_count"))
+        layers = {int(tensor.name.split(".")[1]) for tensor in reader.tensors if tensor.name.startswith("blk.")}
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
         ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
     except Exception as error:  # a torn file makes the reader raise what it likes
         raise InputError(f"{path} is damaged ({type(error).__name__}): copy or download it again") from error
+    if (parts or 1) > 1:
+        raise InputError(
+            f"{path.name} is one of the {parts} files of a model: merge them with llama.cpp's "
+            "`llama-gguf-split --merge FIRST_FILE WHOLE.gguf`, or take the model as one file"
+        )
     if not ends or max(ends) > path.stat().st_size:
         raise InputError(f"{path} is damaged: it ends before its weights do; copy or download it again")
     if architecture not in ARCHITECTURES:
@@ -136,7 +147,18 @@ def _header(path: Path) -> dict[str, Any]:
             f"{path.name} is of the architecture {architecture!r}, which is not read from GGUF: choose one of "
             f"{', '.join(ARCHITECTURES)}, or give the model as a folder of safetensors"
         )
+    # transformers takes a usual number where none is told, and passes over the layers beyond it.
+    if told != len(layers) or told != max(layers, default=-1) + 1:
+        raise InputError(
+            f"{path} is damaged: it says that it has {told or 'no'} layers and has {len(layers)}; copy or download it "
+            "again"
+        )
     return {"architecture": architecture, "parameters": parameters}
+
+
+def _number(reader: Any, key: str) -> int | None:
+    field = reader.get_field(key)
+    return int(field.contents()) if field is not None else None
 
 
 def _check_room(path: Path, parameters: int, out: Path) -> None:
@@ -165,7 +187,12 @@ def _memory() -> int:
         return memory
 
 
-def _convert(path: Path, folder: Path) -> None:
+def _read(path: Path) -> tuple[Any, Any]:
+    """The model of a GGUF file and its tokenizer.
+
+    Raises:
+        InputError: The file cannot be read, or lacks weights that its architecture has.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
@@ -176,29 +203,47 @@ def _convert(path: Path, folder: Path) -> None:
     try:
         # It draws a bar of its own, past the setting above; what it has to say, the caller has been told.
         with ONE_AT_A_TIME, contextlib.redirect_stderr(io.StringIO()):
-            source: Any = AutoModelForCausalLM.from_pretrained(
+            both: Any = AutoModelForCausalLM.from_pretrained(
                 str(path.parent),
                 dtype=torch.bfloat16,
                 quantization_config=GgufConfig(dequantize=True),
                 trust_remote_code=False,
+                output_loading_info=True,
                 **where,
             )
+            model, info = both
             tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
-    except (ValueError, KeyError, NotImplementedError, RuntimeError, ImportError) as error:
-        raise InputError(f"transformers cannot read {path.name} ({type(error).__name__}: {error})") from error
+    except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
+        reason = (str(error).strip() or "no reason given").splitlines()[0]
+        raise InputError(
+            f"{path} is damaged, or transformers cannot read it ({type(error).__name__}: {reason}): copy or "
+            "download it again, or give the model as a folder of safetensors"
+        ) from error
     finally:
         if bar:
             enable_progress_bar()
-    # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over.
+    # What a file lacks, transformers fills with random weights.
+    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
+    if lacking := sorted({*info["missing_keys"], *info["mismatched_keys"]} - tied):
+        names = ", ".join(map(str, lacking[:3]))
+        raise InputError(
+            f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
+        )
+    return model, tokenizer
+
+
+def _convert(path: Path, folder: Path) -> None:
+    import torch
+
+    source, tokenizer = _read(path)
+    # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over
+    # its weights.
     settings = source.config.to_dict()
     settings.pop("quantization_config", None)
     kind: Any = type(source)
     fresh = kind(type(source.config)(**settings)).to(torch.bfloat16)
-    missing, strange = fresh.load_state_dict(source.state_dict(), strict=False)
+    fresh.load_state_dict(source.state_dict())
     fresh.tie_weights()
-    tied = settings.get("tie_word_embeddings", False)
-    if strange or [name for name in missing if not (tied and name == "lm_head.weight")]:
-        raise InputError(f"{path.name} lacks weights that its architecture has ({', '.join([*missing, *strange][:3])})")
     fresh.generation_config = source.generation_config
     with contextlib.redirect_stderr(io.StringIO()):
         fresh.save_pretrained(folder)
