@@ -24,8 +24,9 @@ SOURCE = "gguf.json"  # what a converted folder was made from
 FORMAT = 1  # rises when the same file would be converted into other weights
 # What transformers reads from GGUF and the engine can run: causal models with rotary positions.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
-# Per parameter: weights are dequantised in float32 and copied once in bfloat16; the folder holds bfloat16.
-BYTES_OF_MEMORY, BYTES_OF_DISK = 8, 2.2
+# Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
+# holds bfloat16.
+BYTES_OF_MEMORY, BYTES_OF_DISK = 4.5, 2.2
 
 
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
@@ -241,8 +242,9 @@ def _convert(path: Path, folder: Path) -> None:
     settings = source.config.to_dict()
     settings.pop("quantization_config", None)
     kind: Any = type(source)
-    fresh = kind(type(source.config)(**settings)).to(torch.bfloat16)
-    fresh.load_state_dict(source.state_dict())
+    with torch.device("meta"):
+        fresh = kind(type(source.config)(**settings))
+    fresh.load_state_dict(source.state_dict(), assign=True)
     fresh.tie_weights()
     fresh.generation_config = source.generation_config
     with contextlib.redirect_stderr(io.StringIO()):
