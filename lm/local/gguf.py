@@ -16,7 +16,7 @@ from typing import Any
 
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_writable, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, check_writable, read_json, sha256_of_large, write_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
@@ -86,7 +86,7 @@ def converted(path: Path | str) -> Path:
     """
     path = Path(path).expanduser()
     _check_file(path)
-    sha = sha256_file(path)
+    sha = sha256_of_large(path)
     out = cache_folder() / "models" / f"{path.stem.lower()}-{sha[:8]}"
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)

@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 
 from raisf.lm.local import gguf, weights
 from raisf.lm.local.model import LocalLM
+from raisf.utils import files
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import sha256_file
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def write_tiny(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
     shapes |= {f"blk.{place}.{name}": shape for place in range(2) for name, shape in layer.items()}
     rng = np.random.default_rng(0)
     for name, shape in shapes.items():
-        if not name.startswith(drop or "-"):
+        if not f"{name}.weight".startswith(drop or "-"):
             writer.add_tensor(f"{name}.weight", rng.standard_normal(shape).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -113,6 +115,16 @@ def test_a_header_that_lacks_something_is_told_as_the_files_fault(cache: Path, t
     ):
         gguf.converted(file)
     assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(cache: Path, tmp_path: Path, monkeypatch) -> None:
+    hashed = []
+    monkeypatch.setattr(files, "sha256_file", lambda path: hashed.append(path) or sha256_file(path))
+    file = write_tiny(tmp_path / "whole.gguf")
+    folder = gguf.converted(file)
+    assert gguf.converted(file) == folder and len(hashed) == 1
+    write_tiny(file, drop=("output.",))
+    assert gguf.converted(file) != folder
 
 
 def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(cache: Path, tmp_path: Path, monkeypatch) -> None:
