@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.utils.cache import cache_folder
+from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_writable, read_json, sha256_of_large, write_json
+from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
@@ -93,7 +93,7 @@ def converted(path: Path | str) -> Path:
         if kept.get("sha256") == sha and kept.get("format") == FORMAT and any(out.glob("*.safetensors")):
             return out
     head = _header(path)
-    check_writable(out.parent, "give a place that can be written as RAISF_CACHE")
+    check_cache(out.parent)
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
     try:
