@@ -22,8 +22,8 @@ from raisf.utils.model_loading import ONE_AT_A_TIME
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
 FORMAT = 1  # rises when the same file would be converted into other weights
-# What transformers reads from GGUF and the engine can run: causal models with rotary positions.
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
+# What transformers reads from GGUF and the engine can run: causal models with rotary positions. Mistral's say "llama".
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
 # Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
 # holds bfloat16.
 BYTES_OF_MEMORY, BYTES_OF_DISK = 4.5, 2.2

@@ -1,5 +1,6 @@
 """If these failed, a model file in the commonest format would be refused, misread, or would break in the middle."""
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -115,6 +116,23 @@ def test_a_header_that_lacks_something_is_told_as_the_files_fault(cache: Path, t
     ):
         gguf.converted(file)
     assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_pickled_lm_of_a_relative_path_is_found_from_another_folder(cache: Path, tmp_path: Path, monkeypatch) -> None:
+    write_tiny(tmp_path / "whole.gguf")
+    monkeypatch.chdir(tmp_path)
+    lm = LocalLM("local/whole.gguf")
+    assert lm.model.startswith("local/whole.gguf#")  # part of what answers are known by
+    pickled = pickle.dumps(lm)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pickle.loads(pickled).logprob("0", "1") == lm.logprob("0", "1")
+
+
+def test_the_architectures_that_are_told_are_those_that_are_read() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    names = pytest.importorskip("gguf", reason="the package gguf is not installed").MODEL_ARCH_NAMES.values()
+    assert all(name in told and name in names for name in gguf.ARCHITECTURES)
 
 
 def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(cache: Path, tmp_path: Path, monkeypatch) -> None:
