@@ -11,13 +11,13 @@ from raisf.retrieval.corpus.documents import Skip, Skipped, find_documents, stop
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
 from raisf.retrieval.corpus.texts import TextLike, passages_of_texts
-from raisf.retrieval.encoders.checkpoint import cache_folder
 from raisf.retrieval.engines.base import Index, SearchMode
 from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest, verify
 from raisf.retrieval.store.rows import row_of
+from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """Reading and writing the project's files: JSON and JSON Lines, atomically, with errors that name the line."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
@@ -189,6 +190,18 @@ def sha256_file(path: Path | str) -> str:
     """The SHA-256 of a file's bytes, in hex."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_large(path: Path | str) -> str:
+    """The same, computed once a process for a file that stays as it is, by its time and size."""
+    path = Path(path).resolve()
+    stat = path.stat()
+    return _sha256_at(path, stat.st_mtime_ns, stat.st_size)
+
+
+@functools.cache
+def _sha256_at(path: Path, modified: int, size: int) -> str:
+    return sha256_file(path)
 
 
 def _read_text(path: Path) -> str:

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.utils.cache import cache_folder
+from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_writable, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
 FORMAT = 1  # rises when the same file would be converted into other weights
-# What transformers reads from GGUF and the engine can run: causal models with rotary positions.
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
-# Per parameter: weights are dequantised in float32 and copied once in bfloat16; the folder holds bfloat16.
-BYTES_OF_MEMORY, BYTES_OF_DISK = 8, 2.2
+# What transformers reads from GGUF and the engine can run: causal models with rotary positions. Mistral's say "llama".
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
+# Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
+# holds bfloat16.
+BYTES_OF_MEMORY, BYTES_OF_DISK = 4.5, 2.2
 
 
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
@@ -85,14 +86,14 @@ def converted(path: Path | str) -> Path:
     """
     path = Path(path).expanduser()
     _check_file(path)
-    sha = sha256_file(path)
+    sha = sha256_of_large(path)
     out = converted_folder(path, sha)
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
         if kept.get("sha256") == sha and kept.get("format") == FORMAT and any(out.glob("*.safetensors")):
             return out
     head = _header(path)
-    check_writable(out.parent, "give a place that can be written as RAISF_CACHE")
+    check_cache(out.parent)
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
     try:
@@ -115,7 +116,7 @@ def converted_folder(path: Path | str, sha: str | None = None) -> Path:
         sha: Its SHA-256, where that is known; else the file is read.
     """
     path = Path(path).expanduser()
-    return cache_folder() / "models" / f"{path.stem.lower()}-{(sha or sha256_file(path))[:8]}"
+    return cache_folder() / "models" / f"{path.stem.lower()}-{(sha or sha256_of_large(path))[:8]}"
 
 
 def _check_file(path: Path) -> None:
@@ -127,7 +128,11 @@ def _check_file(path: Path) -> None:
 
 
 def _header(path: Path) -> dict[str, Any]:
-    """Architecture and number of parameters, read from the file's head alone."""
+    """Architecture and number of parameters, read from the file's head alone.
+
+    Raises:
+        InputError: The file is damaged, one of several parts, or of an architecture that is not read.
+    """
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError:
@@ -136,10 +141,17 @@ def _header(path: Path) -> dict[str, Any]:
         reader = GGUFReader(path)
         field = reader.get_field("general.architecture")
         architecture = str(field.contents()) if field is not None else "none named"
+        parts, told = (_number(reader, key) for key in ("split.count", f"{architecture}.block_count"))
+        layers = {int(tensor.name.split(".")[1]) for tensor in reader.tensors if tensor.name.startswith("blk.")}
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
         ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
     except Exception as error:  # a torn file makes the reader raise what it likes
         raise InputError(f"{path} is damaged ({type(error).__name__}): copy or download it again") from error
+    if (parts or 1) > 1:
+        raise InputError(
+            f"{path.name} is one of the {parts} files of a model: merge them with llama.cpp's "
+            "`llama-gguf-split --merge FIRST_FILE WHOLE.gguf`, or take the model as one file"
+        )
     if not ends or max(ends) > path.stat().st_size:
         raise InputError(f"{path} is damaged: it ends before its weights do; copy or download it again")
     if architecture not in ARCHITECTURES:
@@ -147,7 +159,18 @@ def _header(path: Path) -> dict[str, Any]:
             f"{path.name} is of the architecture {architecture!r}, which is not read from GGUF: choose one of "
             f"{', '.join(ARCHITECTURES)}, or give the model as a folder of safetensors"
         )
+    # transformers takes a usual number where none is told, and passes over the layers beyond it.
+    if told != len(layers) or told != max(layers, default=-1) + 1:
+        raise InputError(
+            f"{path} is damaged: it says that it has {told or 'no'} layers and has {len(layers)}; copy or download it "
+            "again"
+        )
     return {"architecture": architecture, "parameters": parameters}
+
+
+def _number(reader: Any, key: str) -> int | None:
+    field = reader.get_field(key)
+    return int(field.contents()) if field is not None else None
 
 
 def _check_room(path: Path, parameters: int, out: Path) -> None:
@@ -176,7 +199,12 @@ def _memory() -> int:
         return memory
 
 
-def _convert(path: Path, folder: Path) -> None:
+def _read(path: Path) -> tuple[Any, Any]:
+    """The model of a GGUF file and its tokenizer.
+
+    Raises:
+        InputError: The file cannot be read, or lacks weights that its architecture has.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
@@ -187,29 +215,48 @@ def _convert(path: Path, folder: Path) -> None:
     try:
         # It draws a bar of its own, past the setting above; what it has to say, the caller has been told.
         with ONE_AT_A_TIME, contextlib.redirect_stderr(io.StringIO()):
-            source: Any = AutoModelForCausalLM.from_pretrained(
+            both: Any = AutoModelForCausalLM.from_pretrained(
                 str(path.parent),
                 dtype=torch.bfloat16,
                 quantization_config=GgufConfig(dequantize=True),
                 trust_remote_code=False,
+                output_loading_info=True,
                 **where,
             )
+            model, info = both
             tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
-    except (ValueError, KeyError, NotImplementedError, RuntimeError, ImportError) as error:
-        raise InputError(f"transformers cannot read {path.name} ({type(error).__name__}: {error})") from error
+    except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
+        reason = (str(error).strip() or "no reason given").splitlines()[0]
+        raise InputError(
+            f"{path} is damaged, or transformers cannot read it ({type(error).__name__}: {reason}): copy or "
+            "download it again, or give the model as a folder of safetensors"
+        ) from error
     finally:
         if bar:
             enable_progress_bar()
-    # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over.
+    # What a file lacks, transformers fills with random weights.
+    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
+    if lacking := sorted({*info["missing_keys"], *info["mismatched_keys"]} - tied):
+        names = ", ".join(map(str, lacking[:3]))
+        raise InputError(
+            f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
+        )
+    return model, tokenizer
+
+
+def _convert(path: Path, folder: Path) -> None:
+    import torch
+
+    source, tokenizer = _read(path)
+    # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over
+    # its weights.
     settings = source.config.to_dict()
     settings.pop("quantization_config", None)
     kind: Any = type(source)
-    fresh = kind(type(source.config)(**settings)).to(torch.bfloat16)
-    missing, strange = fresh.load_state_dict(source.state_dict(), strict=False)
+    with torch.device("meta"):
+        fresh = kind(type(source.config)(**settings))
+    fresh.load_state_dict(source.state_dict(), assign=True)
     fresh.tie_weights()
-    tied = settings.get("tie_word_embeddings", False)
-    if strange or [name for name in missing if not (tied and name == "lm_head.weight")]:
-        raise InputError(f"{path.name} lacks weights that its architecture has ({', '.join([*missing, *strange][:3])})")
     fresh.generation_config = source.generation_config
     with contextlib.redirect_stderr(io.StringIO()):
         fresh.save_pretrained(folder)

@@ -45,10 +45,12 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         with ONE_AT_A_TIME:
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            # Torch's own attention cannot cap its scores, as Gemma 2 does.
+            attention = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
             model = kind.from_pretrained(
                 folder,
                 use_safetensors=True,
-                attn_implementation="sdpa",  # takes the tree-shaped mask of `score`
+                attn_implementation=attention,  # takes the tree-shaped mask of `score`
                 dtype=precision or ("auto" if device == "cuda" else "float32"),
                 local_files_only=True,
                 trust_remote_code=False,
@@ -117,6 +119,7 @@ def read(
     # The prefixes lie one behind the other, before all tokens; each token attends to its own.
     bounds = np.cumsum([0, *(len(head.tokens) for head in distinct)])
     before, offsets = np.zeros((len(tokens), bounds[-1]), bool), np.zeros(len(tokens), int)
+    behind = [np.arange(len(head.tokens)) for head in distinct]
     for path, (_, head), known in zip(paths, groups, lengths, strict=True):
         if head >= 0:
             before[path, bounds[head] : bounds[head + 1]] = True
@@ -132,11 +135,12 @@ def read(
     wanted = layers or [()] * len(sequences)
     with torch.inference_mode(), blend or nullcontext():
         sees = np.concatenate([before, sees], 1)
-        mask = torch.zeros(sees.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(sees), float("-inf"))
+        positions = positions + offsets
+        columns = np.concatenate([*behind, positions])
         output: Any = model(
             input_ids=torch.tensor([tokens], device=model.device),
-            position_ids=torch.from_numpy(positions + offsets)[None].to(model.device),
-            attention_mask=mask[None, None].to(model.device),
+            position_ids=torch.from_numpy(positions)[None].to(model.device),
+            attention_mask=_masks(model, sees, positions[:, None] - columns),
             past_key_values=joined(distinct),
             logits_to_keep=torch.from_numpy(keep).to(model.device),
             use_cache=bool(distinct),
@@ -153,6 +157,28 @@ def read(
     ends = np.cumsum([len(places) for places in predictors])[:-1]
     states = [np.array([read_off[layer][row] for layer in own], np.float32) for row, own in enumerate(wanted)]
     return [float(part.sum()) for part in np.split(each, ends)], states
+
+
+def _masks(model: "PreTrainedModel", sees: np.ndarray, distances: np.ndarray) -> Any:
+    """What the model's layers attend to: one mask, or one for each type of layer where some have a sliding window.
+
+    Args:
+        model: A causal language model; a mask that is given to it as a whole is taken as it is, also by such layers.
+        sees: (T, columns) bool, the token's own past.
+        distances: (T, columns) how many tokens back each column is.
+    """
+    import torch
+
+    def mask(seen: np.ndarray) -> "torch.Tensor":
+        whole = torch.zeros(seen.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(seen), float("-inf"))
+        return whole[None, None].to(model.device)
+
+    config: Any = model.config
+    window, types = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    if not window or (types and "sliding_attention" not in types):
+        return mask(sees)
+    near = mask(sees & (distances < window))
+    return {"full_attention": mask(sees), "sliding_attention": near} if types else near
 
 
 def completions(

@@ -81,8 +81,10 @@ class LocalLM(dspy.LM):
         self.precision = choose_precision(folder, dtype)
         suffix = f"-{self.precision}" if self.precision else ""
         self.base = f"{PREFIX}{name}#{found}{suffix}"
-        named = name in pocket.WEIGHTS or name in SHIPPED or not Path(name).expanduser().is_dir()
-        shared = engine_for(folder, found, self.precision, name if named else "")
+        # A pickled engine is found from any folder; the model string stays as it was given.
+        place = Path(name).expanduser()
+        named = name in pocket.WEIGHTS or name in SHIPPED or not place.exists()
+        shared = engine_for(folder, found, self.precision, name if named else str(place.absolute()))
         engine = EngineClient(shared)
         if self.lora is not None:
             sha = lora_hash(self.lora)

@@ -1,6 +1,5 @@
 """Where the weights of a local model lie, what identifies them, and in which precision they are computed with."""
 
-import functools
 import hashlib
 import math
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Literal, get_args
 from raisf.lm import pocket
 from raisf.lm.local import gguf
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import read_json, sha256_of_large
 
 PREFIX = "local/"
 EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
@@ -88,16 +87,9 @@ def same_weights(sha: str, folder: Path) -> bool:
 def _hash_of(folder: Path, patterns: tuple[str, ...]) -> str:
     whole = hashlib.sha256()
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        stat = path.stat()
-        whole.update(f"{path.name} {_file_hash(path.resolve(), stat.st_mtime_ns, stat.st_size)}\n".encode())
+        # Once a process: a Llama of 7 billion weights takes some ten seconds.
+        whole.update(f"{path.name} {sha256_of_large(path)}\n".encode())
     return whole.hexdigest()[:12]
-
-
-@functools.cache
-def _file_hash(path: Path, modified: int, size: int) -> str:
-    """The file's hash, computed once: a Llama of 7 billion weights takes some ten seconds."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def choose_precision(folder: Path, given: str | None = None) -> Precision | None:

@@ -4,14 +4,15 @@ import dataclasses
 import functools
 import hashlib
 import logging
-import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from raisf.retrieval.encoders import delta
+from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
@@ -113,8 +114,6 @@ def _whole(folder: Path, name: str) -> Path:
     Raises:
         InputError: The delta is damaged, or its base is gone or another.
     """
-    from filelock import FileLock
-
     facts = delta.read_facts(folder, name)
     base = find_checkpoint(facts["base"])
     if base.sha256 != facts["base_sha256"]:
@@ -123,18 +122,29 @@ def _whole(folder: Path, name: str) -> Path:
             f"({base.sha256[:12]}): install the version it was made on, or train again"
         )
     kind = delta.TRAINED if name == delta.TRAINED else "delta"
-    path = cache_folder() / f"colbert-{kind}-{hash_folder(folder)[:12]}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        if not path.is_dir():
-            with atomic_folder(path, "config.json") as made:
-                delta.apply(base.path, folder, facts["settings"], made)
+    return _made_once(
+        f"colbert-{kind}-{hash_folder(folder)[:12]}",
+        lambda made: delta.apply(base.path, folder, facts["settings"], made),
+    )
+
+
+def _made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """A folder of the cache, made where it is not there yet; a cache that has it may be read-only.
+
+    Raises:
+        InputError: It is not there, and the cache cannot be written.
+    """
+    from filelock import FileLock
+
+    path = cache_folder() / name
+    if not path.is_dir():  # it comes there whole
+        check_cache(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            if not path.is_dir():
+                with atomic_folder(path, "config.json") as made:
+                    make(made)
     return path
-
-
-def cache_folder() -> Path:
-    """Where checkpoints are kept: $RAISF_CACHE, or ~/.cache/raisf."""
-    return Path(os.environ.get("RAISF_CACHE") or "~/.cache/raisf").expanduser()
 
 
 def minilm_package() -> ModuleType:
@@ -231,16 +241,11 @@ def _make_minilm() -> Path:
     The projection is random, not trained: it keeps angles as well as a blind one can. Queries are not filled up with
     [MASK] tokens, which only a model trained for it gives a meaning to.
     """
-    from filelock import FileLock
-
     package = minilm_package()
-    path = cache_folder() / f"colbert-minilm-{package.__version__}-{_RECIPE}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        if not path.is_dir():
-            with atomic_folder(path, "config.json") as folder:
-                _write_minilm(package.get_model_path(), folder)
-    return path
+    return _made_once(
+        f"colbert-minilm-{package.__version__}-{_RECIPE}",
+        lambda made: _write_minilm(package.get_model_path(), made),
+    )
 
 
 def _write_minilm(model: Path, folder: Path) -> None:

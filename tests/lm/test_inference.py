@@ -1,8 +1,11 @@
 """Scores and texts must be the model's own, however they are batched: a verdict may not depend on its neighbours."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +70,47 @@ def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
 
 def test_a_finished_text_is_given_before_longer_ones(model):
     assert list(written(model, random_tokens(4, 5, 9), [10, 2])) == [1, 0]
+
+
+def windowed(name):
+    """A model whose layers, all or some, see the last 16 tokens; loud, so that what it does not see makes a change."""
+    shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4}
+    shape |= {"num_key_value_heads": 4, "vocab_size": 400, "max_position_embeddings": 512, "initializer_range": 0.06}
+    shape |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    gemma = {"head_dim": 16, "query_pre_attn_scalar": 16}
+    more = {"Gemma2Config": gemma, "Gemma3TextConfig": gemma, "Qwen2Config": {"use_sliding_window": True}}
+    if name == "Qwen2Config":
+        more[name]["max_window_layers"] = 3
+    torch.manual_seed(0)
+    return getattr(transformers, name)(sliding_window=16, **shape, **more.get(name, {}))
+
+
+@pytest.fixture(
+    params=["MistralConfig", "Phi3Config", "Qwen2Config", "Gemma2Config", "Gemma3TextConfig"], scope="module"
+)
+def forgetful(request, llama, tmp_path_factory):
+    """Read from its folder, as everybody reads it."""
+    folder = tmp_path_factory.mktemp("forgetful")
+    transformers.AutoModelForCausalLM.from_config(windowed(request.param)).save_pretrained(folder)
+    for file in llama.glob("tokenizer*"):
+        shutil.copy(file, folder)
+    return load_model(folder)[0]
+
+
+def test_layers_with_a_sliding_window_see_as_far_as_they_would_alone(forgetful):
+    head, *prompts = random_tokens(0, 30, 5, 17, 1, 40)
+    labels = random_tokens(1, 1, 3)
+    sequences = [head + prompt + label for prompt in prompts for label in labels]
+    starts = [len(head) + len(prompt) for prompt in prompts for _ in labels]
+    expected = [one_by_one(forgetful, *pair) for pair in zip(sequences, starts, strict=True)]
+    assert score(forgetful, sequences, starts) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_batch_of_a_model_with_a_sliding_window_is_written_as_transformers_writes_each_alone(forgetful):
+    prompts = random_tokens(3, 4, 19, 7, 60)
+    got = written(forgetful, prompts, [24, 3, 24, 12], end=2)
+    for row, (prompt, limit) in enumerate(zip(prompts, [24, 3, 24, 12], strict=True)):
+        ids = torch.tensor([prompt])
+        options = {"max_new_tokens": limit, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
+        alone = forgetful.generate(ids, attention_mask=torch.ones_like(ids), **options)
+        assert got[row] == alone[0, len(prompt) :].tolist()

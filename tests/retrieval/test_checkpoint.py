@@ -27,6 +27,27 @@ def test_minilm_is_the_same_wherever_it_is_made(tmp_path: Path, monkeypatch: pyt
     assert found.sha256.startswith("0bbb2c57e42c4eaa")
 
 
+@pytest.mark.parametrize("name", ["minilm", "raisf-minilm"])
+def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, monkeypatch, name: str):
+    (tmp_path / "taken").write_text("a file, where a folder should be")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "below", Path("/proc/none")):
+        monkeypatch.setenv("RAISF_CACHE", str(place))
+        with pytest.raises(InputError, match=f"{place} cannot be written .*: give a place .* as RAISF_CACHE"):
+            find_checkpoint(name)
+
+
+@pytest.mark.parametrize("name", ["minilm", "raisf-minilm"])
+def test_a_checkpoint_that_is_in_the_cache_is_read_there_without_writing(name: str, monkeypatch):
+    found = find_checkpoint(name)
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    for writes in ("filelock.FileLock", "tempfile.TemporaryFile", "pathlib.Path.mkdir", "os.mkdir"):
+        monkeypatch.setattr(writes, read_only)
+    assert find_checkpoint(name) == found
+
+
 def test_a_folder_is_a_checkpoint_and_any_change_is_noticed(copy: Path):
     found = find_checkpoint(copy)
     assert found.sha256 == find_checkpoint("minilm").sha256
