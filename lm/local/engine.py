@@ -21,6 +21,7 @@ from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
 from raisf.lm.local.inference import end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
+from raisf.lm.local.memory import FreedMemory
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefixes
 from raisf.lm.local.probes import Probe, Probes
@@ -103,6 +104,7 @@ class InferenceEngine:
         self.probes: Probes
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
         self._tails: Tails | None = None  # likewise
+        self._freed = FreedMemory()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InferenceEngine":
         return self  # a copied program shares the weights
@@ -258,6 +260,7 @@ class InferenceEngine:
                 if decoding is None:
                     decoding = Decoding(self.compute.Rows(self.model, self.loras, self._tails))
                 decoding = self._write(decoding, waiting)
+            self._freed.give_back()
 
     def _arrived(self, wait: bool) -> list[Job]:
         """The requests in the queue, and those that come within a moment of them.

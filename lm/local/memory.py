@@ -1,0 +1,33 @@
+"""Freed memory that the C library holds on to."""
+
+import ctypes
+import functools
+import sys
+import time
+from collections.abc import Callable
+
+# It takes some milliseconds, and what was given back must be fetched again.
+SECONDS = 10.0
+
+
+class FreedMemory:
+    """What glibc's malloc keeps of tensors that came and went, between others that stay, and that grows with the hours.
+
+    Mapping each large tensor anew would keep nothing, and costs a fifth of the time (see `raisf.lm.pocket.trainer`).
+    """
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def give_back(self) -> None:
+        """Gives it back to the system, where some time has passed since it last did."""
+        if time.monotonic() - self._last >= SECONDS:
+            if trim := _trim():
+                trim(0)
+            self._last = time.monotonic()
+
+
+@functools.cache
+def _trim() -> Callable[[int], int] | None:
+    """Glibc's function for it; None elsewhere."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
