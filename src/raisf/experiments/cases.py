@@ -14,7 +14,8 @@ CASES, WIDTH = 3, 110
 
 def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
     """Questions that the last program has right and the first has not, or the first ones where there is none."""
-    first, *_rest, last = [*answers.values()] * 2  # one may be all that could be run
+    shown = list(answers.values())
+    first, last = shown[0], shown[-1]  # one may be all that could be run
     told = [name for name in sorted(last) if last[name]["em"] > first[name]["em"]]
     chosen = (told or sorted(last))[:CASES]
     rows: list[list[Cell]] = []
