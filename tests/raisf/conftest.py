@@ -1,13 +1,17 @@
 """What the tests of the application share: a small world with its index, as the commands make them."""
 
 import importlib.util
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raisf import cli
+from raisf.experiments.opening import LMChoice
+
+PASSAGES = [("Ada", "Ada was born in Ulm."), ("Bo", "Bo was born in Bonn."), ("Cy", "Where was Ada born? In Ulm.")]
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +38,30 @@ def records() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a data set's folder out of rows, as `raisf dataset` would."""
+
+    def make(name: str, corpus: bool = True, **splits: list[dict[str, Any]]) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "dataset.json").write_text(json.dumps({"dataset": name}))
+        for split, rows in splits.items():
+            lines = [json.dumps({"id": f"{split}-{number}", **row}) for number, row in enumerate(rows)]
+            (folder / f"{split}.jsonl").write_text("\n".join(lines))
+        if corpus:
+            lines = [json.dumps({"id": title, "title": title, "text": text}) for title, text in PASSAGES]
+            (folder / "corpus.jsonl").write_text("\n".join(lines))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def endpoint(faulty: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMChoice]:
+    """An LM at an endpoint on loopback, which gives no token probabilities."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with faulty.serve() as served:
+        yield LMChoice("openai/x", api_base=served.url)

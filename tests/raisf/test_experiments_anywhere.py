@@ -2,8 +2,6 @@
 
 import json
 import threading
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,39 +12,8 @@ from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import Setting
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.judges.judge_data import steps
-from raisf.programs.registry import PROGRAMS
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.progress import progress_bar
-
-PASSAGES = [("Ada", "Ada was born in Ulm."), ("Bo", "Bo was born in Bonn."), ("Cy", "Where was Ada born? In Ulm.")]
-
-
-@pytest.fixture
-def data(tmp_path):
-    """Makes a data set's folder out of rows, as `raisf dataset` would."""
-
-    def make(name, corpus=True, **splits):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "dataset.json").write_text(json.dumps({"dataset": name}))
-        for split, rows in splits.items():
-            lines = [json.dumps({"id": f"{split}-{number}", **row}) for number, row in enumerate(rows)]
-            (folder / f"{split}.jsonl").write_text("\n".join(lines))
-        if corpus:
-            lines = [json.dumps({"id": title, "title": title, "text": text}) for title, text in PASSAGES]
-            (folder / "corpus.jsonl").write_text("\n".join(lines))
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def endpoint(faulty, monkeypatch):
-    """An LM at an endpoint on loopback, which gives no token probabilities."""
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with faulty.serve() as served:
-        yield LMChoice("openai/x", api_base=served.url)
-
 
 BORN = [{"question": "Where was Ada born?", "answer": "Ulm"}, {"question": "Where was Bo born?", "answer": ["Bonn"]}]
 
@@ -270,64 +237,6 @@ def test_strategyqa_brings_its_facts_as_a_corpus():
 def test_react_reads_five_passages_in_blendfilters_tables():
     for name in ("blendfilter-main", "blendfilter-bm25"):
         assert EXPERIMENTS[name].settings["react"].options == {"k": 5}
-
-
-def test_a_few_shot_row_is_the_plain_one_with_demonstrations(data, tmp_path):
-    """ReAct's read one passage a search beside the plain row's five."""
-    for name in ("table1", "blendfilter-main"):
-        rows = {"ra-isf": Setting("ra-isf"), **EXPERIMENTS[name].settings}
-        shot = {label.removesuffix(", few-shot"): one for label, one in rows.items() if one.few_shot}
-        assert shot and all(replace(rows[label], few_shot=True) == one for label, one in shot.items())
-    setting = EXPERIMENTS["blendfilter-main"].settings["react, few-shot"]
-    folder = data("nq", train=BORN[:1], test=BORN[1:])
-    learnt: list[Any] = []
-    workspace = Workspace(tmp_path / "out", folder, engine="bm25", lm=LMChoice("pocket"))
-    workspace.learning._learnt = lambda program, _: learnt.append(program) or program
-    with pytest.raises(InputError, match="no demonstrations"):
-        workspace.open(setting)
-    assert [program.k for program in learnt] == [5], "its demonstrations are of the runs that it is to have"
-
-
-def test_every_system_has_a_few_shot_row_which_can_be_left_out():
-    """RA-ISF's answers had no demonstrations in any row, while those of its baselines had."""
-    table1 = EXPERIMENTS["table1"]
-    shot = {label for label, setting in table1.settings.items() if setting.few_shot}
-    assert shot == {f"{name}, few-shot" for name in PROGRAMS} and len(shot) == 14
-    assert not shot & set(table1.rows(None, few_shot=False))
-    assert "zero-shot" in table1.departs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["direct", "rag"])
-def test_a_few_shot_row_shows_as_many_demonstrations_as_ra_isfs_prompts_whatever_they_score(make_home, tmp_path, name):
-    """Validated, zero-shot won every tie, and its answers were called few-shot."""
-    home = make_home(train=30, dev=6, test=4)
-    workspace = Workspace(tmp_path / "out", home / "world", index=str(home / "index"))
-    program = workspace.open(Setting(name, few_shot=True))
-    assert all(1 <= len(predictor.demos) <= 4 for _, predictor in program.named_predictors())
-    assert program.compile_report["valset"] == 0
-
-
-@pytest.mark.slow
-def test_ra_isfs_few_shot_row_shows_demonstrations_to_its_judges_and_its_answerers(make_home, tmp_path):
-    home = make_home(train=60, dev=6, test=4)
-    workspace = Workspace(tmp_path / "out", home / "world", index=str(home / "index"))
-    program = workspace.open(EXPERIMENTS["table1"].settings["ra-isf, few-shot"])
-    shown = {name: len(predictor.demos) for name, predictor in program.named_predictors()}
-    assert all(1 <= n <= 4 for n in shown.values()), shown
-    assert program(question=workspace.test[0].question).trace.root
-
-
-def test_a_few_shot_row_without_a_right_run_is_left_out_with_the_reason(data, tmp_path, monkeypatch):
-    """The pocket Llama knows none of these people: there is nothing to show, and nothing is tried again."""
-    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
-    rows = {"cot": Setting("cot"), "cot, few-shot": Setting("cot", few_shot=True)}
-    (section,) = _run(workspace, rows)
-    assert [row[0] for row in section.rows] == ["cot"]
-    assert "no demonstrations" in workspace.left_out["cot, few-shot"]
-    monkeypatch.setattr("raisf.optimize.optimizers.few_shot.BootstrapJudges.compile", None)
-    with pytest.raises(InputError, match="no demonstrations"):
-        workspace.open(rows["cot, few-shot"])
 
 
 @pytest.mark.slow
