@@ -21,6 +21,7 @@ from raisf.optimize.optimizers.training_rows import (
     Source,
     chosen_predictors,
     draw_evenly,
+    first_without_rows,
     format_of,
     local_base,
 )
@@ -88,13 +89,13 @@ class FinetuneJudges(JudgeTraining):
         missing: dict[str, str] = {}
         owner_of = owners(program)
         for name in bases:
-            empty = next((source for source in sources if not source.rows_of(name)), None)
+            empty = first_without_rows(sources, name)
             if empty is None:
                 made[name] = _Made(program, name, bases[name], sources, self.rows, rng)
             elif self._lenient and isinstance(owner_of[name], Program) and name not in empty.gold.judge:
                 missing[name] = empty.why(name)  # decompositions are in few data sets; the base then goes on doing it
             else:
-                raise InputError(f"no rows to train {name!r} on: {empty.why(name)}")
+                raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
         if not made:
             raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
         compiled: Any = copy_of(program)

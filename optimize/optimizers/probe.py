@@ -27,6 +27,7 @@ from raisf.optimize.optimizers.training_rows import (
     Source,
     chosen_predictors,
     draw_evenly,
+    first_without_rows,
     format_of,
     local_base,
 )
@@ -104,9 +105,8 @@ class ProbeJudges(JudgeTraining):
         ours = dict(compiled.named_predictors())
         reports: dict[str, Any] = {}
         for name, lm in bases.items():
-            empty = next((source for source in sources if not source.rows_of(name)), None)
-            if empty is not None:
-                raise InputError(f"no rows to fit a probe for {name!r} on: {empty.why(name)}")
+            if empty := first_without_rows(sources, name):
+                raise InputError(f"no {empty.split} rows to fit a probe for {name!r} on: {empty.why(name)}")
             folder, counts = self._fit(program, name, lm, sources, rng)
             ours[name].lm = lm.with_weights(folder)
             told = {key: value for key, value in read_report(folder).items() if key not in ("format", "curve")}

@@ -117,6 +117,7 @@ def check_rows(rows: int) -> None:
 class Source:
     """What one split says each predictor should have done: gold where it does, else right runs."""
 
+    split: str
     gold: Rows
     traced: Traced = field(default_factory=Traced)
     taught: bool = False
@@ -138,7 +139,7 @@ class Source:
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
         gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
         _add_answerers(gold, task.student, examples, chosen, options, labelling)
-        source = cls(gold, taught=task.teacher is not None)
+        source = cls(split, gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
             tracing |= {"journal": task.journal, "name": f"{split} run"}
@@ -169,6 +170,11 @@ class Source:
         if self.runs:
             reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
+
+
+def first_without_rows(sources: Sequence[Source], name: str) -> Source | None:
+    """The first split that says nothing of what a predictor should have done."""
+    return next((source for source in sources if not source.rows_of(name)), None)
 
 
 def _add_answerers(

@@ -149,7 +149,7 @@ def test_no_right_run_is_an_error_that_counts(halving: Halving, llama: Path, tmp
     base = LocalLM(f"local/{llama}", adapter="chat")
     wrong = numbers(2, 3, 9, wrong=(2, 3, 9))
     with pytest.raises(
-        InputError, match=r"no rows to train 'judge' on: of 3 runs 0 failed and 3 were wrong; give more"
+        InputError, match=r"no train rows for 'judge': of 3 runs 0 failed and 3 were wrong; give more"
     ):
         tune(halving, tmp_path, base=base, trainset=wrong)
 
@@ -210,7 +210,7 @@ def test_gold_that_is_missing_is_the_teachers_to_give(judges: Any, program: RAIS
         dspy.Example(question=e.question, answer=e.answer, answers=e.answers).with_inputs("question")
         for e in world.train[:30]
     ]
-    with pytest.raises(InputError, match=r"no rows to train 'relevant' on: .*gold_pids"):
+    with pytest.raises(InputError, match=r"no train rows for 'relevant': .*gold_pids"):
         judges(trainset=bare)
     taught = RAISF(BM25.load(world.index))
     taught.set_lm(oracle())
