@@ -298,7 +298,7 @@ def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers:
         fit(sorting, LocalLM(f"local/{llama}", adapter="chat"))
     with pytest.raises(InputError, match=r"needs train rows of each label \(small, large\), found .* of small"):
         fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)))
-    with pytest.raises(InputError, match="no train rows .* 'size' on: of 70 runs 0 failed and 70 were wrong"):
+    with pytest.raises(InputError, match=r"no train rows .* 'size' on: of 70 runs 0 failed and 70 were wrong"):
         fit(sorting, base, predictors="size", metric=lambda *_: 0.0)
     said = base.adapter.format_finetune_data(Size, [], {"number": 3}, {"verdict": "small"})
     lesson = [TrainingRow(said["messages"])]
