@@ -148,9 +148,7 @@ def test_one_verdict_alone_teaches_nothing(halving: Halving, llama: Path, tmp_pa
 def test_no_right_run_is_an_error_that_counts(halving: Halving, llama: Path, tmp_path: Path) -> None:
     base = LocalLM(f"local/{llama}", adapter="chat")
     wrong = numbers(2, 3, 9, wrong=(2, 3, 9))
-    with pytest.raises(
-        InputError, match=r"no train rows for 'judge': of 3 runs 0 failed and 3 were wrong; give more"
-    ):
+    with pytest.raises(InputError, match=r"no train rows for 'judge': of 3 runs 0 failed and 3 were wrong; give more"):
         tune(halving, tmp_path, base=base, trainset=wrong)
 
 
