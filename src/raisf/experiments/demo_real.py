@@ -128,7 +128,6 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
     from raisf.programs.registry import build
     from raisf.retrieval.index import open_index
 
-    kinds = {"direct": ("direct", {}), "rag": ("rag", {"k": K}), "zero-shot": ("ra-isf", {"k": K, **BUDGET})}
     whose = f"the answerers that ship ({begin})" if begin else f"{lm.model} itself, since no compiled program ships"
     step(
         f"2. Begin with judges that have learnt nothing; what answers is {whose}",
@@ -137,6 +136,9 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
     retriever = open_index(index)
     lender: Any = load(begin, retriever=retriever) if begin else None
     lent = dict(lender.named_predictors()) if lender else {}
+    # A reader that was trained to answer at once has no sentence to quote first, and the other way round.
+    reads = {"k": K, **({"evidence": lender.evidence} if hasattr(lender, "evidence") else {})}
+    kinds = {"direct": ("direct", {}), "rag": ("rag", reads), "zero-shot": ("ra-isf", {**reads, **BUDGET})}
     for name, (system, options) in kinds.items():
         program: Any = build(system, retriever, **options)
         program.set_lm(lm)
