@@ -22,12 +22,12 @@ class FreedMemory:
     def give_back(self) -> None:
         """Gives it back to the system, where some time has passed since it last did."""
         if time.monotonic() - self._last >= SECONDS:
-            if trim := _trim():
+            if trim := c_function("malloc_trim"):
                 trim(0)
             self._last = time.monotonic()
 
 
 @functools.cache
-def _trim() -> Callable[[int], int] | None:
-    """Glibc's function for it; None elsewhere."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+def c_function(name: str) -> Callable[..., int] | None:
+    """One of glibc's functions; None elsewhere: musl has not all of them."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

@@ -1,12 +1,11 @@
 """One step of pretraining, fast on a CPU, and its state as a safetensors file."""
 
-import ctypes
 import functools
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.lm.local.memory import c_function
 from raisf.lm.pocket.batches import said
 
 if TYPE_CHECKING:
@@ -123,12 +122,10 @@ class Trainer:
 
 def keep_memory() -> None:
     """Tells the C library to keep freed memory: fetching it anew for every tensor costs a fifth of a step on a CPU."""
-    if sys.platform == "linux":
-        library = ctypes.CDLL(None)
-        if hasattr(library, "mallopt"):  # glibc; musl has none
-            never_map, never_trim = -4, -1
-            library.mallopt(never_map, 0)
-            library.mallopt(never_trim, 2**31 - 1)
+    if mallopt := c_function("mallopt"):
+        never_map, never_trim = -4, -1
+        mallopt(never_map, 0)
+        mallopt(never_trim, 2**31 - 1)
 
 
 @functools.cache

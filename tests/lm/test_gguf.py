@@ -2,9 +2,10 @@
 
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -31,42 +32,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write_tiny(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
-    """A Llama of two layers as a GGUF, without the tensors whose names begin with one of `drop`."""
-    writer = pytest.importorskip("gguf", reason="the package gguf is not installed").GGUFWriter(path, "llama")
-    width, inner, words = 16, 32, 64
-    writer.add_context_length(128)
-    writer.add_embedding_length(width)
-    writer.add_block_count(2)
-    writer.add_feed_forward_length(inner)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // 2)
-    writer.add_vocab_size(words)
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(words - 3))])
-    writer.add_token_scores([0.0] * words)
-    writer.add_token_types([2, 3, 3, *[6] * (words - 3)])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    if parts > 1:
-        writer.add_uint16("split.count", parts)
-    square, wide = (width, width), (inner, width)
-    layer = {"attn_norm": (width,), "ffn_norm": (width,), "ffn_gate": wide, "ffn_up": wide, "ffn_down": wide[::-1]}
-    layer |= dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), square)
-    shapes = {"token_embd": (words, width), "output_norm": (width,), "output": (words, width)}
-    shapes |= {f"blk.{place}.{name}": shape for place in range(2) for name, shape in layer.items()}
-    rng = np.random.default_rng(0)
-    for name, shape in shapes.items():
-        if not f"{name}.weight".startswith(drop or "-"):
-            writer.add_tensor(f"{name}.weight", rng.standard_normal(shape).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+@pytest.fixture
+def write_tiny(makers: Any) -> Callable[..., Path]:
+    return makers.write_gguf
 
 
 def without(path: Path, name: str, instead: str = "") -> Path:
@@ -80,14 +48,18 @@ def without(path: Path, name: str, instead: str = "") -> Path:
     return other
 
 
-def test_the_weights_of_a_file_are_those_that_the_model_gets(cache: Path, tmp_path: Path) -> None:
+def test_the_weights_of_a_file_are_those_that_the_model_gets(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path
+) -> None:
     tensors = load_file(gguf.converted(write_tiny(tmp_path / "whole.gguf")) / "model.safetensors")
     assert all(float(tensor.float().std()) > 0.5 for tensor in tensors.values())  # as written; random ones are 0.02
     tied = gguf.converted(write_tiny(tmp_path / "tied.gguf", drop=("output.",)))
     assert LocalLM(f"local/{tied}").logprob("<0x01>", "<0x02>")[0] < 0
 
 
-def test_a_file_that_lacks_weights_is_refused_and_not_filled_up_with_random_ones(cache: Path, tmp_path: Path) -> None:
+def test_a_file_that_lacks_weights_is_refused_and_not_filled_up_with_random_ones(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path
+) -> None:
     whole = write_tiny(tmp_path / "whole.gguf")
     lacking = {
         write_tiny(tmp_path / "part.gguf", drop=("blk.1.ffn_down", "blk.1.attn_q")): r"lacks 2 of the weights.*q_proj",
@@ -109,7 +81,9 @@ def test_a_file_that_lacks_weights_is_refused_and_not_filled_up_with_random_ones
     "name",
     ["llama.attention.head_count", "llama.feed_forward_length", "tokenizer.ggml.tokens", "tokenizer.ggml.model"],
 )
-def test_a_header_that_lacks_something_is_told_as_the_files_fault(cache: Path, tmp_path: Path, name: str) -> None:
+def test_a_header_that_lacks_something_is_told_as_the_files_fault(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, name: str
+) -> None:
     file = without(write_tiny(tmp_path / "whole.gguf"), name)
     with pytest.raises(
         InputError, match=r"damaged, or transformers cannot read it \(\w+: .+\): copy or download it again"
@@ -118,7 +92,9 @@ def test_a_header_that_lacks_something_is_told_as_the_files_fault(cache: Path, t
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_a_pickled_lm_of_a_relative_path_is_found_from_another_folder(cache: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_pickled_lm_of_a_relative_path_is_found_from_another_folder(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, monkeypatch
+) -> None:
     write_tiny(tmp_path / "whole.gguf")
     monkeypatch.chdir(tmp_path)
     lm = LocalLM("local/whole.gguf")
@@ -135,7 +111,9 @@ def test_the_architectures_that_are_told_are_those_that_are_read() -> None:
     assert all(name in told and name in names for name in gguf.ARCHITECTURES)
 
 
-def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(cache: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, monkeypatch
+) -> None:
     hashed = []
     monkeypatch.setattr(files, "sha256_file", lambda path: hashed.append(path) or sha256_file(path))
     file = write_tiny(tmp_path / "whole.gguf")
@@ -145,7 +123,9 @@ def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(cache: Path,
     assert gguf.converted(file) != folder
 
 
-def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(cache: Path, tmp_path: Path, monkeypatch) -> None:
+def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, monkeypatch
+) -> None:
     from transformers import AutoModelForCausalLM
 
     def unreadable(*_: object, **__: object) -> None:

@@ -14,7 +14,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
-@pytest.mark.skipif(sys.platform != "linux" or memory._trim() is None, reason="needs glibc's malloc")
+@pytest.mark.skipif(sys.platform != "linux" or memory.c_function("malloc_trim") is None, reason="needs glibc's malloc")
 def test_freed_memory_between_what_stays_is_given_back(monkeypatch):
     """SmolLM2 under 32 questions at a time had grown to 10 GB after half an hour."""
     freed, now = memory.FreedMemory(), memory.time.monotonic()

@@ -281,10 +281,10 @@ def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfErro
 
 def _reasons(failed: Mapping[str, RaisfError]) -> str:
     """Why experiments could not be run, each reason once."""
-    because: dict[str, list[str]] = {}
-    for name, error in failed.items():
-        because.setdefault(str(error), []).append(name)
-    return "; ".join(f"{', '.join(names)} ({why})" for why, names in because.items())
+    from raisf.experiments.catalog import by_reason
+
+    found = by_reason({name: str(error) for name, error in failed.items()})
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())
 
 
 def _real_text(

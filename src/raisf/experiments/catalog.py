@@ -91,15 +91,20 @@ class Experiment:
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, self.departs]
         told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
-        because: dict[str, list[str]] = {}
-        for label, why in workspace.left_out.items():
-            because.setdefault(why, []).append(label)
-        told += [f"Left out: {'; '.join(labels)} ({why})." for why, labels in because.items()]
+        told += [f"Left out: {'; '.join(labels)} ({why})." for why, labels in by_reason(workspace.left_out).items()]
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
         first.text = " ".join(filter(None, told))
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
+
+
+def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
+    """What could not be run, by the reason why."""
+    because: dict[str, list[str]] = {}
+    for label, why in left_out.items():
+        because.setdefault(why, []).append(label)
+    return because
 
 
 def _by_accuracy(records: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import compare
 from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
+from raisf.experiments.learning import lend
 from raisf.experiments.opening import open_program, without_cache
 from raisf.experiments.real_rows import SMOLLM2, artifact_folder
 from raisf.utils.errors import InputError
@@ -133,18 +134,14 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
         f"2. Begin with judges that have learnt nothing; what answers is {whose}",
         done=all(path.exists() for name, path in artifacts.items() if name not in COMPILED),
     )
+    kinds = {"direct": ("direct", {}), "rag": ("rag", {"k": K}), "zero-shot": ("ra-isf", {"k": K, **BUDGET})}
     retriever = open_index(index)
     lender: Any = load(begin, retriever=retriever) if begin else None
-    lent = dict(lender.named_predictors()) if lender else {}
-    # A reader that was trained to answer at once has no sentence to quote first, and the other way round.
-    reads = {"k": K, **({"evidence": lender.evidence} if hasattr(lender, "evidence") else {})}
-    kinds = {"direct": ("direct", {}), "rag": ("rag", reads), "zero-shot": ("ra-isf", {**reads, **BUDGET})}
     for name, (system, options) in kinds.items():
         program: Any = build(system, retriever, **options)
         program.set_lm(lm)
-        for predictor in set(lent) - {*judges(program)}:
-            if hasattr(program, predictor):
-                setattr(program, predictor, lent[predictor])
+        if lender:
+            lend(program, lender, {name for name, _ in lender.named_predictors()} - {*judges(program)})
         if not artifacts[name].exists():
             save(program, artifacts[name])
     if begin and not artifacts["shipped"].exists():

@@ -1,16 +1,28 @@
 """What settings of an experiment have learnt from the training questions, each kept as an artifact."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.opening import open_fitting
-from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, Setting
+from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, PREDICTORS, Setting
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
+
+
+def lend(program: Any, lender: Any, names: Collection[str]) -> None:
+    """Give a program some predictors of another, with their thresholds and the form in which its reader is asked."""
+    for name, predictor in lender.named_predictors():
+        if name in names and hasattr(program, name):
+            setattr(program, name, predictor)
+    decides = {f"{judge}_threshold": name for judge, name in PREDICTORS.items()}
+    # A reader that has learnt to answer at once has no sentence to quote first, and the other way round.
+    for option, name in {**decides, "evidence": "answer_from"}.items():
+        if name in names and hasattr(lender, option) and hasattr(program, option):
+            setattr(program, option, getattr(lender, option))
 
 
 class Learning:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import RecordsById, judge_all, judged_path
-from raisf.experiments.learning import Learning
+from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program, records_path
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
-from raisf.experiments.settings import LEARNT, PREDICTORS, Setting
+from raisf.experiments.settings import LEARNT, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
 from raisf.utils.errors import InputError
@@ -49,15 +49,10 @@ class Lending(Learning):
         return more
 
     def lend(self, program: Any, setting: Setting) -> Any:
-        """The program with the predictors, and their thresholds, that its row borrows."""
+        """The program with what its row borrows."""
         if isinstance(setting, Row) and setting.lent:
             lender = open_program(str(self.artifact(Setting(setting.lender))), index=self.workspace.index())
-            for name, predictor in lender.named_predictors():
-                if name in setting.lent:
-                    setattr(program, name, predictor)
-            for judge, name in PREDICTORS.items():
-                if name in setting.lent and hasattr(lender, threshold := f"{judge}_threshold"):
-                    setattr(program, threshold, getattr(lender, threshold))
+            lend(program, lender, setting.lent)
         return program
 
 
