@@ -31,7 +31,7 @@ from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import programs_within
 from raisf.programs.program import Program
-from raisf.programs.registry import build, options, program_named
+from raisf.programs.registry import build, check_predictors, options, program_named
 from raisf.programs.state import harmless, may_name
 from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
@@ -61,7 +61,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
         folder: A new folder, or an artifact to replace.
 
     Raises:
-        InputError: What is no dspy.Module, or `folder` holds other things.
+        InputError: What is no dspy.Module, `folder` holds other things, or a program of the registry has a predictor
+            of another kind than its options ask for: `load` would make the one that they ask for.
     """
     folder = Path(folder)
     if not isinstance(program, dspy.Module):
@@ -142,6 +143,7 @@ def load(
 
 def _options(program: Any, name: str) -> dict[str, Any]:
     if not is_foreign(name):
+        check_predictors(program)
         return {"options": options(program)}
     return {"options": options_of(program), "parts": parts_of(program)}
 

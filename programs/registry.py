@@ -90,6 +90,35 @@ def options(program: Program) -> dict[str, Any]:
     return {name: program.option(name) for name in names}
 
 
+def check_predictors(program: Program) -> None:
+    """Whether `build`, given the program's options, makes predictors that are asked and answer as its own do.
+
+    Raises:
+        InputError: One was exchanged for another kind, or an option was changed after its predictor was made.
+    """
+    asked, made = _fields(program), _fields(build(program.system, None, **options(program)))
+    if names := sorted(asked.keys() ^ made.keys()):
+        raise InputError(
+            f"{program.system} has the predictors {', '.join(asked)}, and with its options it would be made with "
+            f"{', '.join(made)}: what {', '.join(names)} learnt would be lost; build it with the options that it needs"
+        )
+    for name, fields in asked.items():
+        if fields != made[name]:
+            raise InputError(
+                f"{program.system}'s {name} is {fields}, and with the program's options it would be made as "
+                f"{made[name]}, and answer as it was never asked: build it with the options that {name} needs"
+            )
+
+
+def _fields(program: Program) -> dict[str, str]:
+    """What goes into each predictor and what comes out, by name."""
+    found = {}
+    for name, predictor in program.named_predictors():
+        signature = predictor.signature
+        found[name] = f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"
+    return found
+
+
 def defaults(program: type[Program]) -> dict[str, Any]:
     """A program's options with their defaults."""
     return {name: given.default for name, given in _parameters(program).items() if name != "retriever"}

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def converted(path: Path | str) -> Path:
     """The folder with a GGUF file's weights in bfloat16, its tokenizer and chat template.
 
     It is made when it is first asked for, under the file's name and hash in `models/` of the cache; a line in the log
-    says so.
+    says so, and on a terminal a bar how far it is.
 
     Raises:
         InputError: No such file, it is no GGUF or damaged, of an architecture that is not read, larger than the
@@ -213,8 +214,9 @@ def _read(path: Path) -> tuple[Any, Any]:
     disable_progress_bar()
     where: Any = {"gguf_file": path.name, "local_files_only": True}
     try:
-        # It draws a bar of its own, past the setting above; what it has to say, the caller has been told.
-        with ONE_AT_A_TIME, contextlib.redirect_stderr(io.StringIO()):
+        # It draws the bar of its converting past the setting above: good on a terminal, noise in a file.
+        quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
+        with ONE_AT_A_TIME, quiet:
             both: Any = AutoModelForCausalLM.from_pretrained(
                 str(path.parent),
                 dtype=torch.bfloat16,

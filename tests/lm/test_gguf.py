@@ -1,5 +1,6 @@
 """If these failed, a model file in the commonest format would be refused, misread, or would break in the middle."""
 
+import io
 import pickle
 import sys
 from collections.abc import Callable
@@ -121,6 +122,17 @@ def test_a_file_is_hashed_once_a_process_and_again_where_it_changes(
     assert gguf.converted(file) == folder and len(hashed) == 1
     write_tiny(file, drop=("output.",))
     assert gguf.converted(file) != folder
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_shows_on_a_terminal_how_far_converting_is(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, monkeypatch, terminal: bool
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stderr", shown)
+    gguf.converted(write_tiny(tmp_path / "whole.gguf"))
+    assert ("GGUF tensors...: 100%" in shown.getvalue()) == terminal
 
 
 def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(

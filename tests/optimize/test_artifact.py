@@ -23,6 +23,7 @@ from raisf.optimize.compile import compile
 from raisf.optimize.demonstrations import collect_rows, draw
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
+from raisf.programs.registry import PROGRAMS, build
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
 
@@ -250,6 +251,29 @@ def test_a_state_of_another_version_of_the_program_is_said(compiled: Any, tmp_pa
     edit(tmp_path / "a" / MANIFEST, state_sha256=sha256_file(tmp_path / "a" / STATE))
     with pytest.raises(InputError, match="another version of ra-isf"):
         load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("system", PROGRAMS)
+def test_every_program_is_kept_as_it_is_made(system: str, tmp_path: Path) -> None:
+    save(build(system), tmp_path / "kept")
+    assert load(tmp_path / "kept").dump_state() == build(system).dump_state()
+
+
+def test_a_predictor_that_the_options_do_not_make_is_refused_and_not_loaded_as_another(tmp_path: Path) -> None:
+    """A reader that had learnt to answer at once was kept so, loaded, asked for a sentence first, and read nothing."""
+    program = RAISF()
+    program.answer_from = RAISF(evidence=False).answer_from
+    with pytest.raises(InputError, match=r"answer_from is passages, question -> answer, .* -> evidence, answer, .*build"):
+        save(program, tmp_path / "kept")
+    program.evidence = False
+    save(program, tmp_path / "kept")
+    assert list(load(tmp_path / "kept").answer_from.signature.output_fields) == ["answer"]  # type: ignore[attr-defined]
+
+    more = Direct()
+    more.second = dspy.Predict("question -> answer")
+    with pytest.raises(InputError, match="direct has the predictors answer_directly, second.* what second learnt would be lost"):
+        save(more, tmp_path / "more")
+    assert not (tmp_path / "more").exists()
 
 
 def test_what_is_no_module_is_refused(tmp_path: Path) -> None:
