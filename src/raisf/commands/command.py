@@ -40,7 +40,7 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command whose function gives a `CommandResult`, which is shown on standard output.
+    """A command whose function gives a `CommandResult`, which is shown on standard output; nothing is, where it is None.
 
     Args:
         examples: Commands to copy, for the help.
@@ -79,9 +79,10 @@ class Command(click.Command):
             # Libraries print progress of their own: only the result belongs on standard output.
             with contextlib.redirect_stdout(sys.stderr):
                 result = super().invoke(ctx)
-            show(result, as_json=as_json)
-            if result.exit_code:
-                ctx.exit(result.exit_code)
+            if result is not None:
+                show(result, as_json=as_json)
+                if result.exit_code:
+                    ctx.exit(result.exit_code)
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(str(interrupt) or self.resume) from None
 

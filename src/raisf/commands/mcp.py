@@ -2,7 +2,6 @@
 
 from raisf.commands.command import command
 from raisf.commands.options import ProgramChoice, lm_options, program_options
-from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import RaisfError
@@ -18,7 +17,7 @@ from raisf.utils.errors import RaisfError
 @limit_options
 @program_options
 @lm_options
-def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
+def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramChoice, lm: LMChoice) -> None:
     """Offer the tools `ask` and `search` to an MCP client, over standard input and output."""
     import anyio
 
@@ -31,4 +30,3 @@ def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramCh
     service = open_service(targets, choice, lm, limits)
     with IndexesWatched(service):
         anyio.run(serve_stdio, make_mcp(service))
-    return facts_result({})

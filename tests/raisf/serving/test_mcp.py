@@ -1,6 +1,8 @@
 """The tools of the Model Context Protocol, through the SDK's own client."""
 
+import json
 import os
+import subprocess
 import sys
 from typing import Any
 
@@ -47,6 +49,16 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
 
     anyio.run(use)
     assert told[0].startswith("0: In which sea") and any(one.startswith("0.1: Funzol River") for one in told)
+
+
+def test_standard_output_is_the_clients_alone_to_the_end(rivers: Any) -> None:
+    """A blank line behind the last message, as the server ended, broke clients that were still listening."""
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    command = [sys.executable, "-m", "raisf.cli", "mcp", str(rivers.path), "--lm", "pocket"]
+    done = subprocess.run(command, input=f"{message}\n", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
 
 
 @pytest.mark.slow
