@@ -84,6 +84,7 @@ def test_the_demo_on_real_text_says_how_to_get_its_model(tmp_path, capsys, monke
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # two trainings of a real Llama
 def test_the_demo_on_real_text(tmp_path, capsys, monkeypatch):
     try:
         gguf.shipped_file("smollm2")
