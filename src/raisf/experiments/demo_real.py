@@ -29,6 +29,8 @@ COMPILED = ("prompts", "weights")
 SHOWN = "weights"
 # Few enough for two cores and some twenty minutes.
 QUESTIONS = 30
+# For so many of them there is one more that no article answers: what filtering passages is worth, these show.
+ANSWERABLE = 3
 # Questions to learn from and to select on: candidates of prompts answer all of the latter, weights are only measured.
 SPLITS = {"prompts": (164, 12), "weights": (164, 60)}
 TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
@@ -58,7 +60,7 @@ def run_real_demo(
 
     Args:
         out: A folder for everything that is made; what an earlier run left there is used.
-        questions: How many test questions are answered.
+        questions: How many test questions are answered, besides some that no article answers.
         engine: The index's, "colbert" or "bm25".
         begin: The artifact whose answerers are used; None: the one that ships, if there is one.
         lm: The language model that `begin` was compiled for.
@@ -82,7 +84,7 @@ def run_real_demo(
             shutil.rmtree(old)
     if begin is None:
         del artifacts["shipped"]
-    test = _few(out, "test", questions)
+    test = _few(out, "test", questions, unanswerable=questions // ANSWERABLE)
     _make_index(index, engine)
     _make_students(begin, opened, index, artifacts)
     for how in COMPILED:
@@ -102,10 +104,12 @@ def _shipped() -> Path | None:
         return None
 
 
-def _few(out: Path, split: str, n: int) -> Path:
+def _few(out: Path, split: str, n: int, unanswerable: int = 0) -> Path:
     """The first questions of a split as a file, so that the commands shown can be given by hand."""
     path = out / f"{split}-{n}.jsonl"
-    write_jsonl(path, itertools.islice(read_jsonl(almanac() / f"{split}.jsonl"), n))
+    wanted = {split: n, "unanswerable": unanswerable}
+    files = {name: read_jsonl(almanac() / f"{name}.jsonl") for name in wanted}
+    write_jsonl(path, [row for name, rows in files.items() for row in itertools.islice(rows, wanted[name])])
     return path
 
 
