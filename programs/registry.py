@@ -114,7 +114,7 @@ def _fields(program: Program) -> dict[str, str]:
     """What goes into each predictor and what comes out, by name."""
     found = {}
     for name, predictor in program.named_predictors():
-        signature = predictor.signature
+        signature: Any = predictor.signature
         found[name] = f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"
     return found
 

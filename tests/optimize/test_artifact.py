@@ -263,7 +263,7 @@ def test_a_predictor_that_the_options_do_not_make_is_refused_and_not_loaded_as_a
     """A reader that had learnt to answer at once was kept so, loaded, asked for a sentence first, and read nothing."""
     program = RAISF()
     program.answer_from = RAISF(evidence=False).answer_from
-    with pytest.raises(InputError, match=r"answer_from is passages, question -> answer, .* -> evidence, answer, .*build"):
+    with pytest.raises(InputError, match=r"answer_from is .* -> answer, .* -> evidence, answer, .*build"):
         save(program, tmp_path / "kept")
     program.evidence = False
     save(program, tmp_path / "kept")
@@ -271,7 +271,7 @@ def test_a_predictor_that_the_options_do_not_make_is_refused_and_not_loaded_as_a
 
     more = Direct()
     more.second = dspy.Predict("question -> answer")
-    with pytest.raises(InputError, match="direct has the predictors answer_directly, second.* what second learnt would be lost"):
+    with pytest.raises(InputError, match=r"direct has the predictors .*, second.* what second learnt would be lost"):
         save(more, tmp_path / "more")
     assert not (tmp_path / "more").exists()
 

@@ -40,7 +40,7 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command whose function gives a `CommandResult`, which is shown on standard output; nothing is, where it is None.
+    """A command whose function gives a `CommandResult`, which is shown on standard output; of None nothing is.
 
     Args:
         examples: Commands to copy, for the help.

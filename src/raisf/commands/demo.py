@@ -34,7 +34,7 @@ SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge
     "--questions",
     type=at_least(1),
     metavar="N",
-    help="test questions to answer; default: 200, with --real 30, of 115, and a third as many that no article answers",
+    help="test questions to answer; default: 200, with --real 30, and a third as many that no article answers",
 )
 @option("--engine", type=click.Choice(("colbert", "bm25")), default="colbert", help="default: colbert")
 @option(
