@@ -71,6 +71,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     strangers = {file.name for file in folder.iterdir()} - OWN if folder.is_dir() else set()
     if strangers:
         raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
+    if isinstance(program, Program) and not is_foreign(name):
+        check_predictors(program)
     _warn_of_lms(program, folder)
     with atomic_folder(folder, MANIFEST) as made:
         write_json(made / STATE, _state(program))
@@ -143,7 +145,6 @@ def load(
 
 def _options(program: Any, name: str) -> dict[str, Any]:
     if not is_foreign(name):
-        check_predictors(program)
         return {"options": options(program)}
     return {"options": options_of(program), "parts": parts_of(program)}
 

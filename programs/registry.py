@@ -97,16 +97,17 @@ def check_predictors(program: Program) -> None:
         InputError: One was exchanged for another kind, or an option was changed after its predictor was made.
     """
     asked, made = _fields(program), _fields(build(program.system, None, **options(program)))
+    remedy = f"build it with the options that these need, or make a class of your own of {type(program).__name__}"
     if names := sorted(asked.keys() ^ made.keys()):
         raise InputError(
             f"{program.system} has the predictors {', '.join(asked)}, and with its options it would be made with "
-            f"{', '.join(made)}: what {', '.join(names)} learnt would be lost; build it with the options that it needs"
+            f"{', '.join(made)}: what {', '.join(names)} learnt would be lost; {remedy}"
         )
     for name, fields in asked.items():
         if fields != made[name]:
             raise InputError(
                 f"{program.system}'s {name} is {fields}, and with the program's options it would be made as "
-                f"{made[name]}, and answer as it was never asked: build it with the options that {name} needs"
+                f"{made[name]}, and answer as it was never asked: {remedy}"
             )
 
 

@@ -105,7 +105,7 @@ def _shipped() -> Path | None:
 
 
 def _few(out: Path, split: str, n: int, unanswerable: int = 0) -> Path:
-    """The first questions of a split as a file, so that the commands shown can be given by hand."""
+    """The first questions of a split, and some unanswerable, as a file: the commands shown can be given by hand."""
     path = out / f"{split}-{n}.jsonl"
     wanted = {split: n, "unanswerable": unanswerable}
     files = {name: read_jsonl(almanac() / f"{name}.jsonl") for name in wanted}
