@@ -99,6 +99,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def weights_of(lm: Any) -> str:
+    """Which model an LM is: its model string, without the folder where a local one's weights happen to lie."""
+    return getattr(lm, "weights", lm.model)
+
+
 def _describe_lm(lm: Any, signature: Any) -> str | None:
     if lm is None:
         return None
@@ -106,7 +111,7 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
-    words = [lm.model, type(adapter).__name__, *given]
+    words = [weights_of(lm), type(adapter).__name__, *given]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
         words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)

@@ -51,6 +51,7 @@ class LocalLM(dspy.LM):
 
     Attributes:
         base: the base's model string, `local/<path>#<hash>`.
+        weights: the model string without the folders that files lie in: the same wherever the same weights lie.
         lora: the folder of the LoRA adapter; None for the base itself.
         probe: the folder of the probe that gives the probabilities of labels; None where the label tokens do.
         precision: None for the default one.
@@ -113,6 +114,7 @@ class LocalLM(dspy.LM):
             **{"num_retries": 0, **kwargs},
         )
         self.base_engine = shared
+        self.weights = f"{PREFIX}{name if named else ''}{'@' if own else ''}#{found}{suffix}"
         usual = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
         self.adapter_name = adapter or usual
         self.adapter: Any = adapter_named(self.adapter_name)

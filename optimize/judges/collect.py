@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe, describe_test, digest, question_id
+from raisf.evaluation.identity import describe, describe_test, digest, question_id, weights_of
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import steps
@@ -73,7 +73,7 @@ def collect(
     check_disjoint(trainset, others or {})
     require_lm(program)
     made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
-    made |= {"teacher": teacher.model if teacher else None}
+    made |= {"teacher": weights_of(teacher) if teacher else None}
     folder = Path(out)
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)

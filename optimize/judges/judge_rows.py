@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe, describe_test, digest
+from raisf.evaluation.identity import describe, describe_test, digest, weights_of
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.judges.labelling import JUDGES
@@ -145,7 +145,7 @@ def teach(
         sample = random.Random(seed).sample(list(examples), min(len(examples), n))
         if not sample:
             continue
-        identity = digest([describe(program), describe_test(sample), labels, teacher.model])
+        identity = digest([describe(program), describe_test(sample), labels, weights_of(teacher)])
         folders.append(Path(work) / f"rows-{name}-{identity}")
         made[name] = collect(
             program, sample, folders[-1], labels=labels, teacher=teacher, threads=threads, progress=progress

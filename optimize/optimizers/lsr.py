@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from raisf.evaluation.identity import digest, gold_answers
+from raisf.evaluation.identity import digest, gold_answers, weights_of
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
@@ -251,7 +251,7 @@ class _Reader:
             )
         self.lm, self._adapter, self.calls = lm, adapter, 0
         self.journal = Journal(
-            Path(work) / f"lsr-{digest([lm.model, lm.adapter_name, self._predictor.dump_state()])}.jsonl"
+            Path(work) / f"lsr-{digest([weights_of(lm), lm.adapter_name, self._predictor.dump_state()])}.jsonl"
         )
 
     def likelihoods(

@@ -1,5 +1,6 @@
 """If these failed, an evaluation that is resumed would give the answers of another program, and tell nobody."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,8 @@ import dspy
 import pytest
 
 from raisf.evaluation.runner import evaluate
+from raisf.lm import pocket
+from raisf.lm.connect import connect
 from raisf.utils.errors import InputError
 
 
@@ -38,3 +41,16 @@ def test_records_of_a_module_are_not_taken_for_those_of_one_that_holds_another(t
         assert evaluate(Whole(), questions, out, progress=False).em.n == 1
     with pytest.raises(InputError, match=r"another program.*parts\[0\]"):
         evaluate(Whole(**change), questions, out, progress=False)
+
+
+def test_records_go_on_wherever_the_weights_of_the_lm_lie(tmp_path: Path) -> None:
+    questions = [dspy.Example(id="1", question="one", answer="one").with_inputs("question")]
+    out = tmp_path / "r.jsonl"
+    for place in ("here", "there"):
+        folder = shutil.copytree(pocket.path("pocket-tiny"), tmp_path / place)
+        program = Whole()
+        program.set_lm(connect(f"local/{folder}"))
+        assert evaluate(program, questions, out, progress=False).em.n == 1
+    program.set_lm(connect("local/pocket-t5"))
+    with pytest.raises(InputError, match="another program"):
+        evaluate(program, questions, out, progress=False)

@@ -280,13 +280,16 @@ def test_all_weights_can_be_trained_on_the_same_interface(lm: LocalLM, tmp_path:
     assert ask(trained).probabilities["unknown"] > ask(lm).probabilities["unknown"]
 
 
-def test_an_adapter_is_opened_by_its_spec_wherever_it_lies(llama: Path, knows: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_opened_by_its_spec_wherever_it_lies(
+    llama: Path, lm: LocalLM, knows: Path, denies: Path, tmp_path: Path
+) -> None:
     odd = shutil.copytree(knows, tmp_path / "me@home" / "a#1")
     trained = connect(f"local/{llama}@{odd}", max_tokens=8)
     assert trained.model.startswith(f"local/{llama}@{odd}#")
     assert connect(trained.model).lora == odd
     assert ask(trained).probabilities == ask(connect(f"local/{llama}@{knows}")).probabilities
     assert trained.base == connect(f"local/{llama}").model
+    assert trained.weights == connect(f"local/{llama}@{knows}").weights != lm.with_weights(denies).weights
     with pytest.raises(InputError, match=r"no LoRA adapter at .*nowhere"):
         connect(f"local/{llama}@{tmp_path}/nowhere")
 
