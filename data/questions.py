@@ -16,8 +16,9 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
 
     Fields: id, question, answer, answers (aliases, the answer among them), kind, hops (int or None), gold_titles,
     gold_pids, sub_questions (may refer to an earlier answer as "#1"), sub_answers, sub_titles (of the passage behind
-    each sub-question), gold_sentences (that support the answer; only where the data set names them), known (whether the
-    shipped pocket Llama was taught every fact; None where nobody can say).
+    each sub-question), gold_sentences (that support the answer; only where the data set names them), scoring
+    ("triviaqa": answers are normalised as its script does), known (whether the shipped pocket Llama was taught every
+    fact; None where nobody can say).
 
     Args:
         path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and

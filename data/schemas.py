@@ -195,7 +195,7 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     for number, pair in enumerate(pairs):
         text = pair["question"]
         for earlier in range(number):
-            text = text.replace(triples[earlier][2], f"#{earlier + 1}")
+            text = re.sub(rf"(?<!\w){re.escape(triples[earlier][2])}(?!\w)", f"#{earlier + 1}", text)
         asked.append(text)
     named = [[t for t in titles if t == subject or t.startswith(f"{subject} (")] for subject, _, _ in triples]
     found = [one[0] for one in named if len(one) == 1]

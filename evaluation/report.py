@@ -33,7 +33,8 @@ class Report:
         recall: Share of the gold among the passages retrieved for the root question, over the n questions that have
             gold and for which it retrieved. None: no such question.
         precision: Share of these passages that is gold, over the same questions.
-        cost: Means a question: lm_calls, prompt_tokens, completion_tokens, retrievals, seconds.
+        cost: Means a question, by the names in a record's cost: lm_calls, unmetered_calls (of which nobody told the
+            tokens), prompt_tokens, completion_tokens, retrievals, discarded_retrievals, seconds.
         unreadable: LM outputs that could not be read, over all questions; a judgement among them is no verdict, an
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.

@@ -13,6 +13,7 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
+from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
 from raisf.evaluation.identity import GOLD, describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import open_records
@@ -24,8 +25,6 @@ from raisf.utils.progress import progress_bar
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
 MAX_FAILURES = 10
-# Questions at a time. An engine in the process batches what arrives together; calls to an endpoint have a limit too.
-QUESTIONS, QUESTIONS_REMOTE = 32, 8
 # On Ctrl-C, how long the questions under way may take to finish and be kept; longer would not feel like stopping.
 GRACE_SECONDS = 2.0
 
@@ -107,7 +106,7 @@ def ask_here(
                     keep(outcome)
                     in_a_row = 0 if outcome.error is None else in_a_row + 1
                     if outcome.error is not None and in_a_row >= MAX_FAILURES:
-                        raise _given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
+                        raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
                     left -= 1
                     if left == 0:
                         over.set()
@@ -192,7 +191,7 @@ def evaluate(
         try:
             ask_all(program, left, keep, threads=threads)
             if failure is not None and all(record["error"] is not None for record in done.values()):
-                raise _given_up("every question", failure)
+                raise given_up("every question", failure)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
         except RaisfError as error:
@@ -282,7 +281,8 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
     return examples
 
 
-def _given_up(where: str, error: Exception) -> RaisfError:
+def given_up(where: str, error: Exception) -> RaisfError:
+    """The error that ends a run, of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
     return _retold(kind, f"{what} failed on {where}, the last time with: {error}", error)
 

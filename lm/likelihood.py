@@ -31,7 +31,7 @@ def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
     Returns:
         In [0, 1]; None where the LM gave no log-probabilities.
     """
-    tokens = (prediction.get("logprobs") or {}).get("content") or []
+    tokens = _tokens(prediction)
     if not tokens:
         return None
     texts = [str(one["token"]).translate(_SPACES) for one in tokens]
@@ -44,5 +44,18 @@ def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
         first = next(place for place in range(len(texts)) if ends[place + 1] > start)
         last = next(place for place in range(len(texts)) if ends[place + 1] >= start + len(wanted))
         tokens = tokens[first : last + 2]
+    return math.exp(sum(map(_logprob, tokens)))
+
+
+def written(prediction: dspy.Prediction) -> list[float]:
+    """The log-probability of each token of a call whose `config` was `ASKED`; none where the LM gave none."""
+    return [_logprob(token) for token in _tokens(prediction)]
+
+
+def _tokens(prediction: dspy.Prediction) -> list[dict[str, Any]]:
+    return (prediction.get("logprobs") or {}).get("content") or []
+
+
+def _logprob(token: dict[str, Any]) -> float:
     # A server's rounding may put a certain token above 0; what has no probability at all may come as -inf.
-    return math.exp(sum(min(0.0, float(one["logprob"])) for one in tokens))
+    return min(0.0, float(token["logprob"]))

@@ -12,9 +12,8 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, given_up, progress_bar
 from raisf.programs.questions import is_unknown
-from raisf.utils.errors import LMError, RaisfError
 from raisf.utils.journal import Journal
 
 
@@ -133,7 +132,7 @@ def ask_whole(
     def ask(question: dspy.Example) -> dspy.Prediction:
         return program(**marked(question).inputs())
 
-    # `ask_all` calls with a question alone, so the whole example travels as one.
+    # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
     ask_all(ask, [dspy.Example(question=example) for example in examples], keep, threads=threads)
 
 
@@ -157,10 +156,8 @@ class Patience:
         """
         self.failed += outcome.error is not None
         self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
-        if self._in_a_row >= MAX_FAILURES:
-            of_lm = isinstance(outcome.error, LMError)
-            kind, what = (LMError, "the language model") if of_lm else (RaisfError, "the program")
-            raise kind(f"{what} failed on {MAX_FAILURES} questions in a row, the last time with: {outcome.error}")
+        if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
+            raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
 
 
 def marked(example: dspy.Example) -> dspy.Example:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from raisf.programs.questions import UNKNOWN, clean, is_yes_no, normal, sentences
+from raisf.programs.questions import UNKNOWN, YES_NO, clean, holds, is_yes_no, normal, sentences
 from raisf.programs.trace import JudgedPassage, Node
 
 NONE = ("", "none", UNKNOWN)
@@ -26,9 +26,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     node.evidence = quotation if normal(quotation) not in NONE else None
     if node.answer == UNKNOWN:
         return
-    answer = _padded(node.answer)
-    holding = [passage for passage in passages if answer in _padded(passage.prompt_text)]
-    if normal(node.answer) not in ("yes", "no") and not is_yes_no(node.question):
+    holding = [passage for passage in passages if holds(passage.prompt_text, [node.answer])]
+    if normal(node.answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if node.evidence is not None:
         source = _most_alike(node.evidence, passages)
@@ -46,12 +45,12 @@ def holding_sentence(
 
     Where only a title holds it, the sentence below that title which shares most.
     """
-    asked, answer = set(normal(question).split()), _padded(answer)
+    asked = set(normal(question).split())
     best: tuple[tuple[bool, int], str, JudgedPassage] | None = None
     for passage in passages:
         for sentence in sentences(passage.text):
             shared = len(asked & set(normal(f"{passage.title} {sentence}").split()))
-            rank = (answer in _padded(sentence), shared)
+            rank = (holds(sentence, [answer]), shared)
             if best is None or rank > best[0]:
                 best = (rank, sentence, passage)
     return (best[1], best[2]) if best else (None, None)
@@ -62,8 +61,3 @@ def _most_alike(sentence: str, passages: list[JudgedPassage]) -> JudgedPassage |
     shares = [len(words & set(normal(passage.prompt_text).split())) / len(words) for passage in passages if words]
     best = max(range(len(shares)), key=shares.__getitem__, default=None)
     return passages[best] if best is not None and shares[best] >= SHARE else None
-
-
-def _padded(text: str) -> str:
-    """The text's words, such that one text holds another only in whole words."""
-    return f" {normal(text)} "

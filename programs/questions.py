@@ -1,9 +1,10 @@
 """What the programs do with the text of questions and answers: compare it, cut it, and fill in "#1" references."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 UNKNOWN = "unknown"
+YES_NO = ("yes", "no")
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
@@ -52,6 +53,18 @@ def is_yes_no(question: str) -> bool:
     # What follows a comma may as well go on with a statement: "Velm, a town, is part of which county?"
     whole = place > 0 or clauses[0][1:2] == ["you"]
     return not any(word in _INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
+
+
+def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] = normal) -> bool:
+    """Whether a text has all words of one of the answers in a row; of "yes" and "no" no text says whether they hold.
+
+    Args:
+        text: Such as a passage.
+        answers: Any of them will do.
+        spelling: What two spellings of the same words have in common.
+    """
+    words = f" {spelling(text)} "
+    return any(f" {spelling(answer)} " in words for answer in answers if normal(answer) not in YES_NO)
 
 
 def first_sentence(text: str) -> str:

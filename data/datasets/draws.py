@@ -64,8 +64,10 @@ def draw_splits(
     others = [question.question for split in draws for question in asked[split]]
     pool = shuffled.get("train", [])
     if "dev" in wanted and "dev" not in draws:
-        draws["dev"], pool = _first(pool, max(1, min(n or DEV, len(pool) // 10)), others, alike)
-        others += [question.question for question in draws["dev"].questions]
+        # As many are kept for it whatever n is: else what a small n trains on would be what a larger one selects on.
+        dev, pool = _first(pool, max(1, min(DEV, len(pool) // 10)), others, alike)
+        draws["dev"] = Draw(dev.questions[:n], dev.alike)
+        others += [question.question for question in dev.questions]
     if "train" in wanted:
         draws["train"], _ = _first(pool, n, others, alike)
     for split in wanted:

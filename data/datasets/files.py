@@ -35,8 +35,8 @@ def write_dataset(
     """Writes a data set as a folder: train.jsonl, dev.jsonl, test.jsonl, corpus.jsonl, and dataset.json about them.
 
     `test` is what papers report on, the split that the data set itself calls dev or validation; `dev` is drawn from its
-    training split, unless `files` has one. Which questions a split takes: see `benchmark_draws.draw_splits`. The corpus
-    holds the paragraphs that the written questions bring along, each once; without paragraphs there is none.
+    training split, unless `files` has one. Which questions a split takes: see `raisf.data.datasets.draws.draw_splits`.
+    The corpus holds the paragraphs that the written questions bring along, each once; without paragraphs there is none.
 
     Memory holds the questions and a hash of each paragraph, never the paragraphs: sources are read twice.
 
@@ -45,7 +45,7 @@ def write_dataset(
         out: The folder; replaced whole when the new one is complete.
         files: Local files by split, in one of the schemas of `raisf.data.schemas`; None: the hub.
         splits: From the hub, which to write. With `train` comes `dev`.
-        hub: Another repository, or a folder with a copy of one; see `benchmarks.hub_sources`.
+        hub: Another repository, or a folder with a copy of one; see `raisf.data.datasets.catalog.hub_sources`.
         config: A configuration of the repository.
         revision: A revision of it.
         n: Questions a split at most; None: all.

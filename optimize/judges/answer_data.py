@@ -13,7 +13,7 @@ from raisf.evaluation.identity import gold_answers
 from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.citations import holding_sentence
-from raisf.programs.questions import UNKNOWN, fill, normal
+from raisf.programs.questions import UNKNOWN, fill, holds
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
@@ -65,7 +65,7 @@ def reading_rows(
     sentences = {example.question: example.get("gold_sentences") for example in trainset}
     for step, passages in searched_steps(trainset, retriever, k):
         gold = gold_among(step, passages)
-        others = [one for one in passages if one not in gold and not _holds(one.prompt_text, step.answers)]
+        others = [one for one in passages if one not in gold and not holds(one.prompt_text, step.answers)]
         whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
         shown = rng.sample(others, min(len(others), rng.randint(0, MOST_OTHERS)))
         if rng.random() < UNANSWERABLE:
@@ -113,11 +113,6 @@ def _read(step: Step, passages: Sequence[Passage], evidence: str, answer: str) -
 
 
 def _evidence(step: Step, gold: Sequence[Passage]) -> str:
-    holding = [JudgedPassage.of(passage) for passage in gold if _holds(passage.prompt_text, step.answers)]
-    answer = next((one for one in step.answers if any(_holds(p.prompt_text, (one,)) for p in holding)), "")
+    holding = [JudgedPassage.of(passage) for passage in gold if holds(passage.prompt_text, step.answers)]
+    answer = next((one for one in step.answers if any(holds(p.prompt_text, (one,)) for p in holding)), "")
     return holding_sentence(step.question, answer, holding)[0] or "none"
-
-
-def _holds(text: str, answers: Sequence[str]) -> bool:
-    words = f" {normal(text)} "
-    return any(f" {normal(answer)} " in words for answer in answers)

@@ -13,7 +13,7 @@ import dspy
 
 from raisf.evaluation.identity import gold_answers
 from raisf.evaluation.metrics import NORMALISERS
-from raisf.programs.questions import fill
+from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
@@ -225,9 +225,7 @@ def _suffices(step: Step, passage: Passage) -> bool:
 
 
 def _holds_answer(step: Step, passage: Passage) -> bool:
-    normal = NORMALISERS[step.scoring or "squad"]
-    words = f" {normal(passage.text)} "
-    return any(f" {normal(answer)} " in words for answer in step.answers)
+    return holds(passage.text, step.answers, NORMALISERS[step.scoring or "squad"])
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

@@ -1,8 +1,9 @@
 """What every way of compiling has in common: a `dspy.Teleprompter` whose options are its fields."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -103,18 +104,15 @@ class Optimizer(Teleprompter):
         require_lm(student)
         guide = _one(teacher)
         asked = self._asked(student, trainset, valset)
-        start, calls = time.perf_counter(), CallCount()
         sets = [[dict(example) for example in examples] for examples in (trainset, valset)]
         identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
         lock = "training" if self.trains else None
-        counting = dspy.context(callbacks=[*(dspy.settings.callbacks or []), calls])
-        with Journal.alone(self.work, self.how, identity, lock=lock) as journal, counting:
+        with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
             fitted = fit_skr(student, trainset, self._threads(), journal)
-            task = Task(fitted, trainset, valset, guide, journal, lambda: calls.count)
+            task = Task(fitted, trainset, valset, guide, journal, lambda: spent.lm_calls)
             compiled = self._compile(task)
             journal.close()
-        spent = {"lm_calls": calls.count, "seconds": round(time.perf_counter() - start, 2)}
-        compiled.compile_report |= {**spent, "resumed": journal.found > 0, **earlier(student)}
+        compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
         return compiled
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
@@ -133,17 +131,29 @@ class Optimizer(Teleprompter):
         raise NotImplementedError
 
 
-class CallCount(BaseCallback):
-    """Counts LM calls, whoever makes them."""
+class Spent(BaseCallback):
+    """LM calls, whoever makes them, and seconds, since it was made."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
+        self.lm_calls = 0
+        self._start, self._lock = time.perf_counter(), threading.Lock()
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         """A call begins."""
         with self._lock:
-            self.count += 1
+            self.lm_calls += 1
+
+    def told(self) -> dict[str, float]:
+        """Both so far, as reports hold them."""
+        return {"lm_calls": self.lm_calls, "seconds": round(time.perf_counter() - self._start, 2)}
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Spent]:
+    """As a context: what is spent in it."""
+    spent = Spent()
+    with dspy.context(callbacks=[*(dspy.settings.callbacks or []), spent]):
+        yield spent
 
 
 def fit_skr(student: dspy.Module, trainset: Examples, threads: int, journal: Journal) -> dspy.Module:

@@ -10,7 +10,6 @@ relevant is right mostly, and every question that it leaves without a passage is
 verdicts are set only if the program, run with them, answers no worse.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -27,6 +26,7 @@ from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
+from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
@@ -174,15 +174,19 @@ class Calibrate(Teleprompter):
         program = self.check(student, valset)
         assert valset is not None
         require_lm(student)
-        start = time.perf_counter()
         failed: dict[str, str] = {}
         tried: list[_Fitted] = []
-        with progress_bar(self.progress) as bar:
+        with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(program, valset, self.metric, self.threads, bar)
             rows = _Rows()
             self._collect(trial.program, [judge for judge in JUDGES if judge != "know"], valset, rows)
             own = program.self_knowledge
-            for kind in dict.fromkeys(self.know or (own,)):
+            kinds = dict.fromkeys(self.know or (own,))
+            before = None
+            if own not in kinds:
+                trial.turn(own)
+                before = trial.at(thresholds_of(program))
+            for kind in kinds:
                 at = (program.know_threshold if kind == own else 0.5, *thresholds_of(program)[1:])
                 try:
                     tried.append(self._fitted(trial, kind, at, valset, rows))
@@ -198,7 +202,7 @@ class Calibrate(Teleprompter):
         turn(calibrated, best.kind)
         for judge, to in zip(JUDGES, best.chosen, strict=True):
             setattr(calibrated, f"{judge}_threshold", to)
-        before = next((one.before for one in tried if one.kind == own), best.before)
+        before = before or next((one.before for one in tried if one.kind == own), best.before)
         report = {
             "aim": self.aim,
             "valset": len(valset),
@@ -206,7 +210,7 @@ class Calibrate(Teleprompter):
             **({"know": _kinds(tried, failed, best.kind, own)} if self.know else {}),
             "judges": _judges(best),
             "answer": _compared(before, best.after, trial.tried),
-            "seconds": round(time.perf_counter() - start, 2),
+            **spent.told(),
         }
         made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}
         return made

@@ -41,8 +41,8 @@ class LeastToMost(Program):
             for number, sub in enumerate(node.sub_questions):
                 self._solve(run, sub, node.sub_questions[:number])
             if not node.sub_questions:
-                reason = "from memory, the decomposition gave no sub-question"
-                return run.settle(node, "direct", reason, self.answer_directly)
+                why = "could not be read" if prediction is None else "gave no sub-question"
+                return run.settle(node, "direct", f"from memory, the decomposition {why}", self.answer_directly)
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(node.sub_questions)} sub-answers"
             run.settle(node, "decomposed", reason, self.compose, facts=_facts(node.sub_questions))

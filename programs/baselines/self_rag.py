@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 import dspy
 
+from raisf.lm.likelihood import ASKED, gives_logprobs, written
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS, Reflection, plain, reflect, reflects
 from raisf.programs.calls import Run
@@ -160,14 +161,16 @@ class SelfRAG(Program):
             {token: said.probabilities[token] for token in group if token in said.probabilities}
             for group in (SUPPORT, USEFULNESS)
         )
-        fluency = math.exp(sum(said.logprobs) / len(said.logprobs))
-        return self._scored(answer, "", fluency, relevance, _worth(support, _TOKENS), _worth(useful, _TOKENS))
+        return self._scored(
+            answer, "", _fluency(said.logprobs), relevance, _worth(support, _TOKENS), _worth(useful, _TOKENS)
+        )
 
     def _candidate(self, run: Run, question: str, passage: JudgedPassage) -> _Candidate | None:
         """The answer from one passage with its score; None where there is none."""
         text = passage.prompt_text
         passage.judgement = run.judge(self.relevant, question=question, passage=text)
-        prediction = run.ask(self.answer_from, question=question, passages=[text])
+        asked = {"config": ASKED} if gives_logprobs(self.answer_from.lm or dspy.settings.lm) else {}
+        prediction = run.ask(self.answer_from, question=question, passages=[text], **asked)
         answer = clean(prediction.answer) if prediction else ""
         if prediction is None or is_unknown(answer):
             return None
@@ -177,7 +180,7 @@ class SelfRAG(Program):
         return self._scored(
             answer,
             clean(prediction.get("evidence")),
-            _fluency(prediction),
+            _fluency(written(prediction)),
             float(passage.relevant) if relevance is None else relevance,
             _worth(_probabilities(self.support, support), _SUPPORT),
             _worth(_probabilities(self.useful, useful), _USEFULNESS),
@@ -247,13 +250,6 @@ def _worth(probabilities: dict[str, float], values: dict[str, float]) -> float:
     return sum(values[label] * probability for label, probability in probabilities.items())
 
 
-def _fluency(prediction: dspy.Prediction) -> float:
-    """exp(mean log-probability) of the output's tokens, where an endpoint was asked for them (`logprobs=True`)."""
-    tokens = _get(prediction.get("logprobs"), "content") or []
-    logprobs = [float(_get(token, "logprob")) for token in tokens]
+def _fluency(logprobs: Sequence[float]) -> float:
+    """exp(mean log-probability) of the tokens that were written; 1 where nobody tells."""
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 1.0
-
-
-def _get(value: Any, name: str) -> Any:
-    """A field of an endpoint's answer, which is a dict or an object by the client's version."""
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -126,6 +126,9 @@ def test_a_draw_is_the_same_from_every_copy_and_grows(order: list[int], n: int, 
     assert drawn[0] == drawn[1]
     assert all(drawn[2][split][:n] == drawn[0][split] for split in ("train", "test"))
     assert len(drawn[0]["train"]) == min(n, 40 - shared)
+    fewer, more = (draw_splits(mixed, {"train", "dev", "test"}, size, seed) for size in (n, n + 1))
+    for name in ("train", "dev", "test"):  # what a small draw trains on is not what a larger one selects on
+        assert more[name].questions[: len(fewer[name].questions)] == fewer[name].questions
     draws = draw_splits(mixed, {"train", "dev", "test"}, None, seed)
     split = {name: {a.question for a in draw.questions} for name, draw in draws.items()}
     assert split["train"] | split["dev"] == {f"question {number}" for number in range(40 - shared)}

@@ -61,6 +61,13 @@ def test_sub_questions_of_2wiki_refer_to_earlier_answers_and_have_their_own_para
     assert row["sub_titles"] == ["The Elm King", "Reeves Hill (director)"]
 
 
+def test_an_answer_inside_another_word_is_no_reference_to_it() -> None:
+    asked = "Who married Annika, sister of Ann?"
+    pairs = [{"question": "Who is it?", "answer": "Ann."}, {"question": asked, "answer": "Bob."}]
+    named = {"evidences": [["It", "is", "Ann"], ["Annika", "spouse", "Bob"]], "qa_pairs": pairs}
+    assert question_row({**TWO_WIKI, **named})["sub_questions"] == ["Who is it?", "Who married Annika, sister of #1?"]
+
+
 def test_pairs_of_2wiki_that_do_not_match_their_evidences_are_no_decomposition() -> None:
     assert "sub_questions" not in question_row({**TWO_WIKI, "evidences": TWO_WIKI["evidences"][:1]})
     swapped = {**TWO_WIKI, "qa_pairs": TWO_WIKI["qa_pairs"][::-1]}

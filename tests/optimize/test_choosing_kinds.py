@@ -58,6 +58,14 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
     assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
 
 
+def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tried() -> None:
+    program = RAISF(Shelf(), k=2)
+    program.set_lm(scoring(drafting))
+    _, alone = calibrated(program, n=30, know=("truth",))
+    _, beside = calibrated(program, n=30, know=("verbal", "truth"))
+    assert alone["answer"]["before"] == beside["answer"]["before"]
+
+
 def test_kinds_that_cannot_be_tried_are_told_at_once() -> None:
     program = RAISF(Shelf(), k=2)
     program.set_lm(lm := scoring(timid))

@@ -96,6 +96,15 @@ def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relev
     assert relevant(relevance_examples([hotpot], Shelf(), 3)) == {("Where?", "AUSTEN")}
 
 
+def test_that_a_passage_has_the_word_no_in_it_does_not_make_it_suffice() -> None:
+    class Houses(Shelf):
+        def __call__(self, query: str, k: int) -> list[Passage]:
+            return [Passage("ada", "She had no house.", "ADA"), Passage("bob", "He had a house.", "BOB")][:k]
+
+    both = example(question="Did both have a house?", answer="no", gold_titles=["ADA", "BOB"])
+    assert relevant(relevance_examples([both], Houses(), 3)) == set()
+
+
 def test_listwise_rows_number_the_passages_that_suffice_as_a_set_from_one() -> None:
     rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 3)}
     assert rows == {TWO_HOPS.question: [1, 2], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}

@@ -55,6 +55,10 @@ def test_yes_and_no_stand_nowhere() -> None:
     asked = node("Is Mount Fuji in Japan?", "yes")
     cite(asked, "none", texts(0))
     assert asked.grounded is None and asked.evidence is None
+    bridge = Passage("oss", "There is no bridge in Oss. Its mayor is Dutch.", "Oss")
+    denied = Node(question="Are both mayors Dutch?", answer="no", passages=[JudgedPassage.of(bridge)])
+    cite(denied, None, [bridge.prompt_text])
+    assert (denied.evidence, denied.cited, denied.grounded) == (None, None, None)
 
 
 def test_a_quotation_stays_and_its_passage_is_cited_though_it_names_what_that_calls_it() -> None:

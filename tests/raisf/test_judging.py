@@ -109,6 +109,7 @@ def test_the_dev_split_decides_between_the_verdict_and_the_answers_probability(h
     made = _json(capsys, "compile", *world, "--strategy", "labeled", "--calibrate", "--out", home / "either")
     kinds = made["calibration"]["know"]
     assert set(kinds["tried"]) == {"verbal", "confidence"} and kinds["chosen"] in kinds["tried"]
+    assert made["lm_calls"] > made["calibration"]["lm_calls"] > 0
     assert json.loads((home / "either/manifest.json").read_text())["options"].get("know", "verbal") == kinds["chosen"]
     made = _json(capsys, "compile", *world, "--calibrate", "--know", "verbal", "--out", home / "verbal")
     assert "know" not in made["calibration"]

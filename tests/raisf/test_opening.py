@@ -25,6 +25,13 @@ def test_many_questions_at_a_time_in_the_process_and_fewer_at_an_endpoint(spec, 
     assert settled(threads=3, spec=spec, api_base=api_base) == 3
 
 
+def test_an_artifact_compiled_on_an_endpoint_is_asked_as_one(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"lms": [{"connect": {"spec": "openai/gpt-4o-mini"}}]}')
+    settled = threads_option(lambda **values: values["threads"])
+    assert settled(threads=None, program=str(tmp_path)) == 8 == settled(threads=None, programs={"a": str(tmp_path)})
+    assert settled(threads=None, program=str(tmp_path), spec="pocket") == 32 == settled(threads=None, program="rag")
+
+
 def test_an_endpoint_that_the_environment_names_is_one(monkeypatch):
     monkeypatch.setenv("RAISF_LM", "openai/gpt-4o-mini")
     assert LMChoice().remote and not LMChoice("pocket").remote

@@ -272,6 +272,7 @@ def compile_command(
     from raisf.optimize.artifact import save
     from raisf.optimize.compile import optimizer_named
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
+    from raisf.optimize.optimizers.base import counting
     from raisf.optimize.teaching import teach_for
     from raisf.reports import compiled as told
     from raisf.utils.files import check_replaceable
@@ -297,18 +298,23 @@ def compile_command(
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
-    rows = None
+    rows = JudgeRows.read(*rows_from) if rows_from else None
     if rows_from:
         judged_program(program)
-        rows = JudgeRows.read(*rows_from)
-    elif labeller is not None:
-        rows = teach_for(learners[-1], program, labeller, trainset, valset)
-    for learner in learners if rows is not None else []:
-        learner.judge_rows = rows
-    compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
-    if thresholds is not None:
-        compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
-    compiled = calibration.confident(compiled, valset, threads)
+    with counting() as spent:
+        if labeller is not None:
+            rows = teach_for(learners[-1], program, labeller, trainset, valset)
+        for learner in learners if rows is not None else []:
+            learner.judge_rows = rows
+        compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
+        try:
+            if thresholds is not None:
+                compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
+            compiled = calibration.confident(compiled, valset, threads)
+        except KeyboardInterrupt:
+            save(compiled, out)
+            raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
+    compiled.compile_report |= spent.told()  # of all of it
     save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}

@@ -10,7 +10,8 @@ import click
 
 from raisf.commands.command import option
 from raisf.commands.values import at_least, not_negative, seconds, share, switch
-from raisf.experiments.opening import QUESTIONS, QUESTIONS_REMOTE, LMChoice, default_program, given, open_program
+from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
+from raisf.experiments.opening import LMChoice, default_program, given, open_program
 from raisf.utils.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -53,7 +54,8 @@ def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     def settled(**values: Any) -> Any:
         if values["threads"] is None:
             lm = LMChoice(values.get("spec"), values.get("api_base"))
-            values["threads"] = QUESTIONS_REMOTE if lm.remote else QUESTIONS
+            asked = [values.get("program") or "", *(values.get("programs") or {}).values()]
+            values["threads"] = lm.at_a_time(asked)
         return function(**values)
 
     return _threads(settled)

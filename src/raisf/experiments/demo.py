@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf import __version__
 from raisf.data.world.generator import HOME_SEED
-from raisf.experiments.opening import POCKET, QUESTIONS, LMChoice, open_fitting, open_program, without_cache
+from raisf.evaluation import QUESTIONS
+from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.display import as_text, console
 from raisf.utils.files import read_json, sha256_file, write_json

@@ -5,13 +5,15 @@ A program's name is one of the registry, the folder of an artifact, or a class o
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
 from raisf.experiments import own
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +21,6 @@ POCKET = "pocket"
 """The default LM of a closed world, and of nothing else: it has never heard of the real one."""
 ZERO_SHOT = "ra-isf"
 """The default program, but for an LM that a compiled one ships for."""
-QUESTIONS, QUESTIONS_REMOTE = 32, 8
-"""Asked at a time: an engine in the process batches their calls; of an endpoint the limit of calls is what counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,16 @@ class LMChoice:
         """Whether an endpoint is named, here or in the environment."""
         from raisf.lm.connect import VARIABLE
 
-        named = self.spec or os.environ.get(VARIABLE, "").strip()
-        base = named.partition("@")[0]  # what follows is a LoRA adapter's folder
-        return self.api_base is not None or ("/" in base and not base.startswith("local/"))
+        return self.api_base is not None or _remote(self.spec or os.environ.get(VARIABLE, "").strip())
+
+    def at_a_time(self, programs: Iterable[str]) -> int:
+        """How many questions programs are asked at a time where nobody says: fewer where an endpoint answers.
+
+        Args:
+            programs: Their names; an artifact's own LM counts where no other is given.
+        """
+        own = [spec for name in programs for spec in _specs(name)] if self.spec is None else []
+        return QUESTIONS_REMOTE if self.remote or any(map(_remote, own)) else QUESTIONS
 
     def limit(self) -> None:
         """Lets so many calls be under way in this process."""
@@ -111,6 +118,20 @@ class LMChoice:
             raise InputError(f"{shown} without --lm: {artifact} brings its own language model; give --lm too")
         self.limit()
         return None if self.spec is None else self.open()
+
+
+def _remote(spec: str) -> bool:
+    base = spec.partition("@")[0]  # what follows is a LoRA adapter's folder
+    return "/" in base and not base.startswith("local/")
+
+
+def _specs(program: str) -> list[str]:
+    """The LMs of an artifact, as its manifest names them; none of what is no artifact, or a broken one."""
+    try:
+        found = read_json(Path(program) / "manifest.json")
+        return [lm["connect"]["spec"] for lm in found["lms"]]
+    except (InputError, OSError, LookupError, TypeError):
+        return []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from raisf.evaluation.comparison import Comparison, compare_records, holm
+from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import Report, summarise
@@ -86,23 +85,16 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 1: the systems; what RA-ISF gains over each; by kind of question; and what it costs."""
     made = table(*published.TABLE_1.values(), names=tuple(published.TABLE_1))
     (first,) = made(workspace, answers)
-    comparison = compare_records(answers)
+    comparison = compare_records(answers, _best(answers))
     first.draw(*plots.accuracy_against_cost(comparison.reports, workspace.measure))
     _, cost, kinds, _ = answer_sections(comparison)
-    return [first, _differences(comparison, _best(answers)), kinds, cost]
+    return [first, pair_sections(comparison.pairs)[0], kinds, cost]
 
 
 def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 2, and each ablation's difference from the whole."""
     (first,) = table(published.TABLE_2)(workspace, answers)
-    return [first, _differences(compare_records(answers), _best(answers))]
-
-
-def _differences(comparison: Comparison, best: str) -> Section:
-    """What one program gains over each other, corrected for so many comparisons."""
-    pairs = [pair for pair in comparison.pairs if best in (pair.first, pair.second)]
-    corrected = holm([pair.p_em for pair in pairs])
-    return pair_sections([replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])[0]
+    return [first, pair_sections(compare_records(answers, _best(answers)).pairs)[0]]
 
 
 def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], list[Section]]":
@@ -172,7 +164,7 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
 
 def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 7: what each module settles, and how much of that is right."""
-    comparison = compare_records(answers)
+    comparison = Comparison({label: summarise(records.values()) for label, records in answers.items()}, [])
     section = route_section(comparison)
     theirs = published.figure_of(published.TABLE_7_DIRECT, "right", workspace.name)
     if theirs is not None:
@@ -234,9 +226,7 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
             made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
             cells |= dict(zip(_columns(of, top_p), made, strict=False))
         rows.append([program, *(cells.get(column) for column in columns)])
-    text = (
-        f"n = {len(workspace.test)}. best of three: any of three sampled answers is right; one: the mean of the three."
-    )
+    text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
     return [Section("", ["exact match", *columns], rows, text, main=None)]
 
 

@@ -1,10 +1,12 @@
 """Self-RAG: when it retrieves, how an answer's score is made, which answer wins."""
 
 import math
+import re
 
 import dspy
 import pytest
 
+from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.self_rag import SelfRAG
 
@@ -99,6 +101,11 @@ def test_the_answers_own_probability_counts_where_there_is_one(ask, shelf):
     lm = script()
     lm.adapter = Logprobs(use_json_adapter_fallback=False)
     assert ask(SelfRAG(shelf, k=1), lm).root.reason.endswith("score 0.25")
+
+
+def test_a_local_lm_is_asked_for_its_own_probabilities(ask, shelf):
+    trace = ask(SelfRAG(shelf, k=1, threshold=0.0), connect("pocket"))
+    assert re.search(r" = fluency 0\.\d\d \+ relevance ", trace.root.steps[-1].generation)
 
 
 def test_a_passage_without_an_answer_is_out_of_the_running(ask, shelf):
