@@ -125,7 +125,7 @@ def auroc_score(gold: Sequence[bool], scores: Sequence[float], groups: Sequence[
     return bootstrap_groups(partial(_auroc, positive, place), groups, n=len(positive), among=among)
 
 
-def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int = BINS) -> list[Bin]:
+def reliability(gold: Sequence[bool], probabilities: Sequence[float]) -> list[Bin]:
     """How often the rows of each probability are positive: the points of a reliability diagram.
 
     Each bin holds as many rows as any other, `LEAST` or more where there are so many, so that each point is as sure;
@@ -135,13 +135,12 @@ def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int 
     Args:
         gold: Whether each row is positive, (n,).
         probabilities: Of the positive label, in [0, 1], (n,).
-        bins: How many at most.
 
     Source: DeGroot and Fienberg 1983; Nguyen and O'Connor 2015, section 3 (bins of equal count).
     """
     order = np.argsort(np.asarray(probabilities, np.float64), kind="stable")
     of, positive = np.asarray(probabilities, np.float64)[order], np.asarray(gold, bool)[order]
-    wanted = max(1, min(bins, len(of) // LEAST))
+    wanted = max(1, min(BINS, len(of) // LEAST))
     begins = [round(number * len(of) / wanted) for number in range(wanted)] if len(of) else []
     begins = sorted({int(np.searchsorted(of, of[begin], side="left")) for begin in begins})
     return [
@@ -150,10 +149,8 @@ def reliability(gold: Sequence[bool], probabilities: Sequence[float], bins: int 
     ]
 
 
-def ece_score(
-    gold: Sequence[bool], probabilities: Sequence[float], groups: Sequence[Hashable], bins: int = BINS
-) -> Score:
-    """Expected calibration error: over the bins, the mean distance of probability and share of positives.
+def ece_score(gold: Sequence[bool], probabilities: Sequence[float], groups: Sequence[Hashable]) -> Score:
+    """Expected calibration error: over ten equally wide bins, the mean distance of probability and share of positives.
 
     It is taken of the positive label's probability, not of the likelier label's: that is what a threshold cuts.
 
@@ -161,16 +158,15 @@ def ece_score(
         gold: Whether each row is positive, (n,).
         probabilities: Of the positive label, in [0, 1], (n,).
         groups: What each row is resampled with, (n,).
-        bins: Equally wide parts of [0, 1].
 
     Source: Naeini et al. 2015; Guo et al. 2017, section 2. Resampling adds noise to every bin, so that the interval
     lies somewhat high for a judge that is nearly calibrated.
     """
     of, positive = np.asarray(probabilities, np.float64), np.asarray(gold, np.float64)
-    place = _places(of, bins)
+    place = _places(of)
 
     def ece(weights: Array) -> float:
-        gaps = np.bincount(place, weights * (of - positive), minlength=bins)
+        gaps = np.bincount(place, weights * (of - positive), minlength=BINS)
         return float(np.abs(gaps).sum() / weights.sum())
 
     return bootstrap_groups(ece, groups, n=len(positive))
@@ -244,5 +240,5 @@ def _auroc(positive: NDArray[np.bool_], place: NDArray[np.int64], weights: Array
     return float(yes @ (below + no / 2)) / pairs if pairs else math.nan
 
 
-def _places(probabilities: Array, bins: int) -> NDArray[np.int64]:
-    return np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+def _places(probabilities: Array) -> NDArray[np.int64]:
+    return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)

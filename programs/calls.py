@@ -83,9 +83,9 @@ class Run:
         self._asked: dict[tuple[int, str], Future[tuple[dspy.Prediction | None, list[Any]]]] = {}
 
     @contextmanager
-    def node(self, question: str, depth: int = 0) -> Iterator[Node]:
+    def node(self, question: str) -> Iterator[Node]:
         """A question's record, and the work on it (`work`)."""
-        with self.work(Node(question=question, depth=depth)) as node:
+        with self.work(Node(question=question)) as node:
             yield node
 
     @contextmanager

@@ -32,9 +32,7 @@ class Example:
     sides: dict[str, dict[str, Any]]
 
 
-def wins_and_losses(
-    comparison: "Comparison", records: Mapping[str, Mapping[str, dict[str, Any]]], most: int = MOST
-) -> list[Example]:
+def wins_and_losses(comparison: "Comparison", records: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[Example]:
     """Wins of the best program over the next best, then losses, in the order of the questions' ids."""
     if len(comparison.reports) < 2:
         return []
@@ -42,7 +40,7 @@ def wins_and_losses(
     found = []
     for right, wrong in ((best, other), (other, best)):
         names = [name for name in sorted(records[right]) if _flips(records[right][name], records[wrong].get(name))]
-        for name in names[:most]:
+        for name in names[:MOST]:
             record, sides = records[right][name], {who: records[who][name] for who in (best, other)}
             found.append(Example(f"tree-{len(found) + 1}", record["question"], record["answers"], right, sides))
     return found
