@@ -9,7 +9,16 @@ from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.confidence import Confidence, Source
 from raisf.programs.program import Program, check, check_count
-from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, fill, listed, normal, references
+from raisf.programs.questions import (
+    MAX_SUB_QUESTIONS,
+    UNKNOWN,
+    clean,
+    fill,
+    is_unknown,
+    listed,
+    normal,
+    references,
+)
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
 from raisf.programs.steps import facts_of, judge_by_score, judge_listwise, next_question, reader
 from raisf.programs.trace import JudgedPassage, Judgement, Node
@@ -50,6 +59,8 @@ class RAISF(Program):
         sufficiency: True asks of the relevant passages whether together they suffice. Where they do not, the question
             is broken down, and the composer is given them beside the sub-answers, as further facts.
         sufficiency_threshold: The probability from which on they suffice.
+        insist: True takes the reader's "unknown" for a verdict that the relevant passages do not suffice, and breaks
+            the question down where the paper ends with "unknown".
         decomposition: "at_once" lists all sub-questions in one call (Algorithm 1). "stepwise" asks for the next one in
             view of the answers so far, as Self-Ask does, until it says that they suffice.
         know: How the self-knowledge judge judges. "verbal" asks whether the LM knows the answer, as the paper does. The
@@ -75,7 +86,7 @@ class RAISF(Program):
     stored: ClassVar = {"know": "self_knowledge"}
     later = frozenset({
         "know", "samples", "confidence", "confidence_slope", "confidence_offset", "min_confidence",
-        "sufficiency", "sufficiency_threshold", "decomposition",
+        "sufficiency", "sufficiency_threshold", "decomposition", "insist",
     })  # fmt: skip
 
     def __init__(
@@ -101,6 +112,7 @@ class RAISF(Program):
         confidence_slope: float = 1.0,
         confidence_offset: float = 0.0,
         min_confidence: float = 0.0,
+        insist: bool = False,
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
@@ -133,6 +145,7 @@ class RAISF(Program):
         self.confidence_slope = confidence_slope
         self.confidence_offset = confidence_offset
         self.min_confidence = min_confidence
+        self.insist = insist
         self.know = knowledge_judge(know)
         self.relevant = dspy.Predict(ListwiseRelevance if relevance == "listwise" else PassageRelevance)
         if sufficiency:  # a predictor more would make another program of each that does without
@@ -214,11 +227,17 @@ class RAISF(Program):
         gather([Task(partial(judge, passage)) for passage in node.passages])
 
     def _suffice(self, run: Run, node: Node, relevant: list[str]) -> bool:
-        if not self.sufficiency:
-            return True
-        threshold = self.sufficiency_threshold
-        node.sufficient = run.judge(self.sufficient, threshold, question=node.question, passages=relevant)
-        return node.sufficient.verdict == "sufficient"
+        if self.sufficiency:
+            threshold = self.sufficiency_threshold
+            node.sufficient = run.judge(self.sufficient, threshold, question=node.question, passages=relevant)
+            if node.sufficient.verdict != "sufficient":
+                return False
+        if not (self.insist and self.use_decomposition) or node.depth == self.max_depth:
+            return True  # at the lowest depth there is nothing below to ask
+        with dspy.context(send_stream=None):  # a draft: where it is the answer, the node takes it up
+            asks = run.confidence.asks(self.answer_from.lm or dspy.settings.lm)
+            draft = run.draft(self.answer_from, question=node.question, **asks, passages=relevant)
+        return draft is not None and not is_unknown(clean(draft.answer))
 
     def _step_by_step(self, run: Run, node: Node, above: frozenset[str]) -> bool:
         """One sub-question after the other; false where the first could not be read. None is asked twice."""

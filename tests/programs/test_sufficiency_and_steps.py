@@ -17,8 +17,8 @@ from raisf.serving.service import tells
 from raisf.utils.errors import InputError
 
 
-def scripted(*, suffice: bool, follow_ups: list[str] | None = None) -> ScriptedLM:
-    """Nothing is known; the root's two passages are relevant, and so are a sub-question's."""
+def scripted(*, suffice: bool, follow_ups: list[str] | None = None, silent: bool = False) -> ScriptedLM:
+    """Nothing is known; the root and its parts have two relevant passages each; silent: nobody can read the root's."""
     left = list(follow_ups or [])
 
     def answer(fields: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,8 @@ def scripted(*, suffice: bool, follow_ups: list[str] | None = None) -> ScriptedL
         if "passages" in fields:
             sure = suffice or fields["question"] != "root"
             verdict = "sufficient" if sure else "insufficient"
-            return {"verdict": verdict, "evidence": "passage 1", "answer": f"A({fields['question']})"}
+            read = "Unknown." if silent and fields["question"] == "root" else f"A({fields['question']})"
+            return {"verdict": verdict, "evidence": "passage 1", "answer": read}
         return {"verdict": "unknown", "sub_questions": ["who?", "where is #1?"]}
 
     return ScriptedLM(answer)
@@ -58,6 +59,22 @@ def test_where_they_do_not_suffice_the_question_is_broken_down_and_they_are_comp
     ]
     off = ask(RAISF(shelf, sufficiency=True, use_decomposition=False), scripted(suffice=False))
     assert off.root.route == "no_passages" and "do not suffice" in off.root.reason
+
+
+def test_who_insists_breaks_down_what_the_reader_leaves_open_and_nothing_else(ask: Any, shelf: Any) -> None:
+    plain = ask(RAISF(shelf, max_depth=1), scripted(suffice=True, silent=True))
+    assert (plain.root.route, plain.root.answer) == ("passages", "unknown")
+    insisting = ask(RAISF(shelf, max_depth=1, insist=True), lm := scripted(suffice=True, silent=True))
+    assert (insisting.root.route, insisting.root.answer) == ("decomposed", "composed")
+    assert sum("passages" in call and call["question"] == "root" for call in lm.calls) == 1
+    read = ask(RAISF(shelf, insist=True), scripted(suffice=True))
+    assert (read.root.answer, read.cost.lm_calls) == (
+        "A(root)",
+        ask(RAISF(shelf), scripted(suffice=True)).cost.lm_calls,
+    )
+    for options in ({"max_depth": 0}, {"use_decomposition": False}):  # where there is nothing below to ask
+        ended = ask(RAISF(shelf, insist=True, **options), scripted(suffice=True, silent=True))
+        assert (ended.root.route, ended.root.answer) == ("passages", "unknown")
 
 
 @pytest.mark.parametrize("suffice", [True, False])
