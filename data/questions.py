@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import dspy
 
 
+_LISTS = ("gold_titles", "gold_pids", "gold_sentences", "sub_questions", "sub_answers", "sub_titles")
+
+
 def load_questions(path: Path | str) -> "list[dspy.Example]":
     """The questions of a file, as examples whose only input is `question`.
 
@@ -55,6 +58,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         raise InputError(f"{place}, question {number}: {error}") from error
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
+    _check_gold(f"{place}, question {number}", found)
     identity = found.get("id")
     full = {
         "id": str(number if identity is None else identity),
@@ -82,6 +86,23 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
             f"{place}, question {number}: not valid Unicode, it holds {shown} ({error.reason}); mend or drop it"
         ) from error
     return full
+
+
+def _check_gold(place: str, found: dict[str, Any]) -> None:
+    """Raise InputError if an optional field is of a kind that would be misread in silence."""
+    for name in _LISTS:
+        value = found.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InputError(f"{place}: {name} must be a list of texts, found {value!r:.60}")
+    if found.get("known") not in (None, True, False):
+        raise InputError(f"{place}: known must be true or false, found {found['known']!r:.60}")
+    hops = found.get("hops")
+    if hops is not None and (isinstance(hops, bool) or not isinstance(hops, int)):
+        raise InputError(f"{place}: hops must be a whole number, found {hops!r:.60}")
+    parts = len(found.get("sub_questions") or [])
+    for name in ("sub_answers", "sub_titles"):
+        if (given := found.get(name)) and len(given) != parts:
+            raise InputError(f"{place}: {parts} sub_questions, but {len(given)} {name}; give one for each, or none")
 
 
 def _example(row: dict[str, Any]) -> "dspy.Example":

@@ -273,7 +273,12 @@ _SCHEMAS = {
 def _pairs(value: Any, first: str, *seconds: str) -> list[tuple[Any, Any]]:
     """Pairs, in whichever way a copy writes them: [a, b] each, an object each, an object of lists, JSON in a text."""
     if isinstance(value, str):
-        value = json.loads(value)
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(
+                f"its supporting facts or paragraphs are the text {value!r:.60}, which is no JSON"
+            ) from None
     try:
         if isinstance(value, dict):
             second = next(name for name in seconds if name in value)

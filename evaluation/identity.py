@@ -12,6 +12,7 @@ from raisf.lm.connect import adapter_for
 from raisf.lm.endpoint import EndpointLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
+from raisf.utils.errors import InputError
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -91,6 +92,20 @@ def gold_answers(example: dspy.Example) -> list[str]:
     """All gold answers of an example, `answer` alone where it carries no aliases."""
     answers = example.get("answers") or [example.get("answer")]
     return [str(answer) for answer in answers if answer is not None]
+
+
+def answer_of(prediction: object, program: object) -> str:
+    """The answer that a program gave, which may be a module of the user's own.
+
+    Raises:
+        InputError: It gave something else than a prediction with an answer.
+    """
+    if isinstance(prediction, dspy.Prediction) and "answer" in prediction:
+        return str(prediction.answer or "")
+    given = f"a {type(prediction).__name__}"
+    if isinstance(prediction, dspy.Prediction):
+        given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"
+    raise InputError(f"{type(program).__name__} gave {given}: let its forward return dspy.Prediction(answer=...)")
 
 
 def digest(value: Any) -> str:

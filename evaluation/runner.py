@@ -14,7 +14,7 @@ import dspy
 from rich.progress import Progress
 
 from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
-from raisf.evaluation.identity import GOLD, describe, describe_test, gold_answers, question_id
+from raisf.evaluation.identity import GOLD, answer_of, describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import Report, summarise
@@ -184,6 +184,8 @@ def evaluate(
 
         def keep(outcome: Outcome) -> None:
             nonlocal failure
+            if outcome.error is None:
+                answer_of(outcome.prediction, program)  # a module of the user's own may give none
             records.add(_record(outcome))
             failure = outcome.error or failure
             bar.update(task, advance=1, score=_running(done))

@@ -108,6 +108,8 @@ def connect(
         InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
     """
     spec = default_spec() if spec is None else spec
+    if not isinstance(spec, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
+        raise InputError(f"the language model is {spec!r:.60}: give its name, such as smollm2 or openai/MODEL")
     if not 0 <= temperature <= HIGHEST_TEMPERATURE:
         raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
     if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):

@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.identity import answer_of
 from raisf.programs.calls import Run
 from raisf.programs.events import CostEvent, DoneEvent, Event
 from raisf.programs.trace import Cost, Trace
@@ -118,7 +119,7 @@ def live_module(
             asked = reword(question, run) if reword else question
             with run.node(asked) as node:
                 prediction: Any = module(question=asked)
-                node.conclude("direct", "by a module of your own", prediction.get("answer"))
+                node.conclude("direct", "by a module of your own", answer_of(prediction, module))
         return prediction
 
     return Live(run, answer)

@@ -222,7 +222,7 @@ class Program(dspy.Module):
             raise run.failure  # what the question lacks may be what the failed call would have said
         counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
         trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)
-        return dspy.Prediction(answer=trace.root.answer, trace=trace)
+        return dspy.Prediction(trace=trace, answer=trace.root.answer)  # dspy.majority votes on the last
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, as_retriever(value) if name == "retriever" and value is not None else value)

@@ -86,7 +86,7 @@ def skipped(name: str, error: InputError) -> Skipped:
 def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | None = None) -> list[Document]:
     """The documents at a path, in the order of their names; `reading.read_documents` says which kinds there are.
 
-    Hidden files and folders are no part of a folder.
+    Hidden files and folders are no part of a folder, nor is an index or a compiled program that lies in it.
 
     Args:
         path: A file or a folder.
@@ -150,7 +150,8 @@ def twice(pid: str, earlier: str, place: str) -> InputError:
 def _walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
     """The files of a folder in the order of their paths; with each that must not be read, why.
 
-    Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end.
+    Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end. An
+    index or a program that lies there is none of its documents: its passages would be read in their place.
     """
     root, unread = folder.resolve(), list[tuple[Path, str]]()
 
@@ -160,11 +161,18 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
     files: list[tuple[Path, str | None]] = []
     for where, folders, names in os.walk(folder, onerror=note):
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".") and not _is_made(Path(where, name))]
         for name in [*names, *links]:
             if not name.startswith("."):
                 files.append((Path(where, name), _refusal(Path(where, name), root)))
     return iter(sorted([*files, *unread], key=lambda found: found[0]))
+
+
+def _is_made(folder: Path) -> bool:
+    """Whether a folder is an index or an artifact."""
+    return (folder / "manifest.json").is_file() and any(
+        (folder / made).exists() for made in ("segments", "program.json")
+    )
 
 
 def _refusal(file: Path, root: Path) -> str | None:

@@ -161,7 +161,7 @@ def read_manifest(path: Path | str) -> IndexManifest:
     if not path.is_dir():
         raise InputError(f"{path} is a file, an index is a folder; {make}")
     if not (path / MANIFEST).is_file():
-        raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or {make}")
+        raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or delete it and {make}")
     try:
         raw = (path / MANIFEST).read_bytes()
         found: Any = ujson.loads(raw)

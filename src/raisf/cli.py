@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import click
 
 from raisf import __version__
+from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible
 
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended: 128 + SIGINT
 COMMANDS = (
     "demo",
     "world",
@@ -75,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 for a failure outside or a part that is missing, 2 for the user's mistake, 130 after Ctrl-C.
     """
+    for name in ("stdin", "stdout", "stderr"):  # None where a parent has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
     # tqdm's bars (DSPy's, bm25s', transformers', colbert-ai's) would stand beside ours; read as it is imported.

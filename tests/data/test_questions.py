@@ -59,6 +59,23 @@ def test_what_cannot_be_a_question_is_refused(tmp_path: Path, text: str, message
         load_questions(write(tmp_path / "q.jsonl", text))
 
 
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ('"gold_pids": "taj-mahal"', "gold_pids must be a list of texts, found 'taj-mahal'"),
+        ('"gold_titles": [7]', "gold_titles must be a list of texts"),
+        ('"sub_questions": "Where?"', "sub_questions must be a list of texts"),
+        ('"known": "no"', "known must be true or false, found 'no'"),
+        ('"hops": "two"', "hops must be a whole number, found 'two'"),
+        ('"sub_questions": ["a?", "b?"], "sub_answers": ["a"]', "2 sub_questions, but 1 sub_answers"),
+    ],
+)
+def test_gold_of_another_kind_is_not_misread_in_silence(tmp_path: Path, field: str, message: str) -> None:
+    path = write(tmp_path / "q.jsonl", f'{{"question": "Where?", "answer": "Agra", {field}}}\n')
+    with pytest.raises(InputError, match=f"question 1: {message}"):
+        load_questions(path)
+
+
 def test_a_file_of_another_encoding_says_so(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_bytes('{"question": "Où?", "answer": "là"}'.encode("latin-1"))

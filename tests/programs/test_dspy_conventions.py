@@ -112,6 +112,13 @@ def test_batch_and_parallel(lm: Any, shelf: Any) -> None:
     assert [p.answer for p in batched] == [p.answer for p in parallel] == [e.answer for e in EXAMPLES]
 
 
+def test_dspys_ensemble_votes_on_the_answers(lm: Any, shelf: Any) -> None:
+    program = RAISF(shelf)
+    voting: Any = dspy.Ensemble(reduce_fn=dspy.majority).compile([program, program.deepcopy()])
+    with dspy.context(lm=lm):
+        assert voting(question="root").answer == "A(root)"
+
+
 def test_evaluate_and_bootstrap_few_shot(lm: Any, shelf: Any) -> None:
     with dspy.context(lm=lm):
         evaluate = dspy.Evaluate(devset=EXAMPLES, metric=right, num_threads=2, display_progress=False)

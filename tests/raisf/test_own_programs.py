@@ -54,6 +54,17 @@ class Broken(dspy.Module):
         raise RuntimeError("out of order")
     def forward(self, question): ...
 
+class Other(dspy.Module):
+    def forward(self, question):
+        return dspy.Prediction(response="42")
+
+class Text(dspy.Module):
+    def forward(self, question):
+        return "42"
+
+class Idle(dspy.Module):
+    """Cannot be asked."""
+
 class Query(dspy.Module):
     def forward(self, query): ...
 
@@ -146,7 +157,7 @@ def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, cap
 WRONG = {
     "no such module": (["nosuch.module:X"], "no module 'nosuch' for the program nosuch.module:X"),
     "no such part": (["mine.nosuch:X"], "no module 'mine.nosuch'"),
-    "no such class": (["mine.rag:Nope"], "its programs are Wrapped, Guess, OurKind, Needy, Broken, Query"),
+    "no such class": (["mine.rag:Nope"], "its programs are Wrapped, Guess, OurKind, Needy, Broken, Other, "),
     "not a class": (["mine.rag:function"], "give a subclass of dspy.Module, or of raisf.Program"),
     "an artifact that is not there": (["mine.rag:Guess@nowhere"], "no artifact at nowhere"),
     "no name": (["mine.rag:"], "write package.module:Class"),
@@ -158,6 +169,12 @@ WRONG = {
     "no index": (["mine.rag:Wrapped"], "retrieves passages: give --index"),
     "an argument that nobody gives": (["mine.rag:Needy"], "give --set colour=VALUE"),
     "its constructor fails": (["mine.rag:Broken"], "cannot be made: RuntimeError: out of order"),
+    "a prediction without an answer": (["mine.rag:Other"], "Other gave a prediction with response: let its forward"),
+    "no prediction": (
+        ["mine.rag:Text", "--live"],
+        "Text gave a str: let its forward return dspy.Prediction(",
+    ),
+    "nothing to ask": (["mine.rag:Idle"], "mine.rag:Idle has no forward: give it forward(self, question)"),
     "another question": (["mine.rag:Query"], "its forward takes (self, query), and is called with question=..."),
 }
 
@@ -167,6 +184,13 @@ def test_what_is_wrong_with_it_is_one_clear_line(argv, message, capsys):
     assert cli.main(["ask", "Who?", "--program", *argv]) == 2
     shown = capsys.readouterr()
     assert message in shown.err and "Traceback" not in shown.err and shown.out == ""
+
+
+@pytest.mark.parametrize("name", ["Other", "Text"])
+def test_a_module_without_answers_is_not_taken_for_one_that_is_never_right(name, capsys):
+    asked = ["eval", "--program", f"mine.rag:{name}", "--test", "world/test.jsonl", "--out", f"{name}.jsonl"]
+    assert cli.main(asked) == 2
+    assert f"{name} gave " in capsys.readouterr().err
 
 
 def test_programs_are_compared_from_python_in_memory_and_in_a_folder(home, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.corpus.documents import Skipped, checked, find_documents
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
 from raisf.retrieval.index import build_index, open_folder
@@ -84,6 +84,16 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
         ("d.csv#3", "One", "With, a comma and a line end", "d.csv, line 3"),
         ("x1", "", "Tabbed", "e.tsv, line 2"),
     ]
+
+
+def test_an_index_among_the_documents_is_none_of_them(write: Write, tmp_path: Path):
+    write("a.txt", "The vault code is 4711.")
+    for made in ("index/manifest.json", "index/segments/1/passages.jsonl", "deep/art/manifest.json"):
+        write(made, '{"id": "a.txt#1", "text": "It was 1174."}')
+    write("deep/art/program.json", "{}")
+    left_out: list[Skipped] = []
+    assert [found.name for found in find_documents(tmp_path / "docs", skip=left_out.append)] == ["a.txt"]
+    assert left_out == []
 
 
 def test_one_file_can_be_given_and_a_long_row_is_split_under_its_id(write: Write):

@@ -25,6 +25,7 @@ from raisf.utils.errors import InputError
 @lm_options
 def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     """Answer one question and show how: route, passages with verdicts, sub-questions, cost."""
+    from raisf.evaluation.identity import answer_of
     from raisf.programs.trace import Trace, render
     from raisf.utils.display import as_text
 
@@ -38,10 +39,10 @@ def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) 
         prediction = ask_live(program, question)
     else:
         prediction = program(question=question)
+    answer = answer_of(prediction, program)
     trace = prediction.get("trace")
     if not isinstance(trace, Trace):  # a module of the user's own, which keeps none
-        answer = str(prediction.get("answer") or "")
         return CommandResult({"answer": answer, "trace": None}, as_text(answer))
     root = trace.root
     found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
-    return CommandResult({"answer": prediction.answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))
+    return CommandResult({"answer": answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))

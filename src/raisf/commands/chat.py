@@ -4,7 +4,7 @@ import sys
 
 from raisf.commands.command import command
 from raisf.commands.options import ProgramChoice, lm_options, program_options
-from raisf.commands.result import CommandResult
+from raisf.commands.result import INTERRUPTED, CommandResult
 from raisf.experiments.opening import LMChoice
 
 
@@ -23,6 +23,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     from raisf.programs.trace import Trace, render
     from raisf.utils.display import DataTable, as_text, console
     from raisf.utils.errors import RaisfError
+    from raisf.utils.text import visible
 
     program = choice.open(lm)
     conversation, turns, screen = Conversation(program), list[Turn](), console(stderr=True)
@@ -30,6 +31,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     if interactive:
         screen.print(as_text("An empty line, or Ctrl-D, ends it; Ctrl-C stops a question.", "dim"))
     answers: list[dict[str, str | None]] = []
+    stopped = False
     while question := _next(interactive):
         try:
             standalone = conversation.standalone(question, turns)
@@ -41,8 +43,11 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             answers.append({"question": question, "asked_as": None, "answer": None, "error": str(error)})
             continue
         except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-            continue
+            print(f"stopped at: {visible(question)}", file=sys.stderr)
+            if interactive:
+                continue
+            stopped = True
+            break
         answers.append({"question": question, "asked_as": standalone, "answer": prediction.answer})
         trace = prediction.get("trace")
         screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
@@ -52,7 +57,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         said = f"error: {answer['error']}" if answer["answer"] is None else answer["answer"]
         table.add_row(answer["question"], as_text(said, "bold"))
     failed = not interactive and any(answer["answer"] is None for answer in answers)
-    return CommandResult({"answers": answers}, table, exit_code=1 if failed else 0)
+    return CommandResult({"answers": answers}, table, exit_code=INTERRUPTED if stopped else int(failed))
 
 
 def _next(interactive: bool) -> str:

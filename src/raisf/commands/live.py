@@ -42,7 +42,7 @@ def ask_live(program: Any, question: str, screen: Console | None = None) -> dspy
         for last in stream(live):
             growing.add(last)
     assert isinstance(last, DoneEvent)
-    return dspy.Prediction(answer=last.answer, trace=last.trace)
+    return dspy.Prediction(trace=last.trace, answer=last.answer)
 
 
 def _last_lines(view: RenderableType, screen: Console) -> RenderableType:

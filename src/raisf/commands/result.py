@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+INTERRUPTED = 130
+"""What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """A command's result.
@@ -21,7 +25,8 @@ class CommandResult:
     Attributes:
         data: What --json prints; made of JSON values.
         view: What a person sees.
-        exit_code: What the command ends with: 1 where its work is done but for a part of it that is named.
+        exit_code: What the command ends with: 1 where its work is done but for a part of it that is named,
+            130 where Ctrl-C cut it short.
     """
 
     data: dict[str, Any]

@@ -79,7 +79,12 @@ def load_class(name: str) -> type:
         raise InputError(f"{module_name} ({module.__file__}) has no {path!r}: {listed}") from None
     if not _is_program(found):
         raise InputError(f"{name} is {found!r:.80}: give a subclass of dspy.Module, or of raisf.Program")
-    forward = inspect.signature(found.forward if hasattr(found, "forward") else dspy.Module.__call__).parameters
+    asked = getattr(found, "forward", found.__call__)
+    if asked is dspy.Module.__call__:
+        raise InputError(
+            f"{name} has no forward: give it forward(self, question), returning dspy.Prediction(answer=...)"
+        )
+    forward = inspect.signature(asked).parameters
     if "question" not in forward and all(one.kind != one.VAR_KEYWORD for one in forward.values()):
         raise InputError(f"{name}: its forward takes ({', '.join(forward)}), and is called with question=...")
     return found

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -230,6 +231,6 @@ def tells(event: Event) -> str:
 def _limit(name: str, given: Any, own: Any, kind: Any) -> Any:
     if given is None:
         return own
-    if isinstance(given, bool) or not isinstance(given, int | kind) or given <= 0:
+    if isinstance(given, bool) or not isinstance(given, int | kind) or not 0 < given < math.inf:
         raise InputError(f"{name} is {given!r:.40}: give a number above 0")
     return given if own is None else min(given, own)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import time
 import urllib.error
 from typing import Any
@@ -79,6 +80,7 @@ def test_a_programming_error_is_told_without_its_words(server: Any, ask: Any, se
         ({"question": "Who?", "max_calls": 0}, 400, "above 0"),
         ({"question": "Who?", "max_calls": True}, 400, "above 0"),
         ({"question": "Who?", "max_seconds": "long"}, 400, "above 0"),
+        ({"question": "Who?", "max_seconds": math.nan}, 400, "above 0"),
         ({"question": "\ud800"}, 400, "Unicode"),
         (b"[" * 100_000, 400, "not JSON"),
     ],
