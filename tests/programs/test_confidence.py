@@ -55,7 +55,7 @@ def test_only_the_question_that_was_asked_is_kept_back() -> None:
     for depth, answer in ((0, "unknown"), (1, "Rome")):
         run = Run(None, None, None)
         run.confidence = Confidence(least=0.9)
-        with run.node("q", depth) as node:
+        with run.work(Node(question="q", depth=depth)) as node:
             node.know = Judgement(verdict="know", probability=0.8)
             node.end("direct", "from memory", "Rome")
         assert node.answer == answer

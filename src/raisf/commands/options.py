@@ -54,7 +54,7 @@ def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     def settled(**values: Any) -> Any:
         if values["threads"] is None:
             lm = LMChoice(values.get("spec"), values.get("api_base"))
-            asked = [values.get("program") or "", *(values.get("programs") or {}).values()]
+            asked = [values.get("program") or "", *dict(values.get("programs") or {}).values()]
             values["threads"] = lm.at_a_time(asked)
         return function(**values)
 
