@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -252,6 +252,11 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
         raise InputError(f"{name} is {value!r}: give {wanted}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Raise InputError for an option that is no number from 0 to 1."""
+    check(name, value, isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1, "0 to 1")
 
 
 def check_count(name: str, value: object, least: int = 1, most: int | None = None, none: str = "") -> None:

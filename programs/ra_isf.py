@@ -8,7 +8,7 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.confidence import Confidence, Source
-from raisf.programs.program import Program, check, check_count
+from raisf.programs.program import Program, check, check_count, check_share
 from raisf.programs.questions import (
     MAX_SUB_QUESTIONS,
     UNKNOWN,
@@ -118,15 +118,15 @@ class RAISF(Program):
         check_count("k", k)
         check_count("max_depth", max_depth, 0)
         check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
-        check("know_threshold", know_threshold, 0 <= know_threshold <= 1, "0 to 1")
-        check("relevance_threshold", relevance_threshold, 0 <= relevance_threshold <= 1, "0 to 1")
-        check("sufficiency_threshold", sufficiency_threshold, 0 <= sufficiency_threshold <= 1, "0 to 1")
+        check_share("know_threshold", know_threshold)
+        check_share("relevance_threshold", relevance_threshold)
+        check_share("sufficiency_threshold", sufficiency_threshold)
         check("decomposition", decomposition, decomposition in get_args(Order), " or ".join(get_args(Order)))
         check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
         check_count("samples", samples, 2, MAX_SAMPLES)
         check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
         check("confidence_slope", confidence_slope, confidence_slope > 0, "more than 0")
-        check("min_confidence", min_confidence, 0 <= min_confidence <= 1, "0 to 1")
+        check_share("min_confidence", min_confidence)
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance

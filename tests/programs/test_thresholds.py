@@ -72,3 +72,5 @@ def test_thresholds_are_options_like_any_other(shelf):
     for name in ("know_threshold", "relevance_threshold"):
         with pytest.raises(InputError, match=f"{name} is 1.5: give 0 to 1"):
             RAISF(shelf, **{name: 1.5})
+        with pytest.raises(InputError, match=f"{name} is 'a': give 0 to 1"):
+            RAISF(shelf, **{name: "a"})
