@@ -10,6 +10,7 @@ import dspy
 from raisf.lm.chat import scored_labels
 from raisf.lm.connect import adapter_for
 from raisf.lm.endpoint import EndpointLM
+from raisf.lm.local.model import LocalLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 from raisf.utils.errors import InputError
@@ -116,7 +117,7 @@ def digest(value: Any) -> str:
 
 def weights_of(lm: Any) -> str:
     """Which model an LM is: its model string, without the folder where a local one's weights happen to lie."""
-    return getattr(lm, "weights", lm.model)
+    return lm.weights if isinstance(lm, LocalLM) else lm.model
 
 
 def _describe_lm(lm: Any, signature: Any) -> str | None:

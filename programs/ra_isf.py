@@ -59,8 +59,8 @@ class RAISF(Program):
         sufficiency: True asks of the relevant passages whether together they suffice. Where they do not, the question
             is broken down, and the composer is given them beside the sub-answers, as further facts.
         sufficiency_threshold: The probability from which on they suffice.
-        insist: True takes the reader's "unknown" for a verdict that the relevant passages do not suffice, and breaks
-            the question down where the paper ends with "unknown".
+        insist: True takes it that the relevant passages do not suffice where the reader says "unknown", or what cannot
+            be read, and breaks the question down there, where the paper ends.
         decomposition: "at_once" lists all sub-questions in one call (Algorithm 1). "stepwise" asks for the next one in
             view of the answers so far, as Self-Ask does, until it says that they suffice.
         know: How the self-knowledge judge judges. "verbal" asks whether the LM knows the answer, as the paper does. The

@@ -200,3 +200,31 @@ def test_ctrl_c_ends_the_command_while_other_threads_still_ask() -> None:
         run.send_signal(signal.SIGINT)
         assert b"interrupted" in run.communicate(timeout=20)[1]
     assert run.returncode == 130
+
+
+@pytest.mark.parametrize("asked", [["--version"], ["chat", "--program", "direct", "--lm", "pocket"]])
+def test_a_closed_stream_is_an_empty_one(asked, monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert cli.main(asked) == 0
+
+
+def test_ctrl_c_in_a_piped_chat_shows_what_was_answered_and_asks_no_more(monkeypatch, capsys):
+    asked = []
+
+    def stopped_at_the_second(program, question):
+        asked.append(question)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return dspy.Prediction(answer="Ada")
+
+    import dspy
+
+    from raisf.commands import live
+
+    monkeypatch.setattr(live, "ask_live", stopped_at_the_second)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Who is alpha?\nWho is beta?\nWho is gamma?\n"))
+    assert _run("chat", "--program", "direct", "--lm", "pocket", "--json") == 130
+    shown = capsys.readouterr()
+    assert [one["answer"] for one in json.loads(shown.out)["answers"]] == ["Ada"] and len(asked) == 2
+    assert "stopped at: " in shown.err and "beta" in shown.err

@@ -298,9 +298,10 @@ def compile_command(
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
-    rows = JudgeRows.read(*rows_from) if rows_from else None
+    rows = None
     if rows_from:
         judged_program(program)
+        rows = JudgeRows.read(*rows_from)
     with counting() as spent:
         if labeller is not None:
             rows = teach_for(learners[-1], program, labeller, trainset, valset)
