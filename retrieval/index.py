@@ -29,6 +29,7 @@ __all__ = [
     "add_to_index",
     "build_index",
     "check_index",
+    "documents_of",
     "index",
     "index_info",
     "open_folder",
@@ -157,6 +158,14 @@ def index_info(path: Path | str) -> dict[str, Any]:
         "corpus_sha256": manifest.corpus_sha256,
         "versions": manifest.versions,
     }
+
+
+def documents_of(path: Path | str) -> set[str]:
+    """The names of the documents that an index was made of; none where there is no index that can be read."""
+    try:
+        return set(read_manifest(path).documents)
+    except InputError:
+        return set()
 
 
 def check_index(path: Path | str) -> list[str]:

@@ -37,6 +37,13 @@ JUDGED = {
 """By signature of a judge that gives verdicts, what they are about."""
 
 
+def judges_of(program: dspy.Module) -> set[str]:
+    """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"."""
+    judged = {**JUDGED, Decomposition: "decomposition"}
+    roles = [role_of(predictor) for _, predictor in program.named_predictors()]
+    return {judged[role] for role in roles if role in judged}
+
+
 def role_of(predictor: Any) -> Any:
     """The signature of ours whose fields the predictor has; None if there is none."""
     return next((known for known in _KNOWN if _fields(known) == _fields(predictor.signature)), None)

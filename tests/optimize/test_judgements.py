@@ -9,7 +9,7 @@ from dspy.lm15 import Message, Request, Response, Usage
 import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.judges.confidence import baselines
+from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF

@@ -17,7 +17,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.demonstrations import Rows, bootstrap_demos
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.confidence import baselines
+from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.judges.judgements import Judged, Judgements
 from raisf.optimize.judges.judgements import collect as judge

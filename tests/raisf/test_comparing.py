@@ -145,13 +145,15 @@ def _once_in_three_fails(lm, broken, fields):
     return {"verdict": "irrelevant" if "passage" in fields else "unknown", "answer": "x", "sub_questions": ["a?", "b?"]}
 
 
-def test_judges_are_asked_again_when_their_gold_changes(home, tmp_path):
+def test_judges_are_asked_again_when_their_gold_changes(home, tmp_path, caplog):
     program, examples = RAISF(open_index(home / "index"), k=2), load_questions(home / "world/test.jsonl")[:4]
     program.set_lm(ScriptedLM(lambda fields: _once_in_three_fails(None, False, fields)))
     before = judge_all({"x": program}, examples, tmp_path)["x"]
     without = [example.copy(gold_pids=[], gold_titles=[], sub_questions=[], sub_answers=[]) for example in examples]
     after = judge_all({"x": program}, without, tmp_path)["x"]
     assert set(before) - set(after) == {"relevance", "decomposition"}
+    told = [record.getMessage() for record in caplog.records if "not measured alone, of x:" in record.getMessage()]
+    assert [line.split(": ")[1] for line in told] == ["relevance", "decomposition"]
     assert after["know"]["scores"]["accuracy"]["n"] == 4 < before["know"]["scores"]["accuracy"]["n"]
 
 

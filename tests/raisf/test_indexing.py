@@ -42,6 +42,18 @@ def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path,
     assert (again["passages"], again["documents"]) == (2, 2)
 
 
+def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, capsys, caplog):
+    (tmp_path / "go.txt").write_text("Go is a board game, too.")
+    run(capsys, "index", "add", index, tmp_path / "go.txt")
+    again = ["index", tmp_path / "docs", "--engine", "bm25", "--out", index]
+    run(capsys, *again)
+    (told,) = [record.getMessage() for record in caplog.records if "is gone" in record.getMessage()]
+    assert "what it had of go.txt is gone" in told and "raisf index add" in told
+    caplog.clear()
+    run(capsys, *again)
+    assert "is gone" not in caplog.text
+
+
 def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     mistakes = {
         "satisfies": ["index", "remove", index, "--where", "id = 'nobody'"],

@@ -113,7 +113,7 @@ class JudgeEvaluation:
 
     def _baselines(self, rows: list[Any], train: list[Any] | None, notes: list[str]) -> dict[str, Any]:
         """By name, a baseline's threshold and report; none, and a note, where the LM gives no log-probabilities."""
-        from raisf.optimize.judges.confidence import KINDS, baselines
+        from raisf.optimize.judges.answer_likelihood import KINDS, baselines
 
         questions, gold = [row.question for row in rows], [row.gold for row in rows]
         try:

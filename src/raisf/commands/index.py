@@ -1,6 +1,7 @@
 """`raisf index` and its actions: to make, change, look at and copy an index."""
 
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from raisf.commands.command import argument, command, option
 from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.values import FILE
 from raisf.utils.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 # Skipped files that are shown to a person.
 SHOWN = 50
@@ -169,7 +172,7 @@ def index_command(
 ) -> CommandResult:
     """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)."""
     from raisf.retrieval.corpus.documents import Skipped, stop
-    from raisf.retrieval.index import build_index, index_info
+    from raisf.retrieval.index import build_index, documents_of, index_info
 
     start = time.perf_counter()
     chosen: dict[str, Any] = {
@@ -179,11 +182,17 @@ def index_command(
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")
     skipped: list[Skipped] = []
     skip = stop if strict else skipped.append
+    before = documents_of(out)
     build_index(docs, out, engine=engine, encoding=encoding, skip=skip, **chosen)
     facts = index_info(out)
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
+    if gone := sorted(before - documents_of(out)):
+        more = f", and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+        shown = ", ".join(gone[:SHOWN])
+        keep = "`raisf index add` adds to an index and takes nothing from it"
+        logger.warning("%s is of %s alone now: what it had of %s%s is gone (%s)", out, docs, shown, more, keep)
     return _with_skipped(facts_result(made, f'raisf ask "..." --index {out}'), skipped)
 
 

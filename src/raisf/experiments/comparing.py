@@ -1,6 +1,7 @@
 """Programs on the same questions, beside each other: their answers, their judges alone, and the report of both."""
 
 import contextlib
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from raisf.optimize.judges.labels import Labels
     from raisf.reports.report import ComparisonReport
+
+logger = logging.getLogger(__name__)
 
 RecordsById = dict[str, dict[str, Any]]
 
@@ -112,7 +115,7 @@ def judge_all(
     labels: "Labels" = "model",
     threads: int = 8,
 ) -> dict[str, dict[str, Any]]:
-    """By program and judge, the judge's report alone against gold; judges that cannot be held to gold are left out.
+    """By program and judge, the judge's report alone against gold; one that cannot be held to gold is left out, and told.
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
     folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
@@ -122,18 +125,19 @@ def judge_all(
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.experiments.judging import judge_alone
+    from raisf.optimize.judges.predictor_roles import judges_of
     from raisf.utils.files import read_json, write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     found: dict[str, dict[str, Any]] = {}
+    missing: dict[str, list[str]] = {}
     for label, program in programs.items():
         path = judged_path(program, examples, folder, labels=labels)
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
-        for judge in PREDICTORS:
-            # The program may have no such judge, or the questions no such gold.
-            with contextlib.suppress(InputError):
+        for judge in [judge for judge in PREDICTORS if judge in judges_of(program)]:
+            try:  # the questions may have no such gold
                 verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
                 if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():
                     options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
@@ -145,8 +149,12 @@ def judge_all(
                     if not errors:
                         kept[judge] = found[label][judge]
                         write_json(path, kept)
+            except InputError as error:
+                missing.setdefault(f"{judge}: {error}", []).append(label)
         if kept.keys() == found[label].keys():
             journal.close()
+    for reason, labels_without in missing.items():
+        logger.warning("not measured alone, of %s: %s", ", ".join(labels_without), reason)
     return {label: reports for label, reports in found.items() if reports}
 
 
