@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import anyio.to_thread
 import dspy
@@ -225,7 +225,11 @@ class Program(dspy.Module):
         return dspy.Prediction(trace=trace, answer=trace.root.answer)  # dspy.majority votes on the last
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, as_retriever(value) if name == "retriever" and value is not None else value)
+        if name == "retriever" and value is not None:
+            value = as_retriever(value)
+        elif isinstance(old := vars(self).get(name), dspy.Predict):
+            value = _in_place_of(old, name, value)
+        super().__setattr__(name, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
         # Compiling copies programs often; an index is large, never changes, and is shared.
@@ -234,6 +238,24 @@ class Program(dspy.Module):
         memo[id(self)] = new
         new.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return new
+
+
+def _in_place_of(old: dspy.Predict, name: str, new: object) -> dspy.Predict:
+    """A predictor that takes another's place and gives the same last output. Of a ChainOfThought, its Predict."""
+    if isinstance(new, dspy.ChainOfThought):
+        new = new.predict
+    if not isinstance(new, dspy.Predict):
+        raise InputError(f"{name} is {new!r}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
+    before, now = cast(Any, old.signature), cast(Any, new.signature)
+    if (wanted := [*before.output_fields][-1]) not in now.output_fields:
+        raise InputError(f"{name} has no output {wanted}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
+    return new
+
+
+def _shown(predictor: dspy.Predict) -> str:
+    """A predictor's inputs and outputs, as DSPy writes a signature."""
+    signature = cast(Any, predictor.signature)
+    return f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"
 
 
 def _plain(value: object) -> bool:

@@ -15,9 +15,11 @@ from dspy.utils.callback import BaseCallback
 import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
+from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
+from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(3)]
@@ -296,3 +298,24 @@ def test_a_connected_lm_is_saved_in_json_as_dspys_own(tmp_path: Any) -> None:
 def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
     raisf.Direct(max_calls=3).save(tmp_path / "folder")
     assert raisf.load(tmp_path / "folder").max_calls == 3
+
+
+# Predictors of one's own
+
+
+def test_a_judge_may_reason_first(shelf: Any) -> None:
+    program = RAISF(shelf)
+    program.know = dspy.ChainOfThought(SelfKnowledge)
+    program.set_lm(ScriptedLM(lambda fields: {"reasoning": "it is famous", "verdict": "know", "answer": "Rome"}))
+    trace = program(question="root").trace
+    assert (trace.root.route, trace.cost.lm_calls, trace.unreadable) == ("direct", 2, 0)
+    assert "know" in dict(program.named_predictors())
+    assert list(program.know.signature.output_fields) == ["reasoning", "verdict"]
+
+
+@pytest.mark.parametrize("other", [None, "know", dspy.Module(), dspy.Predict("question -> answer")])
+def test_what_cannot_judge_is_told_where_it_is_put(other: Any, shelf: Any) -> None:
+    program = RAISF(shelf)
+    with pytest.raises(InputError, match=r"know .* give a dspy.Predict or dspy.ChainOfThought of question -> verdict"):
+        program.know = other
+    assert program.know.signature is RAISF(shelf).know.signature

@@ -115,7 +115,7 @@ def judge_all(
     labels: "Labels" = "model",
     threads: int = 8,
 ) -> dict[str, dict[str, Any]]:
-    """By program and judge, the judge's report alone against gold; one that cannot be held to gold is left out, and told.
+    """By program and judge, the judge's report alone against gold; what cannot be held to gold is left out, and told.
 
     `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
     folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
