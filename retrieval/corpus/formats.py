@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
-from raisf.retrieval.corpus.readers import TextSection, passages_of, title_of
+from raisf.retrieval.corpus.readers import TextSection, passages_of
 from raisf.retrieval.corpus.splitting import one_line
+from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
@@ -63,7 +64,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
-        title, number = one_line(str((reader.metadata and reader.metadata.title) or "")) or title_of(file), 0
+        title, number = title_of(file, reader.metadata and reader.metadata.title), 0
         for page_number, page in enumerate(reader.pages, start=1):
             text = _unbroken(page.extract_text())
             for passage in passages_of(name, [(title, "", {"page": page_number}, text)]):
@@ -84,7 +85,7 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     try:
         _check_unpacked(file, name)
         document = docx.Document(str(file))
-        title = one_line(document.core_properties.title or "") or title_of(file)
+        title = title_of(file, document.core_properties.title)
         styles = {style.style_id: style.name or "" for style in document.styles}
         yield from passages_of(name, _docx_sections(document.element.body, styles, title))
     except (InputError, MemoryError):
@@ -109,7 +110,7 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
-    title = one_line(root.findtext(".//title") or "") or title_of(file)
+    title = title_of(file, root.findtext(".//title"))
     return passages_of(name, _html_sections(root, title))
 
 

@@ -12,6 +12,7 @@ import ujson
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import one_line, split_text
+from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
@@ -28,12 +29,14 @@ TextSection = tuple[str, str, dict[str, Value], str]
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file."""
-    return passages_of(name, [(title_of(file), "", {}, _joined(read_lines(file, name, encoding), name))])
+    title, lines = titled(read_lines(file, name, encoding))
+    return passages_of(name, [(title or title_of(file), "", {}, _joined(lines, name))])
 
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading."""
-    return passages_of(name, _sections(read_lines(file, name, encoding), title_of(file), name))
+    title, lines = titled(read_lines(file, name, encoding))
+    return passages_of(name, _sections(lines, title or title_of(file), name))
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -96,14 +99,8 @@ def passages_of(name: str, sections: Iterable[TextSection]) -> Iterator[Passage]
         metadata = {**place, "section": heading} if heading else place
         for piece in split_text(text):
             number += 1
-            shown = f"{title}: {heading}" if heading else title
+            shown = ": ".join(filter(None, (title, heading)))
             yield Passage(f"{name}#{number}", piece, shown, source=name, metadata=metadata)
-
-
-def title_of(file: Path) -> str:
-    """A title for a document that has none: its file's name as words."""
-    stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
-    return one_line(re.sub(r"[_-]+", " ", stem))
 
 
 def _joined(lines: Iterable[str], name: str) -> str:

@@ -74,8 +74,8 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     write(".git/g.txt", "hidden")
     found = [(p.pid, p.title, p.text, p.citation) for p in read_documents(tmp_path / "docs")]
     assert found == [
-        ("a.txt#1", "a", "Plain text. In two paragraphs.", "a.txt"),
-        ("b/guide.md#1", "guide", "Before.", "b/guide.md, line 1"),
+        ("a.txt#1", "", "Plain text. In two paragraphs.", "a.txt"),
+        ("b/guide.md#1", "Guide", "Before.", "b/guide.md, line 1"),
         ("b/guide.md#2", "The guide", "Intro.", "b/guide.md, line 2"),
         ("b/guide.md#3", "The guide: Setup", "``` # no heading ``` Run it.", "b/guide.md, line 4"),
         ("b/guide.md#4", "Other", "End.", "b/guide.md, line 9"),

@@ -46,8 +46,8 @@ def test_a_pdf_is_cited_by_its_pages(tmp_path: Path):
     file = make_pdf(tmp_path / "staff_handbook.pdf", "Holidays are thirty days.", "", "Notice is four weeks.")
     found = [(p.pid, p.title, p.text, p.citation) for p in read_documents(file)]
     assert found == [
-        ("staff_handbook.pdf#1", "staff handbook", "Holidays are thirty days.", "staff_handbook.pdf, page 1"),
-        ("staff_handbook.pdf#2", "staff handbook", "Notice is four weeks.", "staff_handbook.pdf, page 3"),
+        ("staff_handbook.pdf#1", "Staff Handbook", "Holidays are thirty days.", "staff_handbook.pdf, page 1"),
+        ("staff_handbook.pdf#2", "Staff Handbook", "Notice is four weeks.", "staff_handbook.pdf, page 3"),
     ]
     index = build_index(file, tmp_path / "i", "bm25")
     assert [p.metadata["page"] for p in index("notice holidays", 5, "source = 'staff_handbook.pdf' and page > 1")] == [

@@ -1,0 +1,91 @@
+"""What a document is about, in a few words: its first line where that is a title, else its file's name.
+
+A passage is judged and read with its title. A wrong one does more harm than none: a language model that is shown
+`00 | The Danube flows ...` takes it that the passage is about something else.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from raisf.retrieval.corpus.lines import PACKED
+from raisf.retrieval.corpus.splitting import one_line
+
+# Words and characters of a first line that is a title.
+_LONGEST, _WIDEST = 15, 120
+# Words of a title that no blank line follows, and characters of the line below it, which must be a paragraph.
+_CLOSE_TITLE, _PARAGRAPH = 10, 90
+# Lines that are looked at: blank ones, the title, what follows.
+_LOOKED_AT = 20
+
+_UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
+# A list, a quotation, a table, code, front matter, a heading of Markdown; the end of a sentence, or what leads to one
+# (also in Chinese and Japanese).
+_NO_TITLE = re.compile(r"[#>|`+*-]|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_SAYS_NOTHING = frozenset(
+    (
+        "abstract article chapter contents copy doc docs document documents download draft file final home index "
+        "introduction new note notes overview page paragraph part passage preface readme sample scan section summary "
+        "test text tmp txt untitled version"
+    ).split()
+)
+# What programs put before the name of a file that they make a pdf of.
+_MADE_BY = re.compile(r"^Microsoft (Word|PowerPoint|Excel) - ")
+
+
+def title_of(file: Path, told: object = None) -> str:
+    """The title of a document: what it tells of itself, else its file's name as words; empty where that says nothing.
+
+    Args:
+        file: The document's, such as marie_curie.txt (which says something) or 0017.txt.
+        told: The title that stands in the document's own data.
+    """
+    title = one_line(str(told or ""))
+    if _MADE_BY.match(title):
+        title = title_of(Path(_MADE_BY.sub("", title)))
+    if _says_something(title):
+        return title
+    stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
+    name = one_line(re.sub(r"[_-]+", " ", stem))
+    if not _says_something(name):
+        return ""
+    # Names are capitalised in texts, and models know them so.
+    return name if name != name.lower() else re.sub(r"(?<!\S)\w", lambda first: first[0].upper(), name)
+
+
+def _says_something(name: str) -> bool:
+    return any(word.casefold() not in _SAYS_NOTHING for word in _WORD.findall(name))
+
+
+def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
+    """The title that a text begins with, and its lines; the title's are blank then.
+
+    A title is a first line that is underlined; or that is short, no sentence, and stands apart, by a blank line or
+    from a paragraph.
+
+    Returns:
+        An empty title where there is none.
+    """
+    rest = iter(lines)
+    head = list(itertools.islice(rest, _LOOKED_AT))
+    first = next((place for place, line in enumerate(head) if line.strip()), None)
+    below = head[first + 1 :] if first is not None else []
+    if first is None or not any(line.strip() for line in below):
+        return "", itertools.chain(head, rest)
+    title, underlined = one_line(head[first]), _UNDERLINE.match(below[0]) is not None
+    if not underlined and not _stands_apart(title, below[0].strip()):
+        return "", itertools.chain(head, rest)
+    head[first] = "\n"
+    if underlined:
+        head[first + 1] = "\n"
+    return title, itertools.chain(head, rest)
+
+
+def _stands_apart(title: str, below: str) -> bool:
+    """Whether a first line is a title, by its words and by the line below it."""
+    words = len(title.split())
+    if words > _LONGEST or len(title) > _WIDEST or _NO_TITLE.match(title) or not _says_something(title):
+        return False
+    return not below or (words <= _CLOSE_TITLE and len(below) >= max(_PARAGRAPH, 2 * len(title)))

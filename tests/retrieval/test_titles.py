@@ -1,0 +1,91 @@
+"""What a document's passages are called."""
+
+from pathlib import Path
+
+import pytest
+
+from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.titles import title_of, titled
+
+PARAGRAPH = "The Danube rises in the Black Forest, passes ten countries, and flows into the Black Sea near Sulina.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("Marie Curie.txt", "Marie Curie"),
+        ("marie_curie.txt", "Marie Curie"),
+        ("ra-isf-paper.pdf", "Ra Isf Paper"),
+        ("McGill-report.docx", "McGill report"),
+        ("danube.txt.gz", "Danube"),
+        ("élan_vital.html", "Élan Vital"),
+        ("東京都.txt", "東京都"),
+        *((name, "") for name in ("00.txt", "doc17.txt", "page 3.md", "2403.06840.pdf", "Untitled-2.docx", "a.txt")),
+    ],
+)
+def test_a_file_name_is_a_title_where_it_says_something(name: str, title: str):
+    assert title_of(Path("docs") / name) == title
+
+
+@pytest.mark.parametrize(
+    ("told", "title"),
+    [
+        (" The  Danube ", "The Danube"),
+        ("the danube", "the danube"),
+        ("Microsoft Word - danube_report.docx", "Danube Report"),
+        *(
+            (told, "File Name")
+            for told in (None, "", "untitled", "Document", "Page 1", "Microsoft Word - Document1.docx")
+        ),
+    ],
+)
+def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: str):
+    assert title_of(Path("file_name.pdf"), told) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (f"The Danube\n\n{PARAGRAPH}", "The Danube"),
+        (f"\n\n  The Danube  \n\n\n{PARAGRAPH}", "The Danube"),
+        (f"The Danube\n{PARAGRAPH}", "The Danube"),
+        ("The Danube\n==========\nIt flows.\n", "The Danube"),
+        ("多瑙河\n\n多瑙河是欧洲第二长河。\n", "多瑙河"),
+        (f"What is RAG?\n\n{PARAGRAPH}", "What is RAG?"),
+        # a sentence, a letter, a list, hard-wrapped prose, a lonely line, words that say nothing, nothing
+        (f"It is long.\n\n{PARAGRAPH}", ""),
+        (f"Dear Anna,\n\n{PARAGRAPH}", ""),
+        ("- milk\n\n- bread\n", ""),
+        ("1. Milk for tea\n\n2. Bread\n", ""),
+        ("The Danube is a river that passes through\nten countries and flows into the Black Sea\n", ""),
+        ("The Danube\n", ""),
+        ("The Danube", ""),
+        (f"Introduction\n\n{PARAGRAPH}", ""),
+        ("2024-11-23\n\n" + PARAGRAPH, ""),
+        ("多瑙河是欧洲第二长河\uff0c仅次于伏尔加河。\n\n它流经十个国家。\n", ""),
+        (f"{'word ' * 16}\n\n{PARAGRAPH}", ""),
+        ("", ""),
+        ("\n \n", ""),
+    ],
+)
+def test_a_first_line_is_a_title_where_it_is_set_apart(text: str, title: str):
+    lines = text.splitlines(keepends=True)
+    found, rest = titled(lines)
+    assert found == title
+    left = list(rest)
+    assert len(left) == len(lines), "what stands in which line does not move"
+    kept = " ".join("".join(left).split())
+    assert kept == " ".join(text.replace(title, "", 1).replace("==========", "").split())
+
+
+def test_the_passages_of_a_document_are_called_after_what_it_begins_with(tmp_path: Path):
+    (tmp_path / "00.txt").write_text(f"The Danube\n\n{PARAGRAPH * 10}")
+    (tmp_path / "01.txt").write_text(PARAGRAPH)
+    (tmp_path / "2.md").write_text(f"The Rhine\n---------\nLong.\n## Source\nHigh.\n{PARAGRAPH}")
+    (tmp_path / "lakes.md").write_text("## Deep ones\nBaikal.\n")
+    (tmp_path / "3.md").write_text("## Shallow ones\nBalaton.\n")
+    titles = {passage.pid: passage.title for passage in read_documents(tmp_path)}
+    assert {title for pid, title in titles.items() if pid.startswith("00.txt#")} == {"The Danube"}
+    assert titles["00.txt#2"] == "The Danube" and titles["01.txt#1"] == ""
+    assert (titles["2.md#1"], titles["2.md#2"]) == ("The Rhine", "The Rhine: Source")
+    assert (titles["lakes.md#1"], titles["3.md#1"]) == ("Lakes: Deep ones", "Shallow ones")
