@@ -38,7 +38,8 @@ def confidence(node: Any) -> float | None:
         return 0.0
     if node.route != "decomposed":
         return _judged(node)
-    below = [confidence(one) for one in node.sub_questions if one.answer != _UNKNOWN]
+    answered = [one for one in node.sub_questions if one.answer != _UNKNOWN]
+    below = [confidence(one) for one in answered if one.route != "duplicate" or one.computed_confidence is not None]
     if not below or any(one is None for one in below):
         return None
     return min(one for one in below if one is not None)

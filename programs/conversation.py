@@ -7,8 +7,11 @@ from typing import Any
 
 import dspy
 
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.connect import adapter_for
 from raisf.programs.calls import BudgetSpent, Run
-from raisf.programs.questions import clean
+from raisf.programs.program import check_question
+from raisf.programs.questions import clean, normal
 from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
@@ -20,6 +23,11 @@ MOST_TURNS = 8
 
 LONGEST_TURN = 500
 """Characters of a turn that are read."""
+
+
+def _shortened(text: str) -> str:
+    """A turn's beginning, in one line; half surrogate pairs, which JSON can bring, are replaced."""
+    return clean(text)[:LONGEST_TURN].encode("utf-8", "replace").decode("utf-8")
 
 
 @dataclass(frozen=True)
@@ -54,24 +62,31 @@ class Conversation(dspy.Module):
     def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.
 
-        The question itself where the LM's output cannot be read, where no call is left for it, and where the LM reads
-        no instructions (pocket).
+        The question itself where the LM's output cannot be read or repeats an earlier turn, where no call is left for
+        it, and where nobody has shown the LM how: one that continues text (pocket, smollm2) needs demonstrations or an
+        adapter of its own, without which it makes other questions of those that stand alone.
 
         Args:
             question: The last.
             turns: What was said before.
             run: Whose budget and cost the call belongs to; None: it stands alone, without a limit.
+
+        Raises:
+            InputError: It is no question.
         """
+        check_question(question)
         lm = self.rewrite.lm or self._programs_lm()
-        if not turns or lm is None or not reads_instructions(lm):
+        if not turns or lm is None or not self._knows_how(lm):
             return question
-        said = [f"{turn.speaker}: {clean(turn.text)[:LONGEST_TURN]}" for turn in turns[-MOST_TURNS:]]
+        said = [f"{turn.speaker}: {_shortened(turn.text)}" for turn in turns[-MOST_TURNS:]]
         try:
             with dspy.context(lm=lm):
                 prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
-        return clean(prediction.standalone) if prediction and clean(prediction.standalone) else question
+        standalone = clean(prediction.standalone) if prediction else ""
+        repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
+        return question if not standalone or repeats else standalone
 
     def take_rewriting(self, path: Path) -> None:
         """Take up how questions are rewritten from what `save` wrote of a compiled conversation.
@@ -89,6 +104,10 @@ class Conversation(dspy.Module):
             self.rewrite.load_state({**kept["rewrite"], "lm": None})
         except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
             raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
+
+    def _knows_how(self, lm: Any) -> bool:
+        shown = bool(self.rewrite.demos) or getattr(self.rewrite.lm, "lora", None) is not None
+        return reads_instructions(lm) and (shown or not isinstance(adapter_for(lm), CompactAdapter))
 
     def _programs_lm(self) -> Any:
         found = (predictor.lm for _, predictor in self.program.named_predictors() if predictor.lm is not None)

@@ -1,6 +1,8 @@
 """What the programs do with the text of questions and answers: compare it, cut it, and fill in "#1" references."""
 
+import functools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
 UNKNOWN = "unknown"
@@ -13,6 +15,17 @@ MAX_SUB_QUESTIONS = 10
 _PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
 # Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
 _SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]*\s+")
+# What may stand on neither side of an answer that begins, or ends, with a letter or a digit.
+_EDGES = {
+    "letter": (r"(?<![^\W\d_])", r"(?![^\W\d_]|[#+]+(?!\w))"),
+    "digit": (r"(?<!\d)(?<!\d[.,])", r"(?!\d|[.,]\d)"),
+    "other": ("", ""),
+}
+# The scripts from here on, such as Chinese, put no spaces between words.
+_NO_SPACES_FROM = "\u2e80"
+_ONE_SHAPE = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u00b4\u0060", "'") | dict.fromkeys("\u2010\u2011\u2012\u2013", "-")
+)
 _REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 
 
@@ -55,16 +68,41 @@ def is_yes_no(question: str) -> bool:
     return not any(word in _INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
 
 
-def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] = normal) -> bool:
+def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | None = None) -> bool:
     """Whether a text has all words of one of the answers in a row; of "yes" and "no" no text says whether they hold.
 
     Args:
         text: Such as a passage.
         answers: Any of them will do.
-        spelling: What two spellings of the same words have in common.
+        spelling: What two spellings of the same words have in common; None: all but other words and other numbers, so
+            that "3.2 million" stands in "$3.2 million" and "Graz" in "Graz-based", but "5" not in "3.5".
     """
+    answers = [answer for answer in answers if normal(answer) not in YES_NO]
+    if spelling is None:
+        plain = _plain(text)
+        return any(_pattern(answer).search(plain) for answer in answers if normal(answer))
     words = f" {spelling(text)} "
-    return any(f" {spelling(answer)} " in words for answer in answers if normal(answer) not in YES_NO)
+    return any(f" {spelling(answer)} " in words for answer in answers)
+
+
+def _plain(text: str) -> str:
+    """A text without its case, its ligatures and the shapes of its quotation marks and dashes."""
+    return unicodedata.normalize("NFKC", text).casefold().translate(_ONE_SHAPE)
+
+
+@functools.lru_cache(4096)
+def _pattern(answer: str) -> re.Pattern[str]:
+    """What finds an answer's words in a plain text: any marks between two words will do, within a word the same."""
+    words = normal(_plain(answer)).split()
+    parts = [r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", word))) for word in words]
+    first, last = words[0][0], words[-1][-1]
+    return re.compile(_EDGES[_kind(first)][0] + r"\W+".join(parts) + _EDGES[_kind(last)][1])
+
+
+def _kind(character: str) -> str:
+    if character.isdigit():
+        return "digit"
+    return "letter" if character.isalpha() and character < _NO_SPACES_FROM else "other"
 
 
 def first_sentence(text: str) -> str:

@@ -241,9 +241,8 @@ def fold_duplicates(root: Node) -> Node:
     def visit(node: Node) -> Node:
         shape = _shape(node)
         if shape in seen:
-            return Node(question=node.question, depth=node.depth, waits_for=node.waits_for).end(
-                "duplicate", "answered above", node.answer
-            )
+            told = {"depth": node.depth, "waits_for": node.waits_for, "computed_confidence": node.confidence}
+            return Node(question=node.question, **told).end("duplicate", "answered above", node.answer)
         if node.route in ("direct", "passages", "decomposed"):
             seen.add(shape)
         return node.model_copy(update={"sub_questions": [visit(child) for child in node.sub_questions]})

@@ -1,11 +1,14 @@
 """If these failed, an answer would come without the sentence it was read from, or with one it was not."""
 
+import json
+
 import pytest
 
+from raisf.evaluation.confidence import of_record
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.citations import cite
-from raisf.programs.trace import JudgedPassage, Judgement, Node
+from raisf.programs.trace import JudgedPassage, Judgement, Node, fold_duplicates
 from raisf.retrieval.passage import Passage
 
 FUJI = "It is the highest mountain of Japan. It last erupted in 1707. Hokusai painted Mount Fuji thirty-six times."
@@ -95,3 +98,17 @@ def test_confidence_is_the_judges() -> None:
     read.grounded = True
     both = Node(question="q", answer="a", route="decomposed", sub_questions=[direct, read, unknown])
     assert both.confidence == 0.7
+
+
+def test_a_repeated_sub_question_leaves_the_answer_its_confidence() -> None:
+    def sub() -> Node:
+        node = Node(question="a?", depth=1, know=Judgement(verdict="know", probability=0.9))
+        return node.end("direct", "from memory", "Rome")
+
+    root = Node(question="q?", sub_questions=[sub(), sub()]).end("decomposed", "from 2 of 2", "Rome")
+    folded = fold_duplicates(root)
+    assert [node.route for node in folded.sub_questions] == ["direct", "duplicate"]
+    assert root.confidence == folded.confidence == folded.sub_questions[1].confidence == 0.9
+    record = {"trace": {"root": json.loads(folded.model_dump_json())}}
+    del record["trace"]["root"]["sub_questions"][1]["computed_confidence"]  # as records of earlier versions have it
+    assert of_record(record) == 0.9

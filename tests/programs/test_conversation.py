@@ -5,6 +5,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.conversation import LONGEST_TURN, MOST_TURNS, Conversation, Turn
@@ -52,6 +53,33 @@ def test_a_pocket_model_is_not_asked_for_what_it_cannot_do() -> None:
     lm.adapter = adapter_named("pocket")
     program.set_lm(lm)
     assert Conversation(program).standalone("And she?", [Turn("user", "Who?")]) == "And she?" and not lm.calls
+
+
+def test_a_model_that_continues_text_rewrites_only_where_it_was_shown_how() -> None:
+    program, turns = Direct(), [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    lm = ScriptedLM(answer)
+    lm.adapter = CompactAdapter()
+    program.set_lm(lm)
+    conversation = Conversation(program)
+    assert conversation.standalone("And she?", turns) == "And she?" and not lm.calls
+    conversation.rewrite.demos = [dspy.Example(turns=["user: Hi"], question="Who?", standalone="Who is it?")]
+    assert "Where was Ada Hill born?" in conversation.standalone("And she?", turns) and len(lm.calls) == 1
+
+
+def test_what_repeats_an_earlier_turn_is_no_question() -> None:
+    program = Direct()
+    program.set_lm(ScriptedLM(lambda fields: {"standalone": "Ada Hill.", "answer": "x"}))
+    turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "ada hill")]
+    assert Conversation(program).standalone("Where was she born?", turns) == "Where was she born?"
+
+
+def test_half_a_surrogate_pair_is_an_error_in_a_question_and_replaced_in_a_turn() -> None:
+    program = Direct()
+    program.set_lm(lm := ScriptedLM(answer))
+    conversation = Conversation(program)
+    with pytest.raises(InputError, match="not valid Unicode"):
+        conversation.standalone("a \ud800", [Turn("user", "b")])
+    assert conversation.standalone("Where?", [Turn("user", "b \ud800")]) and lm.calls[0]["turns"] == ["user: b ?"]
 
 
 def test_it_compiles_like_the_others(tmp_path: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.programs.questions import clean, first_sentence, is_yes_no, listed, normal
+from raisf.programs.questions import clean, first_sentence, holds, is_yes_no, listed, normal
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,45 @@ def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
 )
 def test_a_question_for_yes_or_no_is_told_by_its_words(question, closed):
     assert is_yes_no(question) is closed
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("It cost $3.2 million.", "3.2 million"),
+        ("Set it to **6 bar**.", "6 bar"),
+        ("Maria Lopez's house", "Maria Lopez"),
+        ("Smith\u2019s law", "Smith's"),
+        ("a Graz-based firm", "Graz"),
+        ("from 1998-2004", "2004"),
+        ("40kg", "40"),
+        ("\u00abGraz\u00bb, \u201eWien\u201c", "Wien"),
+        ("\u6771\u4eac\u306f\u65e5\u672c\u306e\u9996\u90fd\u3067\u3059", "\u6771\u4eac"),
+        ("Zu\u0308rich", "Z\u00fcrich"),
+        ("Northampton.Acting was hers", "Northampton"),
+        ("Saxe- Coburg- Gotha", "Saxe-Coburg-Gotha"),
+        ("an 18th-century house", "18th century"),
+        ("Portland, Oregon", "Portland Oregon"),
+        ("written in C# now", "C#"),
+    ],
+)
+def test_an_answer_stands_in_a_text_however_it_is_set(text: str, answer: str):
+    assert holds(text, [answer])
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        *(
+            ("3.5 bar", "5"),
+            ("3.5 bar", "3"),
+            ("35", "3"),
+            ("1,998", "998"),
+            ("the Grazer", "Graz"),
+            ("in C++ now", "C"),
+        ),
+        *(("yes, it is", "yes"), ("x", ""), ("x", "?!")),
+    ],
+)
+def test_other_words_and_other_numbers_are_no_answer(text: str, answer: str):
+    assert not holds(text, [answer])

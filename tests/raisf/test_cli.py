@@ -209,10 +209,20 @@ def test_a_closed_stream_is_an_empty_one(asked, monkeypatch):
     assert cli.main(asked) == 0
 
 
+def test_a_line_of_another_encoding_costs_a_piped_chat_that_question_alone(monkeypatch, capsys):
+    lines = b"Where is alpha?\nWho is Ren\xe9e?\nWhere is beta?\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8", "surrogateescape"))
+    assert _run("chat", "--program", "direct", "--lm", "pocket", "--json") == 1
+    shown = capsys.readouterr()
+    first, second, third = json.loads(shown.out)["answers"]
+    assert first["answer"] and third["answer"] and "not valid Unicode" in second["error"]
+    assert "Traceback" not in shown.err
+
+
 def test_ctrl_c_in_a_piped_chat_shows_what_was_answered_and_asks_no_more(monkeypatch, capsys):
     asked = []
 
-    def stopped_at_the_second(program, question):
+    def stopped_at_the_second(program, question, reword):
         asked.append(question)
         if len(asked) == 2:
             raise KeyboardInterrupt

@@ -1,11 +1,17 @@
 """`raisf chat`."""
 
 import sys
+from functools import partial
+from typing import TYPE_CHECKING
 
 from raisf.commands.command import command
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import INTERRUPTED, CommandResult
 from raisf.experiments.opening import LMChoice
+
+if TYPE_CHECKING:
+    from raisf.programs.calls import Run
+    from raisf.programs.conversation import Conversation, Turn
 
 
 @command(
@@ -34,10 +40,10 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     stopped = False
     while question := _next(interactive):
         try:
-            standalone = conversation.standalone(question, turns)
-            if standalone != question:
-                screen.print(as_text(f"asked as: {standalone}", "dim"))
-            prediction = ask_live(program, standalone)
+            asked = [question]
+            prediction = ask_live(program, question, reword=partial(_reworded, conversation, turns, asked))
+            if asked[-1] != question:
+                screen.print(as_text(f"asked as: {asked[-1]}", "dim"))
         except RaisfError as error:
             print(f"error: {error}", file=sys.stderr)
             answers.append({"question": question, "asked_as": None, "answer": None, "error": str(error)})
@@ -48,7 +54,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
                 continue
             stopped = True
             break
-        answers.append({"question": question, "asked_as": standalone, "answer": prediction.answer})
+        answers.append({"question": question, "asked_as": asked[-1], "answer": prediction.answer})
         trace = prediction.get("trace")
         screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
@@ -58,6 +64,12 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         table.add_row(answer["question"], as_text(said, "bold"))
     failed = not interactive and any(answer["answer"] is None for answer in answers)
     return CommandResult({"answers": answers}, table, exit_code=INTERRUPTED if stopped else int(failed))
+
+
+def _reworded(conversation: "Conversation", turns: "list[Turn]", asked: list[str], question: str, run: "Run") -> str:
+    """The question so that it stands alone; its call is one of the run's. `asked` takes it, too."""
+    asked.append(conversation.standalone(question, turns, run))
+    return asked[-1]
 
 
 def _next(interactive: bool) -> str:

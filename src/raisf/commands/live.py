@@ -1,5 +1,6 @@
 """A question's tree in the terminal, as it grows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import dspy
@@ -8,6 +9,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from raisf.programs.calls import Run
 from raisf.programs.events import DoneEvent, Event, GrowingTrace
 from raisf.programs.live import live_module, stream
 from raisf.programs.program import Program
@@ -18,13 +20,19 @@ REFRESH = 10
 """Frames a second, of which those without a change cost nothing."""
 
 
-def ask_live(program: Any, question: str, screen: Console | None = None) -> dspy.Prediction:
+def ask_live(
+    program: Any,
+    question: str,
+    screen: Console | None = None,
+    reword: Callable[[str, Run], str] | None = None,
+) -> dspy.Prediction:
     """The program's prediction; its tree is shown on standard error until then, and taken away at the end.
 
     Args:
         program: A `Program`, or a module of the user's own.
         question: The question.
         screen: Where to show it; None: standard error. What is no terminal shows nothing.
+        reword: As `Program.live` takes it.
 
     Raises:
         RaisfError: As calling the program does.
@@ -36,7 +44,8 @@ def ask_live(program: Any, question: str, screen: Console | None = None) -> dspy
     def view() -> RenderableType:
         return Group(_last_lines(render(growing.trace), screen), spinner)
 
-    live = program.live(question) if isinstance(program, Program) else live_module(program, question)
+    ours = isinstance(program, Program)
+    live = program.live(question, reword=reword) if ours else live_module(program, question, reword=reword)
     last: Event | None = None
     with Live(console=screen, refresh_per_second=REFRESH, transient=True, get_renderable=view):
         for last in stream(live):

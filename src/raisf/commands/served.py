@@ -1,5 +1,6 @@
 """What `raisf serve` and `raisf mcp` have in common: which programs answer, and within which limits."""
 
+import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -130,12 +131,26 @@ def _is_artifact(place: str) -> bool:
     return (Path(place) / STATE).is_file()
 
 
+class _Lines(logging.Formatter):
+    """A line of JSON a record: a question's as it is, and what else there is to tell, such as a warning."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        if record.name == "raisf.serving" and message.startswith("{"):
+            return message
+        row = {"level": record.levelname.lower(), "message": message}
+        if record.exc_info:
+            row["error"] = self.formatException(record.exc_info)
+        return json.dumps(row, ensure_ascii=True)
+
+
 def _log() -> None:
-    """The service's log: a line of JSON each on standard error."""
-    log = logging.getLogger("raisf.serving")
-    if not log.handlers:
+    """The service's log: a line of JSON each on standard error, and warnings of all that is ours among them."""
+    log = logging.getLogger("raisf")
+    if not any(isinstance(handler.formatter, _Lines) for handler in log.handlers):
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(_Lines())
         log.addHandler(handler)
-        log.setLevel(logging.INFO)
+        log.setLevel(logging.WARNING)
         log.propagate = False
+    logging.getLogger("raisf.serving").setLevel(logging.INFO)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import os
 import sys
 from io import TextIOWrapper
@@ -15,6 +16,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from starlette.concurrency import run_in_threadpool
 
+from raisf import __version__
 from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.serving.service import Service, cited_passages, tells
 from raisf.utils.errors import InputError, RaisfError
@@ -26,6 +28,8 @@ READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 def make_mcp(service: Service) -> FastMCP:
     """The MCP server over a service, for HTTP (`streamable_http_app`) and `serve_stdio`."""
     names = ", ".join(service.served)
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
     server = FastMCP(
         "raisf",
         instructions="Answers questions from an index of documents, with the passages that each answer was read from. "
@@ -35,6 +39,8 @@ def make_mcp(service: Service) -> FastMCP:
         # `raisf.serving.guard` stands before it.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
+    root.level, root.handlers[:] = before  # it has made all logs of the process its own, without their warnings
+    server._mcp_server.version = __version__  # else the library's own
 
     @server.tool(annotations=READS)
     @_told

@@ -14,6 +14,7 @@ from raisf.programs.conversation import Conversation, Turn
 from raisf.programs.events import AnswerEvent, CostEvent, DoneEvent, Event
 from raisf.programs.live import Cancelled, Live, astream, live_module
 from raisf.programs.program import Program, check_question
+from raisf.programs.questions import UNKNOWN
 from raisf.programs.trace import Cost, JudgedPassage
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
@@ -203,10 +204,13 @@ class Question:
 
 
 def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
-    """The passages that answers of the tree were read from, each once: the relevant ones, all where none was judged."""
+    """The passages that answers of the tree were read from, each once: the relevant ones, all where none was judged.
+
+    From those that left a question "unknown" nothing was read.
+    """
     found: dict[str, JudgedPassage] = {}
     for node in done.trace.root.walk() if done.trace else ():
-        if node.route in ("passages", "acted"):
+        if node.route in ("passages", "acted") and node.answer != UNKNOWN:
             relevant = [passage for passage in node.passages if passage.relevant]
             for passage in relevant or node.passages:
                 found.setdefault(passage.pid, passage)

@@ -1,6 +1,7 @@
 """The tools of the Model Context Protocol, through the SDK's own client."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
+import raisf
+from raisf.commands.served import _log
 from raisf.serving.service import Service
 
 pytest.importorskip("mcp")
@@ -16,6 +19,8 @@ pytest.importorskip("mcp")
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+from raisf.serving.mcp_tools import make_mcp
 
 
 def test_ask_and_search_over_http_with_progress(server: Any, service: Service, ask: Any) -> None:
@@ -77,3 +82,24 @@ def test_over_standard_input_and_output(rivers: Any) -> None:
             assert found.structuredContent is not None and len(found.structuredContent["passages"]) == 1
 
     anyio.run(use)
+
+
+def test_the_tools_leave_the_warnings_of_others_alone(service: Service) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    assert make_mcp(service)._mcp_server.version == raisf.__version__
+    assert (root.level, root.handlers) == before
+
+
+def test_a_service_logs_its_questions_and_all_warnings_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    ours, served = logging.getLogger("raisf"), logging.getLogger("raisf.serving")
+    before = ours.level, list(ours.handlers), ours.propagate, served.level
+    try:
+        _log()
+        served.info('{"outcome": "done"}')
+        logging.getLogger("raisf.retrieval.serving.watcher").warning("the index %s has changed", "i\n1")
+        logging.getLogger("raisf.lm").info("nothing to tell")
+    finally:
+        ours.level, ours.handlers[:], ours.propagate, served.level = before
+    rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert rows == [{"outcome": "done"}, {"level": "warning", "message": "the index i\n1 has changed"}]

@@ -239,7 +239,7 @@ class RunView {
       node.sub_questions.forEach((child, at) => visit(child, `${place}.${at + 1}`));
       this.take({ ...node, type: "answer", node: place });
       const relevant = node.passages.filter((one) => one.judgement?.verdict === "relevant");
-      if (["passages", "acted"].includes(node.route)) for (const one of relevant.length ? relevant : node.passages) cited.set(one.pid, one);
+      if (["passages", "acted"].includes(node.route) && node.answer !== "unknown") for (const one of relevant.length ? relevant : node.passages) cited.set(one.pid, one);
     };
     visit(trace.root, "0");
     for (const one of this.tree.querySelectorAll("details")) one.open ||= open.has(one.dataset.key);
