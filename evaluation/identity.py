@@ -1,5 +1,6 @@
 """What a program and a test set ARE, in a form that can be hashed: records belong to one pair of them only."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -15,6 +16,14 @@ from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 from raisf.utils.errors import InputError
 
+# What an LM is told that changes none of its answers, or must not be written down.
+_NO_SETTING = frozenset({
+    *("api_key", "api_base", "base_url", "api_version", "headers", "extra_headers", "default_headers", "organization"),
+    *("timeout", "num_retries", "max_retries", "cache", "rollout_id", "user", "metadata", "stream", "model_list"),
+    *("azure_ad_token", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "vertex_credentials"),
+})  # fmt: skip
+# Of a `dspy.Module`: what it keeps, not what it is.
+_KEPT = ("callbacks", "history")
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
 
@@ -64,6 +73,10 @@ def _describe_module(module: Any) -> dict[str, Any]:
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
+        elif isinstance(value, list | tuple | dict | set | frozenset) and name not in _KEPT:
+            with contextlib.suppress(TypeError, ValueError):  # what holds other things is no option
+                plain = sorted(value) if isinstance(value, set | frozenset) else value
+                described[name] = digest(json.loads(json.dumps(plain)))
     return described
 
 
@@ -127,7 +140,9 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
-    words = [weights_of(lm), type(adapter).__name__, *given]
+    others = {name: value for name, value in lm.kwargs.items() if name not in settings and name not in _NO_SETTING}
+    also = (f"{name}={value!r}" for name, value in sorted(others.items()) if value is not None)
+    words = [weights_of(lm), type(adapter).__name__, *given, *also]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
         words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast, get_args, get_origin
 
 import anyio.to_thread
 import dspy
@@ -241,15 +241,27 @@ class Program(dspy.Module):
 
 
 def _in_place_of(old: dspy.Predict, name: str, new: object) -> dspy.Predict:
-    """A predictor that takes another's place and gives the same last output. Of a ChainOfThought, its Predict."""
+    """A predictor that takes another's place: asked for the same, it gives the same in the end.
+
+    Of a ChainOfThought it is the Predict inside.
+    """
     if isinstance(new, dspy.ChainOfThought):
         new = new.predict
     if not isinstance(new, dspy.Predict):
         raise InputError(f"{name} is {new!r}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
     before, now = cast(Any, old.signature), cast(Any, new.signature)
-    if (wanted := [*before.output_fields][-1]) not in now.output_fields:
-        raise InputError(f"{name} has no output {wanted}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
-    return new
+    wanted = [*before.output_fields][-1]
+    kind = before.output_fields[wanted].annotation
+    labels = get_args(kind) if get_origin(kind) is Literal else ()
+    if wanted not in now.output_fields:
+        wrong = f"has no output {wanted}"
+    elif before.input_fields.keys() != now.input_fields.keys():
+        wrong = f"is asked for {_shown(new)}"
+    elif labels and get_args(now.output_fields[wanted].annotation) != labels:
+        wrong = f"gives another {wanted} than {' or '.join(map(str, labels))}"
+    else:
+        return new
+    raise InputError(f"{name} {wrong}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
 
 
 def _shown(predictor: dspy.Predict) -> str:

@@ -93,7 +93,7 @@ def judge_listwise(
 ) -> None:
     """Ask which passages are relevant, in one call; every verdict goes into its passage's record.
 
-    The judge's one output is the list of their numbers, from 1; a number that no passage has is passed over beside
+    The judge's last output is the list of their numbers, from 1; a number that no passage has is passed over beside
     others, and alone is unreadable. Where there are no passages there is no call. `more` are the
     judge's other inputs.
     """
@@ -101,7 +101,7 @@ def judge_listwise(
         return
     prediction = run.ask(judge, question=question, passages=texts(passages), **more)
     signature: Any = judge.signature
-    (listed,) = signature.output_fields
+    listed = [*signature.output_fields][-1]
     for number, passage in enumerate(passages, 1):
         if prediction is None:
             passage.judgement = Judgement.unread()

@@ -256,8 +256,8 @@ def plain(predictor: Any) -> Callable[..., dspy.Prediction]:
 
 
 def listing(predictor: Any) -> Callable[..., dspy.Prediction]:
-    """Asks the predictor in the program's way; the list that is its one output is `said`, None if it is unreadable."""
-    (output,) = predictor.signature.output_fields
+    """Asks the predictor in the program's way; the list that is its last output is `said`, None if it is unreadable."""
+    output = [*predictor.signature.output_fields][-1]
 
     def ask(**inputs: Any) -> dspy.Prediction:
         outputs = Run(None, None, None).ask(predictor, **inputs)

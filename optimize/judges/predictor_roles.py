@@ -38,10 +38,11 @@ JUDGED = {
 
 
 def judges_of(program: dspy.Module) -> set[str]:
-    """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"."""
+    """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"; also where they reason."""
     judged = {**JUDGED, Decomposition: "decomposition"}
-    roles = [role_of(predictor) for _, predictor in program.named_predictors()]
-    return {judged[role] for role in roles if role in judged}
+    signatures = [predictor.signature for _, predictor in program.named_predictors()]
+    alike = (role for role in judged for one in signatures if _fields(one) == _fields(role) or _reasons(one, role))
+    return {judged[role] for role in alike}
 
 
 def role_of(predictor: Any) -> Any:
@@ -59,8 +60,19 @@ def predictor_of(program: dspy.Module, *roles: Any) -> Any:
         if role_of(predictor) in roles:
             return predictor
     name = getattr(program, "system", type(program).__name__)
+    for place, predictor in program.named_predictors():
+        if any(_reasons(predictor.signature, role) for role in roles):
+            raise InputError(
+                f"{place} of {name} reasons first: measured and compiled is a dspy.Predict of {roles[0].__name__}"
+            )
     more = " with --sufficiency" if roles == (PassagesSufficiency,) else ""
     raise InputError(f"{name} has no predictor of {roles[0].__name__}: take a program that has, such as ra-isf{more}")
+
+
+def _reasons(signature: Any, role: Any) -> bool:
+    """Whether a predictor has a role's fields, and a reasoning before its output."""
+    inputs, outputs = _fields(signature)
+    return outputs[:1] == ["reasoning"] and (inputs, outputs[1:]) == _fields(role)
 
 
 def _fields(signature: Any) -> tuple[list[str], list[str]]:

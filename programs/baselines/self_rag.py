@@ -240,7 +240,7 @@ def _probabilities(predictor: dspy.Predict, prediction: dspy.Prediction | None) 
     """Each label's probability; 1 for the verdict where the LM gives none; nothing where it could not be read."""
     if prediction is None:
         return {}
-    [(name, field)] = cast(Any, predictor.signature).output_fields.items()
+    name, field = [*cast(Any, predictor.signature).output_fields.items()][-1]
     return prediction.get("probabilities") or {
         label: float(label == prediction[name]) for label in get_args(field.annotation)
     }

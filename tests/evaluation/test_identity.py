@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.evaluation.identity import describe
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
 from raisf.lm.connect import connect
@@ -41,6 +42,37 @@ def test_records_of_a_module_are_not_taken_for_those_of_one_that_holds_another(t
         assert evaluate(Whole(), questions, out, progress=False).em.n == 1
     with pytest.raises(InputError, match=r"another program.*parts\[0\]"):
         evaluate(Whole(**change), questions, out, progress=False)
+
+
+class Choosy(dspy.Module):
+    def __init__(self, words: Any = (), **settings: Any) -> None:
+        super().__init__()
+        self.words = words
+        self.answer = dspy.Predict("question -> answer")
+        self.answer.lm = dspy.LM("openai/fake", api_key="secret", **settings)
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=question)
+
+
+OTHERS = [
+    {"words": ["b"]},
+    {"words": {"a": 1}},
+    {"reasoning_effort": "high"},
+    {"stop": ["."]},
+    {"extra_body": {"k": 1}},
+]
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_any_setting_makes_another_program(change: Any) -> None:
+    one, other = describe(Choosy(["a"])), describe(Choosy(**{"words": ["a"], **change}))
+    assert one != other and "secret" not in str(other)
+
+
+def test_where_and_how_patiently_an_lm_is_asked_makes_no_other_program() -> None:
+    told = {"api_base": "http://x/v1", "timeout": 3, "num_retries": 9, "cache": False}
+    assert describe(Choosy(["a"])) == describe(Choosy(["a"], **told))
 
 
 def test_records_go_on_wherever_the_weights_of_the_lm_lie(tmp_path: Path) -> None:

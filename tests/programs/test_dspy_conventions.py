@@ -16,10 +16,11 @@ import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.predictor_roles import judges_of, predictor_of
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
-from raisf.signatures.judges import SelfKnowledge
+from raisf.signatures.judges import ListwiseRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(3)]
@@ -303,6 +304,23 @@ def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
 # Predictors of one's own
 
 
+def test_a_judge_of_lists_may_reason_first(shelf: Any) -> None:
+    program = RAISF(shelf, relevance="listwise")
+    program.relevant = dspy.ChainOfThought(ListwiseRelevance)
+    said = {"reasoning": "r", "verdict": "unknown", "relevant_ids": [2], "evidence": "e", "answer": "Rome"}
+    program.set_lm(ScriptedLM(lambda fields: said))
+    trace = program(question="root").trace
+    assert trace.root.route == "passages" and [one.relevant for one in trace.root.passages][:3] == [False, True, False]
+
+
+def test_a_judge_that_reasons_is_not_measured_alone_and_that_is_told(shelf: Any) -> None:
+    program = RAISF(shelf)
+    program.know = dspy.ChainOfThought(SelfKnowledge)
+    assert "know" in judges_of(program)
+    with pytest.raises(InputError, match="know of ra-isf reasons first"):
+        predictor_of(program, SelfKnowledge)
+
+
 def test_a_judge_may_reason_first(shelf: Any) -> None:
     program = RAISF(shelf)
     program.know = dspy.ChainOfThought(SelfKnowledge)
@@ -313,9 +331,20 @@ def test_a_judge_may_reason_first(shelf: Any) -> None:
     assert list(program.know.signature.output_fields) == ["reasoning", "verdict"]
 
 
-@pytest.mark.parametrize("other", [None, "know", dspy.Module(), dspy.Predict("question -> answer")])
-def test_what_cannot_judge_is_told_where_it_is_put(other: Any, shelf: Any) -> None:
+@pytest.mark.parametrize(
+    ("other", "wrong"),
+    [
+        (None, "is None"),
+        (dspy.Module(), "is "),
+        (dspy.Predict("question -> answer"), "has no output verdict"),
+        (dspy.Predict("question, facts -> verdict"), "is asked for question, facts -> verdict"),
+        (dspy.Predict("question -> verdict"), "gives another verdict than know or unknown"),
+        (dspy.Predict("question -> verdict: Literal['yes', 'no']"), "gives another verdict than know or unknown"),
+    ],
+)
+def test_what_cannot_judge_is_told_where_it_is_put(other: Any, wrong: str, shelf: Any) -> None:
     program = RAISF(shelf)
-    with pytest.raises(InputError, match=r"know .* give a dspy.Predict or dspy.ChainOfThought of question -> verdict"):
+    told = f"^know {wrong}.*: give a dspy.Predict or dspy.ChainOfThought of question -> verdict$"
+    with pytest.raises(InputError, match=told):
         program.know = other
     assert program.know.signature is RAISF(shelf).know.signature

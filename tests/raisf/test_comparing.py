@@ -8,11 +8,14 @@ from html.parser import HTMLParser
 import pytest
 from dspy.utils.exceptions import LMServerError
 
+import raisf
 from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import exact_match
 from raisf.experiments.comparing import judge_all
+from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.report import judge_sections
 from raisf.retrieval.index import open_index
@@ -187,3 +190,14 @@ def test_a_folder_with_other_things_is_left_alone(home, tmp_path, capsys):
     assert cli.main(_argv(home, tmp_path)) == 2
     assert "thesis.tex" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_program_costs_the_same_whoever_came_before_it(home):
+    lm, examples = connect("pocket"), load_questions(home / "world/test.jsonl")[:3]
+    programs = {"one": Direct(max_calls=5), "other": Direct(max_calls=6)}
+    for program in programs.values():
+        program.set_lm(lm)
+    report = raisf.compare(programs, examples, judges=False, progress=False)
+    costs = [{id: row["cost"]["prompt_tokens"] for id, row in rows.items()} for rows in report.records.values()]
+    assert costs[0] == costs[1] and all(costs[0].values())
+    assert all(predictor.lm is lm for program in programs.values() for _, predictor in program.named_predictors())

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,8 @@ def compare(
 ) -> "ComparisonReport":
     """Lets programs answer the same questions, tests every pair of them, and holds their judges to gold.
 
+    Each LM is asked anew where DSPy's cache has an answer: else a program's cost would depend on who came before it.
+
     Args:
         programs: By the label that the report calls each by.
         testset: Questions with gold, as `raisf.load_questions` gives them.
@@ -67,6 +69,7 @@ def compare(
     if not programs:
         raise InputError("no program to compare: give some by label, such as {'rag': raisf.RAG(index)}")
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_asked_anew(programs.values()))
         if out is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         else:
@@ -83,6 +86,24 @@ def compare(
             report.write(folder)
         check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
     return report
+
+
+@contextlib.contextmanager
+def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
+    """As a context: the programs' LMs, and DSPy's own, pass over the cache."""
+    import dspy
+
+    predictors = [predictor for program in programs for _, predictor in program.named_predictors()]
+    before = [predictor.lm for predictor in predictors]
+    anew: dict[int, Any] = {id(lm): lm.copy(cache=False) for lm in [*before, dspy.settings.lm] if lm is not None}
+    try:
+        for predictor, lm in zip(predictors, before, strict=True):
+            predictor.lm = anew.get(id(lm))
+        with dspy.context(lm=anew.get(id(dspy.settings.lm))):
+            yield
+    finally:
+        for predictor, lm in zip(predictors, before, strict=True):
+            predictor.lm = lm
 
 
 def answer_all(
