@@ -5,6 +5,7 @@ import copy
 import inspect
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from numbers import Integral, Real
@@ -55,7 +56,8 @@ class Program(dspy.Module):
         super().__init__()
         self.retriever = retriever
         check_count("max_calls", max_calls, none="no limit")
-        check("max_seconds", max_seconds, max_seconds is None or max_seconds > 0, "more than 0, or None for no limit")
+        good = max_seconds is None or (is_number(max_seconds) and max_seconds > 0)
+        check("max_seconds", max_seconds, good, "more than 0, or None for no limit")
         self.max_calls = max_calls
         self.max_seconds = max_seconds
 
@@ -288,9 +290,14 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
         raise InputError(f"{name} is {value!r}: give {wanted}")
 
 
-def check_share(name: str, value: object) -> None:
+def is_number(value: object) -> bool:
+    """Whether a value is a number, and a finite one."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_share(name: str, value: Any) -> None:
     """Raise InputError for an option that is no number from 0 to 1."""
-    check(name, value, isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1, "0 to 1")
+    check(name, value, is_number(value) and 0 <= value <= 1, "0 to 1")
 
 
 def check_count(name: str, value: object, least: int = 1, most: int | None = None, none: str = "") -> None:

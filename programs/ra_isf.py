@@ -8,7 +8,7 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.confidence import Confidence, Source
-from raisf.programs.program import Program, check, check_count, check_share
+from raisf.programs.program import Program, check, check_count, check_share, is_number
 from raisf.programs.questions import (
     MAX_SUB_QUESTIONS,
     UNKNOWN,
@@ -125,7 +125,8 @@ class RAISF(Program):
         check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
         check_count("samples", samples, 2, MAX_SAMPLES)
         check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
-        check("confidence_slope", confidence_slope, confidence_slope > 0, "more than 0")
+        check("confidence_slope", confidence_slope, is_number(confidence_slope) and confidence_slope > 0, "more than 0")
+        check("confidence_offset", confidence_offset, is_number(confidence_offset), "a number")
         check_share("min_confidence", min_confidence)
         self.k = k
         self.max_depth = max_depth

@@ -178,7 +178,17 @@ def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, p
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("k", 0), ("max_depth", -1), ("relevance", "pairwise"), ("max_calls", 0), ("max_seconds", 0.0)],
+    [
+        *(
+            ("k", 0),
+            ("max_depth", -1),
+            ("relevance", "pairwise"),
+            ("max_calls", 0),
+            ("max_seconds", 0.0),
+            ("max_seconds", "3"),
+        ),
+        *(("confidence_offset", "a"), ("confidence_offset", float("nan")), ("confidence_slope", float("inf"))),
+    ],
 )
 def test_an_option_that_cannot_be_used_is_named(shelf, option, value):
     with pytest.raises(InputError, match=f"{option} is {value!r}: give"):
