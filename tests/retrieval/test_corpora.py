@@ -149,7 +149,7 @@ def test_a_broken_corpus_names_its_line(tmp_path: Path, name: str, content: byte
 
 def test_packed_text_is_titled_like_unpacked(tmp_path: Path):
     (tmp_path / "the_guide.txt.gz").write_bytes(gzip.compress("Où?".encode()))
-    assert read(tmp_path / "the_guide.txt.gz") == [("the_guide.txt.gz#1", "the guide", "Où?")]
+    assert read(tmp_path / "the_guide.txt.gz") == [("the_guide.txt.gz#1", "The Guide", "Où?")]
 
 
 def test_a_real_corpus_is_indexed_and_searched(tmp_path: Path):

@@ -81,8 +81,8 @@ def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
     found = [(p.pid, p.title, p.text, p.metadata) for p in read_documents(tmp_path / "h.docx")]
     assert found == [
         ("h.docx#1", "The Handbook", "Before all.", {}),
-        ("h.docx#2", "The Handbook: Leave", "Thirty days. Sickness paid", {"section": "Leave"}),
-        ("h.docx#3", "The Handbook: Notice", "Four weeks.", {"section": "Notice"}),
+        ("h.docx#2", "The Handbook", "Leave: Thirty days. Sickness paid", {"section": "Leave"}),
+        ("h.docx#3", "The Handbook", "Notice: Four weeks.", {"section": "Notice"}),
     ]
     (tmp_path / "no.docx").write_bytes(b"x")
     assert "no.docx: not a docx file" in error_of(tmp_path / "no.docx")
@@ -97,7 +97,7 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     found = [(p.title, p.text, p.metadata) for p in read_documents(tmp_path / "p.html")]
     assert found == [
         ("Rivers & seas", "They flow. Always.", {}),
-        ("Rivers & seas: The Danube", "long wide tail", {"section": "The Danube"}),
+        ("Rivers & seas", "The Danube: long wide tail", {"section": "The Danube"}),
     ]
 
 

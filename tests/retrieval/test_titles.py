@@ -87,5 +87,5 @@ def test_the_passages_of_a_document_are_called_after_what_it_begins_with(tmp_pat
     titles = {passage.pid: passage.title for passage in read_documents(tmp_path)}
     assert {title for pid, title in titles.items() if pid.startswith("00.txt#")} == {"The Danube"}
     assert titles["00.txt#2"] == "The Danube" and titles["01.txt#1"] == ""
-    assert (titles["2.md#1"], titles["2.md#2"]) == ("The Rhine", "The Rhine: Source")
-    assert (titles["lakes.md#1"], titles["3.md#1"]) == ("Lakes: Deep ones", "Shallow ones")
+    assert (titles["2.md#1"], titles["2.md#2"]) == ("The Rhine", "The Rhine")
+    assert (titles["lakes.md#1"], titles["3.md#1"]) == ("Lakes", "")
