@@ -92,7 +92,9 @@ def build_index(
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
     if documents and _is_like(out, kind, checkpoint, search):
-        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray)
+        change_documents(
+            out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray, unseen=reasons
+        )
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
