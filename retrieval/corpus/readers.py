@@ -175,11 +175,12 @@ def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "l
             "leave the ids out and they are numbered"
         ) from error
     title = one_line(str(title or ""))
-    metadata: dict[str, Value] = {unit: number}
+    columns: dict[str, Value] = {}
     for column, value in row.items():
         # Lists and objects, an embedding say, are nothing to filter by; empty cells are nothing at all.
         if column not in ("text", "title", "id") and isinstance(value, Value) and value != "":
-            metadata[one_line(column)] = one_line(value) if isinstance(value, str) else value
+            columns[one_line(column)] = one_line(value) if isinstance(value, str) else value
+    metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)
     for i, piece in enumerate(pieces, start=1):
         yield Passage(pid if len(pieces) == 1 else f"{pid}#{i}", piece, title, source=name, metadata=metadata)

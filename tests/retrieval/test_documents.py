@@ -86,6 +86,15 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     ]
 
 
+def test_columns_named_like_places_are_filtered_by_and_the_place_itself_is_cited(write: Write, tmp_path: Path):
+    write("t.csv", "text,page,row\nOne heron.,77,4\n")
+    write("u.jsonl", '{"page": 77, "line": 9, "text": "Two owls."}\n')
+    index = build_index(tmp_path / "docs", tmp_path / "index", "bm25")
+    cited = {p.citation for p in index("heron owls", 5, "page = 77")}
+    assert cited == {"t.csv, line 2", "u.jsonl, file line 1"}
+    assert [p.citation for p in index("heron owls", 5, "line = 9")] == ["u.jsonl, file line 1"]
+
+
 def test_an_index_among_the_documents_is_none_of_them(write: Write, tmp_path: Path):
     write("a.txt", "The vault code is 4711.")
     for made in ("index/manifest.json", "index/segments/1/passages.jsonl", "deep/art/manifest.json"):
