@@ -81,6 +81,14 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     assert "what it had of chess.txt is gone" in again.stderr
 
 
+def test_a_filter_that_no_passage_satisfies_is_told(index: Path, capsys: pytest.CaptureFixture[str], caplog):
+    asked = ["ask", "Which sea?", "--program", "rag", "--lm", "pocket", "--index", str(index), "--where"]
+    told = f"no passage of {index} satisfies --where 'line = 3000'"
+    for condition, times in (("line > 0", 0), ("line = 3000", 1), ("line = 3000", 1)):  # a second program says no more
+        assert cli.main([*asked, condition]) == 0
+        assert caplog.text.count(told) == times
+
+
 def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     mistakes = {
         "satisfies": ["index", "remove", index, "--where", "id = 'nobody'"],
