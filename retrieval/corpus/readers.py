@@ -20,7 +20,7 @@ from raisf.utils.json_stream import stream_array
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt file or a section of an md file: they lie in memory."""
 
-_FENCES = ("```", "~~~")
+_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})")
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 
 TextSection = tuple[str, str, dict[str, Value], str]
@@ -116,10 +116,10 @@ def _joined(lines: Iterable[str], name: str) -> str:
 
 def _sections(lines: Iterable[str], title: str, name: str) -> Iterator[TextSection]:
     """A markdown file's sections, each with the number of its first line."""
-    heading, first, body, in_code = "", 1, list[str](), False
+    heading, first, body, code = "", 1, list[str](), ""
     for number, line in enumerate(lines, start=1):
-        in_code ^= line.lstrip().startswith(_FENCES)
-        found = None if in_code else _heading(line)
+        code = _code(line, code)
+        found = None if code else _heading(line)
         if found is None:
             body.append(line)
             continue
@@ -127,6 +127,18 @@ def _sections(lines: Iterable[str], title: str, name: str) -> Iterator[TextSecti
         first, body = number, []
         title, heading = (found, "") if line.startswith("# ") else (title, found)
     yield title, heading, {"line": first}, _joined(body, name)
+
+
+def _code(line: str, code: str) -> str:
+    """The fence of the code that a line of markdown opens, or stands in; empty where it closes it, or is none.
+
+    Source: https://spec.commonmark.org/0.31.2/#fenced-code-blocks.
+    """
+    if not code:
+        opening = _FENCE.match(line)
+        return opening[1] if opening else ""
+    closing = line.strip()
+    return "" if len(closing) >= len(code) and set(closing) == {code[0]} else code
 
 
 def _heading(line: str) -> str | None:

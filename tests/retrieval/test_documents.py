@@ -86,6 +86,14 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     ]
 
 
+def test_only_what_markdown_calls_a_fence_hides_headings(write: Write):
+    text = (
+        "# A\n```pip install x```\n## B\n````sh\n```\n## no\n~~~~\n````` \n## C\n~~~ a`b\n## no\n```\n~~~\n## D\nEnd."
+    )
+    sections = [p.metadata.get("section") for p in read_documents(write("a.md", text))]
+    assert sections == [None, "B", "C", "D"]
+
+
 def test_columns_named_like_places_are_filtered_by_and_the_place_itself_is_cited(write: Write, tmp_path: Path):
     write("t.csv", "text,page,row\nOne heron.,77,4\n")
     write("u.jsonl", '{"page": 77, "line": 9, "text": "Two owls."}\n')
