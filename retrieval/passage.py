@@ -1,15 +1,21 @@
 """What is searched for, and what every retriever offers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 Value = str | int | float | bool
 """What a piece of metadata may be."""
 
 PLACES = ("page", "line", "row", "file line", "file row")
 """What in the metadata says where in its document a passage stands; of several the first, others are columns."""
+
+
+def is_value(value: object) -> TypeGuard[Value]:
+    """Whether a piece of metadata may be this: no NaN and no infinity, which JSON has no words for."""
+    return isinstance(value, Value) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import one_line, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
-from raisf.retrieval.passage import Passage, Value
+from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
 
@@ -189,8 +189,8 @@ def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "l
     title = one_line(str(title or ""))
     columns: dict[str, Value] = {}
     for column, value in row.items():
-        # Lists and objects, an embedding say, are nothing to filter by; empty cells are nothing at all.
-        if column not in ("text", "title", "id") and isinstance(value, Value) and value != "":
+        # Lists and objects, an embedding say, are nothing to filter by; empty cells and NaN are nothing at all.
+        if column not in ("text", "title", "id") and is_value(value) and value != "":
             columns[one_line(column)] = one_line(value) if isinstance(value, str) else value
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)

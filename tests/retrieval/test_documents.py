@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from raisf.retrieval.corpus.documents import Skipped, checked, find_documents
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
+from raisf.retrieval.corpus.texts import passages_of_texts
 from raisf.retrieval.index import build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -172,6 +173,14 @@ def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
     build_index(row, row.parent / "index", "bm25", progress=False)
     (passage,) = open_folder(row.parent / "index").passages
     assert (passage.title, passage.metadata) == ("T?", {"line": 1, "k?": "v?"})
+
+
+def test_a_number_that_json_has_no_words_for_is_left_out(write: Write, tmp_path: Path):
+    row = write("rows.jsonl", '{"text": "x", "a": NaN, "b": Infinity, "c": -Infinity, "d": 1e999, "e": 2.5}')
+    (passage,) = build_index(row, tmp_path / "index", "bm25").passages
+    assert passage.metadata == {"line": 1, "e": 2.5}
+    (passage,) = passages_of_texts([{"text": "x", "a": float("nan"), "e": 2.5}])
+    assert passage.metadata == {"e": 2.5}
 
 
 def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: Path):
