@@ -17,6 +17,7 @@ passages have gone.
 import dataclasses
 import glob
 import importlib.metadata
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -154,8 +155,9 @@ def read_manifest(path: Path | str) -> IndexManifest:
     """
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
-    _await_swap(path)
-    sweep(path)
+    real = Path(os.path.realpath(path))  # where a link leads, the folder itself is replaced
+    _await_swap(real)
+    sweep(real)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():

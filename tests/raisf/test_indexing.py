@@ -81,6 +81,16 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     assert "what it had of chess.txt is gone" in again.stderr
 
 
+def test_an_index_behind_a_link_is_replaced_where_it_stands(index: Path, tmp_path: Path, capsys):
+    (tmp_path / "link").symlink_to(index)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "go.txt").write_text("Go is a board game, too.")
+    for engine in ("bm25", "dense"):  # changed in its place, and made anew
+        told = run(capsys, "index", tmp_path / "other", "--out", tmp_path / "link", "--engine", engine)
+        assert told["documents"] == 1 and (tmp_path / "link").is_symlink()
+        assert run(capsys, "index", "info", index)["engine"] == engine
+
+
 def test_a_filter_that_no_passage_satisfies_is_told(index: Path, capsys: pytest.CaptureFixture[str], caplog):
     asked = ["ask", "Which sea?", "--program", "rag", "--lm", "pocket", "--index", str(index), "--where"]
     told = f"no passage of {index} satisfies --where 'line = 3000'"
