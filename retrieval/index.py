@@ -162,12 +162,12 @@ def index_info(path: Path | str) -> dict[str, Any]:
     }
 
 
-def documents_of(path: Path | str) -> set[str]:
-    """The names of the documents that an index was made of; none where there is no index that can be read."""
+def documents_of(path: Path | str) -> dict[str, str]:
+    """The fingerprints of the documents that an index was made of, by name; none where no index can be read."""
     try:
-        return set(read_manifest(path).documents)
+        return read_manifest(path).documents
     except InputError:
-        return set()
+        return {}
 
 
 def check_index(path: Path | str) -> list[str]:

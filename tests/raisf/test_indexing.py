@@ -43,6 +43,13 @@ def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path,
     assert (again["passages"], again["documents"]) == (2, 2)
 
 
+def test_a_document_that_takes_anothers_place_is_named(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "chess.txt").write_text("Chess is played in Velm.")
+    assert run(capsys, "index", "add", index, tmp_path / "docs")["replaced"] == []
+    assert cli.main(["index", "add", str(index), str(tmp_path / "chess.txt")]) == 0
+    assert re.search(r"replaced +chess\.txt", capsys.readouterr().out)
+
+
 def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, capsys, caplog):
     (tmp_path / "go.txt").write_text("Go is a board game, too.")
     run(capsys, "index", "add", index, tmp_path / "go.txt")
