@@ -82,6 +82,8 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
             raise InputError(
                 f"{name}: its first line must name a column 'text'; found {', '.join(columns) or 'nothing'}"
             )
+        if double := next((column for column in columns if column and columns.count(column) > 1), None):
+            raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
         rows.fieldnames = columns
         for row in rows:
             if None in row or None in row.values():

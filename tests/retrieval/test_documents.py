@@ -210,6 +210,7 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
             "'i' comes twice",
         ),
         ("a.csv", "title,body\nx,y\n", "a.csv: its first line must name a column 'text'; found title, body"),
+        ("e.csv", "Title,Text,Text \nx,y,z\n", "e.csv: its first line names the column 'text' twice"),
         ("a.csv", "title,text\nx,y\nz\n", "a.csv, line 3: fewer than the 2 columns"),
         ("a.csv", "title,text\nx,y,z\n", "a.csv, line 2: more than the 2 columns"),
         ("a.csv", 'title,text\nx,"y\n', "not a table"),
