@@ -38,6 +38,8 @@ READABLE = (2, FORMAT)
 """The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
+ALL_WORDS = "all-words"
+"""A file beside BM25's counts: single characters, Chinese and composed letters count too, which they once did not."""
 EXACT_UP_TO = 10_000
 """Passages that "auto" still compares all, as they are; with more, it packs all. And those that an index of PLAID's
 takes in before it compresses them.
@@ -132,8 +134,9 @@ class IndexManifest:
 
     @property
     def ranking(self) -> str:
-        """All of it that decides the scores: how its passages are searched, and how its vectors are packed."""
-        return self.shown_search + (f" ({self.packing})" if self.packing else "")
+        """All of it that decides the scores: how passages are searched, vectors packed, and words counted."""
+        packing = f" ({self.packing})" if self.packing else ""
+        return self.shown_search + packing + (" all words" if f"{self.words}/{ALL_WORDS}" in self.files else "")
 
     @property
     def prefetches(self) -> bool:
