@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ def change_documents(
     progress: bool,
     checkpoint: str | Path | None = None,
     ray: str | None = None,
+    unseen: Sequence[Skipped] = (),
 ) -> Change:
     """Brings documents into an index.
 
@@ -118,6 +119,7 @@ def change_documents(
         progress: Whether to show a bar on standard error.
         checkpoint: Where its encoder's checkpoint is now; None: where it was.
         ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
+        unseen: What was skipped when the documents were looked for; what it hides is not taken out.
 
     Raises:
         InputError: The index cannot be used, or nothing would be left of it.
@@ -129,7 +131,12 @@ def change_documents(
         changed = [document for document in documents if known.get(document.name) != prints.get(document.name)]
         names = {document.name for document in changed if document.name in prints}
         there = {document.name for document in documents}
-        changes = _Changes(writer, lambda old: old.source in names or (only and old.source not in there))
+        hiding = [file for file in unseen if file.unseen]
+
+        def goes(name: str | None) -> bool:
+            return only and name not in there and not any(name and file.hides(name) for file in hiding)
+
+        changes = _Changes(writer, lambda old: old.source in names or goes(old.source))
 
         def left_out(file: Skipped) -> None:
             skip(file)
@@ -138,7 +145,7 @@ def change_documents(
                 changes.keep(file.name)
 
         def now() -> dict[str, str]:
-            before = {name: print for name, print in known.items() if not only or name in there}
+            before = {name: print for name, print in known.items() if not goes(name)}
             return {**before, **prints}
 
         new = read_whole((document for document in changed if document.name in names), left_out, changes.seen)

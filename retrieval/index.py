@@ -92,7 +92,9 @@ def build_index(
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
     if documents and _is_like(out, kind, checkpoint, search):
-        change_documents(out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray)
+        change_documents(
+            out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray, unseen=reasons
+        )
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
@@ -160,12 +162,12 @@ def index_info(path: Path | str) -> dict[str, Any]:
     }
 
 
-def documents_of(path: Path | str) -> set[str]:
-    """The names of the documents that an index was made of; none where there is no index that can be read."""
+def documents_of(path: Path | str) -> dict[str, str]:
+    """The fingerprints of the documents that an index was made of, by name; none where no index can be read."""
     try:
-        return set(read_manifest(path).documents)
+        return read_manifest(path).documents
     except InputError:
-        return set()
+        return {}
 
 
 def check_index(path: Path | str) -> list[str]:

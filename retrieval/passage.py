@@ -1,12 +1,21 @@
 """What is searched for, and what every retriever offers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 Value = str | int | float | bool
 """What a piece of metadata may be."""
+
+PLACES = ("page", "line", "row", "file line", "file row")
+"""What in the metadata says where in its document a passage stands; of several the first, others are columns."""
+
+
+def is_value(value: object) -> TypeGuard[Value]:
+    """Whether a piece of metadata may be this: no NaN and no infinity, which JSON has no words for."""
+    return isinstance(value, Value) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +30,7 @@ class Passage:
             None outside of a search.
         source: The document it was read from, a path within the indexed folder; None where it was made in memory.
         metadata: What else is known of it, to filter by and to cite: the `page`, `section`, `line` or `row` in its
-            document, and the other columns of a table or JSON Lines row.
+            document, and then the other columns of a table or JSON Lines row.
     """
 
     pid: str
@@ -44,9 +53,7 @@ class Passage:
     @property
     def citation(self) -> str:
         """Where a reader finds it: `handbook.pdf, page 3`; its id where it comes from no document."""
-        place = next(
-            (f", {name} {self.metadata[name]}" for name in ("page", "line", "row") if name in self.metadata), ""
-        )
+        place = next((f", {name} {value}" for name, value in self.metadata.items() if name in PLACES), "")
         return f"{self.source}{place}" if self.source else self.pid
 
 

@@ -94,7 +94,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     On any exception until then, Ctrl-C included, what stood at `path` stays there as it was, or is put back, and the
     half-made folder goes away. What a killed process leaves beside `path` is swept by the next one that writes there,
     see `raisf.utils.leftovers`; were it killed between the two renames that replace one folder by another, the old
-    folder is put back then.
+    folder is put back then. Where `path` is a link, the folder that it leads to is replaced, and the link stays.
 
     Args:
         path: Where the folder is to stand.
@@ -104,7 +104,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
         InputError: See `check_replaceable`.
         RaisfError: The disk is full.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     sweep(path)
     check_replaceable(path, marker)
     path.parent.mkdir(parents=True, exist_ok=True)

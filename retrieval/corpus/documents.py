@@ -12,7 +12,7 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
 
-_RECIPE = 4
+_RECIPE = 5
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
 _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
@@ -42,23 +42,29 @@ class Document:
         try:
             sha256 = sha256_file(self.file)
         except OSError as error:
-            raise InputError(f"{self.name}: cannot be read ({error.strerror}); mend that, or leave it out") from error
+            raise InputError(f"{self.name}: {_unread(error)}") from error
         return hashlib.sha256(f"{_RECIPE} {self.encoding} {sha256}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file of a folder that is not in the index.
+    """A file of a folder, or a folder in it, that is not in the index.
 
     Attributes:
         name: Its path within the folder.
         reason: Why, and what to do.
         empty: Whether it could be read, but has no text: then nothing of an older version of it stays, either.
+        unseen: Whether nobody can tell what is there: what an index has of it, or of what lies in it, stays.
     """
 
     name: str
     reason: str
     empty: bool = False
+    unseen: bool = False
+
+    def hides(self, name: str) -> bool:
+        """Whether the document of this name may still be there, unseen."""
+        return self.unseen and (self.name == "." or name == self.name or name.startswith(f"{self.name}/"))
 
 
 Skip = Callable[[Skipped], None]
@@ -106,7 +112,7 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
     if not path.is_dir():
         raise InputError(f"no documents at {path}; give a file or a folder")
     documents, count = [], 0
-    for file, reason in _walk(path):
+    for file, reason, unseen in _walk(path):
         name = file.relative_to(path).as_posix()
         count += 1
         wanted = reason is None and kind_of(file) in KINDS and kind_of(file) not in ONLY_ALONE
@@ -118,7 +124,7 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
                 raise
             reason = str(error)
         if skip is not None and (reason or not wanted):
-            skip(Skipped(_shown(name), reason or _no_kind(file)))
+            skip(Skipped(_shown(name), reason or _no_kind(file), unseen=unseen))
     if not documents and skip is None:
         raise InputError(f"no document in {path}: of its {count} files none is a {_kinds()} file")
     return documents
@@ -147,32 +153,39 @@ def twice(pid: str, earlier: str, place: str) -> InputError:
     )
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
-    """The files of a folder in the order of their paths; with each that must not be read, why.
+def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
+    """The files of a folder in the order of their paths; with each that must not be read, why, and if it is unseen.
 
     Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end. An
     index or a program that lies there is none of its documents: its passages would be read in their place.
     """
-    root, unread = folder.resolve(), list[tuple[Path, str]]()
+    root, files = folder.resolve(), list[tuple[Path, str | None, bool]]()
 
     def note(error: OSError) -> None:
-        unread.append((Path(error.filename), f"cannot be read ({error.strerror}); mend that, or leave it out"))
+        files.append((Path(error.filename), _unread(error), True))
 
-    files: list[tuple[Path, str | None]] = []
     for where, folders, names in os.walk(folder, onerror=note):
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
         folders[:] = [name for name in folders if not name.startswith(".") and not _is_made(Path(where, name))]
         for name in [*names, *links]:
-            if not name.startswith("."):
-                files.append((Path(where, name), _refusal(Path(where, name), root)))
-    return iter(sorted([*files, *unread], key=lambda found: found[0]))
+            if name.startswith("."):
+                continue
+            try:
+                files.append((Path(where, name), _refusal(Path(where, name), root), False))
+            except PermissionError as error:  # its folder can be listed, and no more
+                files.append((Path(where, name), _unread(error), True))
+    return iter(sorted(files, key=lambda found: found[0]))
 
 
 def _is_made(folder: Path) -> bool:
-    """Whether a folder is an index or an artifact."""
-    return (folder / "manifest.json").is_file() and any(
-        (folder / made).exists() for made in ("segments", "program.json")
+    """Whether a folder is an index or an artifact; one that cannot be looked into is told when it is listed."""
+    return os.path.isfile(folder / "manifest.json") and any(
+        os.path.exists(folder / made) for made in ("segments", "program.json")
     )
+
+
+def _unread(error: OSError) -> str:
+    return f"cannot be read ({error.strerror}); mend that, or leave it out"
 
 
 def _refusal(file: Path, root: Path) -> str | None:

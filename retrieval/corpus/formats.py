@@ -44,7 +44,8 @@ _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGN
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-_DOCX_RUNS = {f"{_W}{name}" for name in ("r", "hyperlink", "ins", "smartTag", "sdt", "sdtContent", "fldSimple")}
+_DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo")}
+_DOCX_RUNS = _DOCX_HOLDERS | {f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo")}
 _FREE = 1 << 22
 _GROWTH = 50
 """Bytes of XML that a docx file may hold, for each of its own and beyond `_FREE`: XML is packed to a tenth or so."""
@@ -159,13 +160,13 @@ def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Te
 
 
 def _docx_blocks(body: Any) -> Iterator[Any]:
-    """The paragraphs and tables of a body, those in its content controls too."""
+    """The paragraphs and tables of a body, those in its content controls and tracked changes too."""
     waiting = [*body][::-1]
     while waiting:
         element = waiting.pop()
         if element.tag in (f"{_W}p", f"{_W}tbl"):
             yield element
-        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml", f"{_W}ins"):
+        elif element.tag in _DOCX_HOLDERS:
             waiting += [*element][::-1]
 
 

@@ -13,14 +13,14 @@ from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import one_line, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
-from raisf.retrieval.passage import Passage, Value
+from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
 
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt file or a section of an md file: they lie in memory."""
 
-_FENCES = ("```", "~~~")
+_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})")
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 
 TextSection = tuple[str, str, dict[str, Value], str]
@@ -82,6 +82,8 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
             raise InputError(
                 f"{name}: its first line must name a column 'text'; found {', '.join(columns) or 'nothing'}"
             )
+        if double := next((column for column in columns if column and columns.count(column) > 1), None):
+            raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
         rows.fieldnames = columns
         for row in rows:
             if None in row or None in row.values():
@@ -120,10 +122,10 @@ def _joined(lines: Iterable[str], name: str) -> str:
 
 def _sections(lines: Iterable[str], title: str, name: str) -> Iterator[TextSection]:
     """A markdown file's sections, each with the number of its first line."""
-    heading, first, body, in_code = "", 1, list[str](), False
+    heading, first, body, code = "", 1, list[str](), ""
     for number, line in enumerate(lines, start=1):
-        in_code ^= line.lstrip().startswith(_FENCES)
-        found = None if in_code else _heading(line)
+        code = _code(line, code)
+        found = None if code else _heading(line)
         if found is None:
             body.append(line)
             continue
@@ -131,6 +133,18 @@ def _sections(lines: Iterable[str], title: str, name: str) -> Iterator[TextSecti
         first, body = number, []
         title, heading = (found, "") if line.startswith("# ") else (title, found)
     yield title, heading, {"line": first}, _joined(body, name)
+
+
+def _code(line: str, code: str) -> str:
+    """The fence of the code that a line of markdown opens, or stands in; empty where it closes it, or is none.
+
+    Source: https://spec.commonmark.org/0.31.2/#fenced-code-blocks.
+    """
+    if not code:
+        opening = _FENCE.match(line)
+        return opening[1] if opening else ""
+    closing = line.strip()
+    return "" if len(closing) >= len(code) and set(closing) == {code[0]} else code
 
 
 def _heading(line: str) -> str | None:
@@ -179,11 +193,12 @@ def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "l
             "leave the ids out and they are numbered"
         ) from error
     title = one_line(str(title or ""))
-    metadata: dict[str, Value] = {unit: number}
+    columns: dict[str, Value] = {}
     for column, value in row.items():
-        # Lists and objects, an embedding say, are nothing to filter by; empty cells are nothing at all.
-        if column not in ("text", "title", "id") and isinstance(value, Value) and value != "":
-            metadata[one_line(column)] = one_line(value) if isinstance(value, str) else value
+        # Lists and objects, an embedding say, are nothing to filter by; empty cells and NaN are nothing at all.
+        if column not in ("text", "title", "id") and is_value(value) and value != "":
+            columns[one_line(column)] = one_line(value) if isinstance(value, str) else value
+    metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)
     for i, piece in enumerate(pieces, start=1):
         yield Passage(pid if len(pieces) == 1 else f"{pid}#{i}", piece, title, source=name, metadata=metadata)

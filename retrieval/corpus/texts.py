@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from raisf.retrieval.corpus.splitting import one_line, split_text
-from raisf.retrieval.passage import Passage, Value
+from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
 
 TextLike = str | Passage | Mapping[str, Any]
@@ -32,7 +32,7 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
             )
         pid = str(number) if row.get("id") is None else one_line(str(row["id"]))
         others = {one_line(str(name)): value for name, value in row.items() if name not in ("id", "title", "text")}
-        metadata: dict[str, Value] = {name: value for name, value in others.items() if isinstance(value, Value)}
+        metadata = {name: value for name, value in others.items() if is_value(value)}
         pieces = split_text(row["text"])
         for part, piece in enumerate(pieces, start=1):
             own = pid if len(pieces) == 1 else f"{pid}#{part}"

@@ -4,7 +4,7 @@ from raisf.retrieval.engines.base import Index
 
 
 class BM25(Index):
-    """Searches passages by the words they share with the query (stop words left out, no stemming).
+    """Searches passages by the words they share with the query (stop words left out, no stemming; CJK by character).
 
     A passage that shares no word with the query is never returned, so a search may bring fewer than k.
 

@@ -2,7 +2,8 @@
 
 expression  comparison | not expression | expression and expression | expression or expression | (expression)
 comparison  name = value, and the same with != < <= > >= ; name in (value, ...) ; name not in (value, ...)
-name        id, title, source, or a name of the metadata such as page; in backquotes where it is no plain word
+name        id, title, source (the document, or a column of that name), or a name of the metadata such as page; in
+            backquotes where it is no plain word
 value       'text' or "text" (its own quote doubled inside), a number, true, false
 """
 
@@ -67,13 +68,14 @@ def parse_where(text: str) -> Where:
     return Where(text, frozenset(parser.names), test)
 
 
-def field_of(passage: Passage, name: str) -> Value | None:
-    """What a passage has under a name that a filter may use; None if nothing."""
+def fields_of(passage: Passage, name: str) -> list[Value]:
+    """What a passage has under a name that a filter may use: nothing, or one value, or a source beside its document."""
     if name == "id":
-        return passage.pid
+        return [passage.pid]
     if name == "title":
-        return passage.title
-    return passage.source if name == "source" else passage.metadata.get(name)
+        return [passage.title]
+    found = [passage.source if name == "source" else None, passage.metadata.get(name)]
+    return [value for value in found if value is not None]
 
 
 def check_names(where: Where, known: Iterable[str]) -> None:
@@ -142,14 +144,14 @@ class _Parser:
             if not self._take_word("in"):
                 self.expect("in")
             values = self._values()
-            test: Test = lambda passage: any(_equal(field_of(passage, name), value) for value in values)  # noqa: E731
+            test = _any_field(name, lambda found: any(_equal(found, value) for value in values))
             return _opposite(test) if negated else test
         sign = self.expect("=", "==", "!=", "<>", *_ORDER)
         value = self._value()
         if sign in _ORDER:
             compare = _ORDER[sign]
-            return lambda passage: _ordered(field_of(passage, name), value, compare)
-        equal: Test = lambda passage: _equal(field_of(passage, name), value)  # noqa: E731
+            return _any_field(name, lambda found: _ordered(found, value, compare))
+        equal = _any_field(name, lambda found: _equal(found, value))
         return equal if sign in ("=", "==") else _opposite(equal)
 
     def _values(self) -> list[Value]:
@@ -188,6 +190,10 @@ class _Parser:
         self._kind, self._token, self._end = match.lastgroup, match[match.lastgroup], match.end()
 
 
+def _any_field(name: str, fits: Callable[[Value], bool]) -> Test:
+    return lambda passage: any(fits(found) for found in fields_of(passage, name))
+
+
 def _opposite(test: Test) -> Test:
     return lambda passage: not test(passage)
 
@@ -199,7 +205,7 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
-def _alike(found: Value | None, wanted: Value) -> Value | None:
+def _alike(found: Value, wanted: Value) -> Value | None:
     """What was found, as the kind of thing that is wanted; None where it is another kind."""
     if isinstance(wanted, bool) or isinstance(found, bool):
         return found if isinstance(wanted, bool) and isinstance(found, bool) else None
@@ -213,10 +219,10 @@ def _alike(found: Value | None, wanted: Value) -> Value | None:
     return None if isinstance(found, float) and math.isnan(found) else found
 
 
-def _equal(found: Value | None, wanted: Value) -> bool:
+def _equal(found: Value, wanted: Value) -> bool:
     return _alike(found, wanted) == wanted
 
 
-def _ordered(found: Value | None, wanted: Value, compare: Callable[[Value, Value], bool]) -> bool:
-    found = _alike(found, wanted)
-    return found is not None and compare(found, wanted)
+def _ordered(found: Value, wanted: Value, compare: Callable[[Value, Value], bool]) -> bool:
+    alike = _alike(found, wanted)
+    return alike is not None and compare(alike, wanted)

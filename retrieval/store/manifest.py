@@ -17,6 +17,7 @@ passages have gone.
 import dataclasses
 import glob
 import importlib.metadata
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ READABLE = (2, FORMAT)
 """The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
+ALL_WORDS = "all-words"
+"""A file beside BM25's counts: single characters, Chinese and composed letters count too, which they once did not."""
 EXACT_UP_TO = 10_000
 """Passages that "auto" still compares all, as they are; with more, it packs all. And those that an index of PLAID's
 takes in before it compresses them.
@@ -131,8 +134,9 @@ class IndexManifest:
 
     @property
     def ranking(self) -> str:
-        """All of it that decides the scores: how its passages are searched, and how its vectors are packed."""
-        return self.shown_search + (f" ({self.packing})" if self.packing else "")
+        """All of it that decides the scores: how passages are searched, vectors packed, and words counted."""
+        packing = f" ({self.packing})" if self.packing else ""
+        return self.shown_search + packing + (" all words" if f"{self.words}/{ALL_WORDS}" in self.files else "")
 
     @property
     def prefetches(self) -> bool:
@@ -154,8 +158,9 @@ def read_manifest(path: Path | str) -> IndexManifest:
     """
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
-    _await_swap(path)
-    sweep(path)
+    real = Path(os.path.realpath(path))  # where a link leads, the folder itself is replaced
+    _await_swap(real)
+    sweep(real)
     if not path.exists():
         raise InputError(f"no index at {path}; {make}")
     if not path.is_dir():

@@ -1,25 +1,33 @@
 """BM25's counts. What a word is worth depends on the whole corpus, so that they are made anew at every change."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from raisf.retrieval.search.maxsim import Hits
+from raisf.retrieval.store.manifest import ALL_WORDS
 from raisf.utils.errors import InputError
+
+# Chinese, Japanese and Korean by the character, all else by the word; of "it's" the s is none.
+_CJK = "\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_WORD = rf"(?=\w)[{_CJK}]|(?:(?![{_CJK}])\w){{2,}}|(?<!\w['\u2019])\w"
+_LONG_WORD = r"\b\w\w+\b"  # what was counted before `ALL_WORDS`
 
 
 def write_words(texts: Iterable[str], folder: Path) -> None:
     """Counts the words of the passages and writes them into a new folder."""
     import bm25s
 
-    tokens = _tokens(list(texts))
+    tokens = _tokens(texts)
     if not any(tokens):
         # bm25s cannot count in an empty vocabulary; this word is in no query.
         tokens[0] = [" "]
     scorer = bm25s.BM25()
     scorer.index(tokens, show_progress=False)
     scorer.save(folder, show_progress=False)
+    (folder / ALL_WORDS).touch()
 
 
 class Words:
@@ -39,6 +47,7 @@ class Words:
         import bm25s
 
         self._numbers = numbers
+        self._all_words = (folder / ALL_WORDS).is_file()
         try:
             self._scorer = bm25s.BM25.load(folder)
         except (ValueError, KeyError, OSError) as error:
@@ -51,7 +60,7 @@ class Words:
         if not k:
             return [[] for _ in queries]
         numbers, scores = self._scorer.retrieve(
-            _tokens(queries),
+            _tokens(queries, self._all_words),
             k=k,
             show_progress=False,
             backend_selection="numpy",
@@ -63,7 +72,14 @@ class Words:
         ]
 
 
-def _tokens(texts: Sequence[str]) -> list[list[str]]:
+def _tokens(texts: Iterable[str], all_words: bool = True) -> list[list[str]]:
+    """The words of texts, however their characters are composed."""
     import bm25s
 
-    return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)  # pyright: ignore[reportReturnType]
+    return bm25s.tokenize(  # pyright: ignore[reportReturnType]
+        [unicodedata.normalize("NFKC", text) if all_words else text for text in texts],
+        token_pattern=_WORD if all_words else _LONG_WORD,
+        stopwords="en",
+        return_ids=False,
+        show_progress=False,
+    )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,13 @@ def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path,
     assert (again["passages"], again["documents"]) == (2, 2)
 
 
+def test_a_document_that_takes_anothers_place_is_named(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "chess.txt").write_text("Chess is played in Velm.")
+    assert run(capsys, "index", "add", index, tmp_path / "docs")["replaced"] == []
+    assert cli.main(["index", "add", str(index), str(tmp_path / "chess.txt")]) == 0
+    assert re.search(r"replaced +chess\.txt", capsys.readouterr().out)
+
+
 def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, capsys, caplog):
     (tmp_path / "go.txt").write_text("Go is a board game, too.")
     run(capsys, "index", "add", index, tmp_path / "go.txt")
@@ -52,6 +60,50 @@ def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, cap
     caplog.clear()
     run(capsys, *again)
     assert "is gone" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o311, 0o644])
+def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Path, tmp_path: Path, mode: int):
+    """000 can be neither listed nor entered, 311 not listed, 644 not entered."""
+    capabilities = "-dac_override,-dac_read_search"
+    humbly = ["setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}"] if os.geteuid() == 0 else []
+    if humbly and not shutil.which("setpriv"):
+        pytest.skip("root reads every folder")
+    docs = tmp_path / "docs"
+    make = [*humbly, sys.executable, "-m", "raisf.cli", "index", docs, "--engine", "bm25", "--json", "--out"]
+    (docs / "b" / "deep").mkdir(parents=True)
+    (docs / "b" / "go.txt").write_text("Go is a board game, too.")
+    (docs / "b" / "deep" / "hex.txt").write_text("Hex is a board game, too.")
+    assert cli.main(["index", str(docs), "--engine", "bm25", "--out", str(index)]) == 0
+    (docs / "chess.txt").unlink()
+    try:
+        (docs / "b").chmod(mode)
+        again, anew = (subprocess.run([*make, out], capture_output=True, text=True) for out in (index, tmp_path / "i"))
+    finally:
+        (docs / "b").chmod(0o755)
+    for ran, documents in ((again, 3), (anew, 1)):
+        told = json.loads(ran.stdout)
+        assert ran.returncode == 1 and told["documents"] == documents
+        assert "Permission denied" in told["skipped"][0]["reason"] and told["skipped"][0]["name"].startswith("b")
+    assert "what it had of chess.txt is gone" in again.stderr
+
+
+def test_an_index_behind_a_link_is_replaced_where_it_stands(index: Path, tmp_path: Path, capsys):
+    (tmp_path / "link").symlink_to(index)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "go.txt").write_text("Go is a board game, too.")
+    for engine in ("bm25", "dense"):  # changed in its place, and made anew
+        told = run(capsys, "index", tmp_path / "other", "--out", tmp_path / "link", "--engine", engine)
+        assert told["documents"] == 1 and (tmp_path / "link").is_symlink()
+        assert run(capsys, "index", "info", index)["engine"] == engine
+
+
+def test_a_filter_that_no_passage_satisfies_is_told(index: Path, capsys: pytest.CaptureFixture[str], caplog):
+    asked = ["ask", "Which sea?", "--program", "rag", "--lm", "pocket", "--index", str(index), "--where"]
+    told = f"no passage of {index} satisfies --where 'line = 3000'"
+    for condition, times in (("line > 0", 0), ("line = 3000", 1), ("line = 3000", 1)):  # a second program says no more
+        assert cli.main([*asked, condition]) == 0
+        assert caplog.text.count(told) == times
 
 
 def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,9 +1,16 @@
 """Whoever has no model still finds passages by their words."""
 
+import dataclasses
 from pathlib import Path
 
+import bm25s
+import pytest
+
 from raisf.retrieval.engines.bm25 import BM25
+from raisf.retrieval.index import add_to_index
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, as_json, describe_files
+from raisf.utils.files import write_json
 
 
 def test_it_finds_by_shared_words_in_text_and_title(passages: list[Passage], tmp_path: Path):
@@ -18,6 +25,44 @@ def test_passages_without_a_shared_word_are_not_returned(passages: list[Passage]
     assert index.search_many(["zebra", "", "the of and", "?" * 100_000], 5) == [[], [], [], []]
     assert [passage.title for passage in index("chess zebra", 100)] == ["Chess"]
     assert index.search_many([], 5) == []
+
+
+TEXTS = [
+    "A lack of vitamin D.",
+    "A lack of vitamin C.",
+    "\u6771\u4eac\u306f\u65e5\u672c\u306e\u9996\u90fd\u3067\u3059\u3002",
+    "Cafe\u0301 noir",
+    "An \ufb01sh",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("D", 0), ("\u9996\u90fd", 2), ("caf\u00e9", 3), ("cafe\u0301", 3), ("fish", 4), ("\uff26\uff49sh", 4)],
+)
+def test_words_of_one_character_of_no_spaces_and_of_composed_letters_are_found(query: str, found: int, tmp_path: Path):
+    index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
+    assert [passage.pid for passage in index(query, 5)] == [str(found)]
+    assert index("it's", 5) == []
+
+
+def test_counts_of_before_are_searched_by_their_own_words_until_the_index_changes(tmp_path: Path):
+    index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
+    manifest, texts = index.manifest, [passage.prompt_text for passage in index.passages]
+    old, counts = bm25s.BM25(), tmp_path / "i" / str(manifest.words)
+    old.index(bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False), show_progress=False)
+    (counts / ALL_WORDS).unlink()
+    old.save(counts, show_progress=False)
+    files = {name: file for name, file in manifest.files.items() if not name.startswith("words")}
+    files |= describe_files(tmp_path / "i", [counts])
+    before = dataclasses.replace(manifest, files=files)
+    write_json(tmp_path / "i" / MANIFEST, as_json(before))
+    index = BM25.load(tmp_path / "i")
+    assert [passage.pid for passage in index("cafe\u0301", 5)] == ["3"] and index("D", 5) == []
+    assert before.ranking != manifest.ranking  # what was answered with the one is not taken for the other's
+    add_to_index(tmp_path / "i", [Passage("5", "Vitamin K.")])
+    index = BM25.load(tmp_path / "i")
+    assert [passage.pid for passage in index("D", 5)] == ["0"] and index.manifest.ranking == manifest.ranking
 
 
 def test_a_corpus_of_stop_words_can_be_indexed(tmp_path: Path):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from raisf.retrieval.corpus.documents import Skipped, checked, find_documents
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
+from raisf.retrieval.corpus.texts import passages_of_texts
 from raisf.retrieval.index import build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -84,6 +85,23 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
         ("d.csv#3", "One", "With, a comma and a line end", "d.csv, line 3"),
         ("x1", "", "Tabbed", "e.tsv, line 2"),
     ]
+
+
+def test_only_what_markdown_calls_a_fence_hides_headings(write: Write):
+    text = (
+        "# A\n```pip install x```\n## B\n````sh\n```\n## no\n~~~~\n````` \n## C\n~~~ a`b\n## no\n```\n~~~\n## D\nEnd."
+    )
+    sections = [p.metadata.get("section") for p in read_documents(write("a.md", text))]
+    assert sections == [None, "B", "C", "D"]
+
+
+def test_columns_named_like_places_are_filtered_by_and_the_place_itself_is_cited(write: Write, tmp_path: Path):
+    write("t.csv", "text,page,row\nOne heron.,77,4\n")
+    write("u.jsonl", '{"page": 77, "line": 9, "text": "Two owls."}\n')
+    index = build_index(tmp_path / "docs", tmp_path / "index", "bm25")
+    cited = {p.citation for p in index("heron owls", 5, "page = 77")}
+    assert cited == {"t.csv, line 2", "u.jsonl, file line 1"}
+    assert [p.citation for p in index("heron owls", 5, "line = 9")] == ["u.jsonl, file line 1"]
 
 
 def test_an_index_among_the_documents_is_none_of_them(write: Write, tmp_path: Path):
@@ -157,6 +175,14 @@ def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
     assert (passage.title, passage.metadata) == ("T?", {"line": 1, "k?": "v?"})
 
 
+def test_a_number_that_json_has_no_words_for_is_left_out(write: Write, tmp_path: Path):
+    row = write("rows.jsonl", '{"text": "x", "a": NaN, "b": Infinity, "c": -Infinity, "d": 1e999, "e": 2.5}')
+    (passage,) = build_index(row, tmp_path / "index", "bm25").passages
+    assert passage.metadata == {"line": 1, "e": 2.5}
+    (passage,) = passages_of_texts([{"text": "x", "a": float("nan"), "e": 2.5}])
+    assert passage.metadata == {"e": 2.5}
+
+
 def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: Path):
     ids = write("ids.jsonl", '{"id": "a", "text": "x"}\n{"id": "b\\ud800", "text": "y"}\n')
     assert "ids.jsonl, line 2: the id 'b\\ud800' has half a surrogate pair" in error_of(ids)
@@ -184,6 +210,7 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
             "'i' comes twice",
         ),
         ("a.csv", "title,body\nx,y\n", "a.csv: its first line must name a column 'text'; found title, body"),
+        ("e.csv", "Title,Text,Text \nx,y,z\n", "e.csv: its first line names the column 'text' twice"),
         ("a.csv", "title,text\nx,y\nz\n", "a.csv, line 3: fewer than the 2 columns"),
         ("a.csv", "title,text\nx,y,z\n", "a.csv, line 2: more than the 2 columns"),
         ("a.csv", 'title,text\nx,"y\n', "not a table"),

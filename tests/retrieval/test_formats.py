@@ -10,6 +10,7 @@ from raisf.utils.errors import InputError
 
 docx = pytest.importorskip("docx", reason="needs the extra documents")
 pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")
+element = pytest.importorskip("docx.oxml").OxmlElement
 
 
 def make_pdf(path: Path, *pages: str) -> Path:
@@ -86,6 +87,21 @@ def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
     ]
     (tmp_path / "no.docx").write_bytes(b"x")
     assert "no.docx: not a docx file" in error_of(tmp_path / "no.docx")
+
+
+def test_of_a_docx_with_tracked_moves_the_text_is_read_where_it_is_now(tmp_path: Path):
+    document = docx.Document()
+    for name in ("moveTo", "customXml", "dir", "bdo", "moveFrom", "del"):
+        held = document.add_paragraph("")._p
+        held.append(element(f"w:{name}"))
+        held[-1].append(document.add_paragraph().add_run(f"In {name}.")._r)
+    block = element("w:moveTo")
+    block.append(document.add_paragraph("A block.")._p)
+    document.element.body.insert(0, block)
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "A block. In moveTo. In customXml. In dir. In bdo."
+    ]
 
 
 def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):

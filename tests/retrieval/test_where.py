@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raisf.retrieval.corpus.texts import passages_of_texts
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.utils.errors import InputError
@@ -96,6 +97,15 @@ def test_a_long_wrong_value_is_refused_at_once(value: str):
     with pytest.raises(InputError):
         parse_where(f"page = {value}")
     assert time.process_time() - start < 1
+
+
+def test_a_column_named_source_is_found_beside_the_document_it_stands_in():
+    row = Passage("p", "t", source="t.csv", metadata={"line": 2, "source": "manual 7"})
+    for condition in ("source = 'manual 7'", "source = 't.csv'", "source in ('manual 7')", "source < 'n'"):
+        assert parse_where(condition)(row)
+    for condition in ("source != 'manual 7'", "source != 't.csv'", "source = 'p.csv'", "source > 'z'"):
+        assert not parse_where(condition)(row)
+    assert parse_where("source = 'nyt'")(next(passages_of_texts([{"text": "t", "source": "nyt"}])))
 
 
 def test_numbers_beyond_what_a_float_holds_are_compared():

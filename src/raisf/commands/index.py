@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from raisf.commands.command import argument, command, option
-from raisf.commands.result import CommandResult, facts_result
+from raisf.commands.result import CommandResult, facts_result, facts_view
 from raisf.commands.values import FILE
 from raisf.utils.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# Skipped files that are shown to a person.
+# Files that are shown to a person.
 SHOWN = 50
 UNCHANGED = "nothing has changed in the index"
 # What --checkpoint, --search and --ray mean nothing to.
@@ -47,11 +47,15 @@ def _action(name: str, example: str = "", resume: str = UNCHANGED) -> Callable[[
 def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | None) -> CommandResult:
     """Add documents to an index, or put new versions in place of old ones."""
     from raisf.retrieval.corpus.documents import Skipped, stop
-    from raisf.retrieval.index import add_to_index
+    from raisf.retrieval.index import add_to_index, documents_of
 
     skipped: list[Skipped] = []
+    before = documents_of(index)
     change = add_to_index(index, docs, encoding, skip=stop if strict else skipped.append)
-    return _with_skipped(facts_result({"path": str(index), **dataclasses.asdict(change)}), skipped)
+    replaced = [name for name, print in documents_of(index).items() if before.get(name, print) != print]
+    facts = {"path": str(index), **dataclasses.asdict(change)}
+    view = facts_view(facts | {"replaced": _named(replaced) or None})
+    return _with_skipped(CommandResult(facts | {"replaced": replaced}, view), skipped)
 
 
 @_action("remove", " --where \"source = 'old.pdf'\"")
@@ -188,12 +192,15 @@ def index_command(
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    if gone := sorted(before - documents_of(out)):
-        more = f", and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
-        shown = ", ".join(gone[:SHOWN])
+    if gone := sorted(before.keys() - documents_of(out)):
         keep = "`raisf index add` adds to an index and takes nothing from it"
-        logger.warning("%s is of %s alone now: what it had of %s%s is gone (%s)", out, docs, shown, more, keep)
+        logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
     return _with_skipped(facts_result(made, f'raisf ask "..." --index {out}'), skipped)
+
+
+def _named(documents: Sequence[str]) -> str:
+    more = f", and {len(documents) - SHOWN} more" if len(documents) > SHOWN else ""
+    return ", ".join(documents[:SHOWN]) + more
 
 
 def _with_skipped(result: CommandResult, skipped: Sequence[Any]) -> CommandResult:

@@ -3,6 +3,7 @@
 A program's name is one of the registry, the folder of an artifact, or a class of the user's (`raisf.experiments.own`).
 """
 
+import functools
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logger.warning)
 
 POCKET = "pocket"
 """The default LM of a closed world, and of nothing else: it has never heard of the real one."""
@@ -342,5 +344,7 @@ def _open_index(index: Path | str | None, where: str | None) -> Any:
         return None
     from raisf.retrieval.index import open_index
 
-    retriever = open_index(index)
-    return retriever if where is None else retriever.where(where)
+    found = open_index(index) if where is None else open_index(index).where(where)
+    if where is not None and not getattr(found, "passages", True):  # a server does not tell them
+        _warn_once("no passage of %s satisfies --where %r: nothing will be found", str(index), where)
+    return found
