@@ -25,7 +25,7 @@ from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -109,7 +109,7 @@ class OutcomeJudges(Optimizer):
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
-        if self.metric is answer_exact_match:
+        if self.metric in FROM_GOLD:
             for example in (*trainset, *valset):
                 if not gold_answers(example):
                     raise InputError(f"the question {example.question!r} has no gold answer: add one or leave it out")

@@ -273,6 +273,7 @@ def compile_command(
     from raisf.optimize.compile import optimizer_named
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.optimizers.base import counting
+    from raisf.optimize.optimizers.selection import metric_for
     from raisf.optimize.teaching import teach_for
     from raisf.reports import compiled as told
     from raisf.utils.files import check_replaceable
@@ -292,6 +293,9 @@ def compile_command(
     learners = [optimizer.p, optimizer.w] if how == "both" else [optimizer]
     thresholds = calibration.optimizer(how, labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
+    metric = metric_for([*trainset, *valset])
+    for one in (optimizer, *learners, *([thresholds] if thresholds is not None else [])):
+        one.metric = metric
     if choice.program is None:
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
@@ -311,7 +315,7 @@ def compile_command(
         try:
             if thresholds is not None:
                 compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
-            compiled = calibration.confident(compiled, valset, threads)
+            compiled = calibration.confident(compiled, valset, threads, metric)
         except KeyboardInterrupt:
             save(compiled, out)
             raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
