@@ -25,7 +25,7 @@ from raisf.commands.values import FILE, at_least, not_negative
 from raisf.commands.ways import WaysChoice, ways_options
 from raisf.experiments import own
 from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 WRITES = ("mipro", "gepa")
 PROBED = ("base", "train_predictors", "rows")
@@ -312,12 +312,17 @@ def compile_command(
         for learner in learners if rows is not None else []:
             learner.judge_rows = rows
         compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
+        missing = "thresholds are not fitted"
         try:
             if thresholds is not None:
                 compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
+            missing = "confidence is not calibrated"
             compiled = calibration.confident(compiled, valset, threads, metric)
-        except KeyboardInterrupt:
-            save(compiled, out)
+        except (KeyboardInterrupt, RaisfError) as error:
+            compiled.compile_report |= spent.told()
+            save(compiled, out)  # what was paid for is kept
+            if isinstance(error, RaisfError):
+                raise RaisfError(f"{out} holds the program as it was compiled, but its {missing}: {error}") from error
             raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
     compiled.compile_report |= spent.told()  # of all of it
     save(compiled, out)
