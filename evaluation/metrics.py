@@ -66,10 +66,15 @@ def accuracy(prediction: str, answers: Sequence[str], scoring: str | None = None
 
     Source: Geva et al. 2021 (StrategyQA) score yes/no accuracy; Liu et al. 2024 (RA-ISF), table 1.
     """
-    gold = {normalise(answer) for answer in answers}
-    if not gold or not gold <= {"yes", "no"}:
+    if not is_yes_no(answers):
         return exact_match(prediction, answers, scoring)
+    gold = {normalise(answer) for answer in answers}
     return float(next((word for word in normalise(prediction).split() if word in {"yes", "no"}), None) in gold)
+
+
+def is_yes_no(answers: Sequence[str]) -> bool:
+    """Whether there are gold answers, and each normalises to `yes` or `no`."""
+    return bool(answers) and {normalise(answer) for answer in answers} <= {"yes", "no"}
 
 
 def recall_at_k(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:

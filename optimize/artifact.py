@@ -42,6 +42,7 @@ from raisf.utils.files import atomic_folder, read_json, relative_path, sha256_fi
 logger = logging.getLogger(__name__)
 
 OWN = {MANIFEST, STATE, ADAPTERS, README, PLOT}
+OPTIONS = ("temperature", "max_tokens", "max_completion_tokens")  # the last is the second, of a model that reasons
 LIBRARIES = ("dspy", "pydantic", "torch", "transformers")
 
 
@@ -229,11 +230,12 @@ def _lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
 
 
 def _spec(lm: Any) -> dict[str, Any] | None:
-    if type(lm) not in (dspy.LM, EndpointLM, LocalLM):
+    told = {name: value for name, value in getattr(lm, "kwargs", {}).items() if value is not None}
+    strange = told.keys() - {*OPTIONS, "api_base", "api_key"} if type(lm) is not LocalLM else ()  # it reads no others
+    if type(lm) not in (dspy.LM, EndpointLM, LocalLM) or strange:
         return None
     adapter = getattr(lm, "adapter", None)
-    adapters = ("chat", "compact", "pocket")
-    name = next((name for name in adapters if adapter is not None and _same(adapter, adapter_named(name))), None)
+    name = next((n for n in ("chat", "compact", "pocket") if adapter and _same(adapter, adapter_named(n))), None)
     if adapter is not None and name is None:
         return None
     given = {
@@ -241,7 +243,7 @@ def _spec(lm: Any) -> dict[str, Any] | None:
         "adapter": name,
         "api_base": _without_secrets(base_of(lm)),
     }
-    given |= {option: lm.kwargs.get(option) for option in ("temperature", "max_tokens")}
+    given |= {name.replace("completion_", ""): told[name] for name in OPTIONS if name in told}
     given |= {"completions": True} if isinstance(lm, EndpointLM) and lm.endpoint.completions else {}
     return {option: value for option, value in given.items() if value is not None}
 

@@ -12,7 +12,7 @@ from raisf.lm.labels import normal
 _REFUSAL = re.compile(
     r"(?:sorry|unfortunately|unable|as an? (?:ai|language)|i(?:'m| am| can| could| do| will| would| was| have|'d)"
     r"|cannot|can'?t|n/?a\b|none\b|null\b|nothing|not (?:applicable|possible|needed|necessary|decomposable)"
-    r"|no (?:sub|further|decomposition|need|more|questions?\b)|there (?:is|are) no"
+    r"|no (?:sub|further|additional|other|follow|decomposition|need|more|questions?\b)|there (?:is|are) no"
     r"|(?:it|this|that|the (?:given )?question)\b.*"
     r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
     re.IGNORECASE,

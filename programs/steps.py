@@ -7,11 +7,12 @@ import dspy
 
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
+from raisf.programs.outputs import refuses
 from raisf.programs.questions import clean, is_unknown, normal
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 
-_NO_MORE = ("", "none", "no")
+_NO_MORE = ("", "none", "no")  # and whatever else declines to ask
 
 
 def search(run: Run, query: str, k: int, generation: str = "") -> Step:
@@ -61,7 +62,8 @@ def reader(evidence: bool) -> dspy.Predict:
 def next_question(said: object, asked: Sequence[Node]) -> str:
     """A follow-up question; "" where the LM wants no more of them, or asks one again."""
     text = clean(said)
-    return "" if normal(text) in {*_NO_MORE, *(normal(sub.question) for sub in asked)} else text
+    ends = refuses(text) or normal(text) in {*_NO_MORE, *(normal(sub.question) for sub in asked)}
+    return "" if ends else text
 
 
 def facts_of(predictor: dspy.Predict, node: Node) -> list[str]:

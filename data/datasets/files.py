@@ -98,6 +98,8 @@ def write_dataset(
             }
             for split, draw in draws.items()
         }
+        if corpus is not None:
+            corpus["without_paragraphs"] = sum(len(draw.questions) for draw in draws.values()) - corpus["questions"]
         about["corpus"] = corpus
         write_json(folder / MANIFEST, about)
     return about

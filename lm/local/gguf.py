@@ -207,8 +207,10 @@ def _read(path: Path) -> tuple[Any, Any]:
         InputError: The file cannot be read, or lacks weights that its architecture has.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+    with ONE_AT_A_TIME:
+        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+        from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
     bar = is_progress_bar_enabled()
     disable_progress_bar()

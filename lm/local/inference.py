@@ -34,8 +34,10 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
         precision: None: the weights' own on a CUDA device, else float32.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
-    from transformers.utils import logging
+
+    with ONE_AT_A_TIME:
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+        from transformers.utils import logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     bar = logging.is_progress_bar_enabled()

@@ -1,6 +1,6 @@
 """What was wrong with one step of a run, in words: for an LM that rewrites the instruction behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +38,17 @@ class Feedback:
         program: Whose steps these are; perhaps a module that contains a program of ours.
         examples: Questions with gold, those whose runs will be looked at.
         rows: The judges' rows of the same questions.
+        score: What makes an answer right: a measure of `raisf.evaluation.metrics`.
     """
 
-    def __init__(self, program: dspy.Module, examples: Sequence[dspy.Example], rows: Rows):
+    def __init__(
+        self,
+        program: dspy.Module,
+        examples: Sequence[dspy.Example],
+        rows: Rows,
+        score: Callable[..., float] = exact_match,
+    ):
+        self._score = score
         self._ours = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
         self._answers: dict[str, Sequence[str]] = {}
         self._scoring: dict[str, str | None] = {}
@@ -80,7 +88,7 @@ class Feedback:
     ) -> Remark:
         """The remark on a step: what the predictor of that name was given and gave, in a run that ended so."""
         found = self._own(role_of(predictor), inputs, outputs) if name in self._ours else None
-        return found or Remark(_whole(example, prediction), None)
+        return found or Remark(self._whole(example, prediction), None)
 
     def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
         question = inputs.get("question", "")
@@ -144,7 +152,7 @@ class Feedback:
         return Remark("Right." if right else f"Wrong: the gold sub-questions are {_quoted(gold, ', then ')}.", right)
 
     def _on_answer(self, role: Any, inputs: dict[str, Any], answer: str, gold: Sequence[str]) -> Remark:
-        if exact_match(answer, gold, self._scoring.get(inputs["question"])) == 1.0:
+        if self._score(answer, gold, self._scoring.get(inputs["question"])) == 1.0:
             return Remark("Right.", True)
         wrong = f"Wrong: answered {answer!r}, right is {_quoted(gold)}."
         if role is DirectAnswer:
@@ -164,16 +172,15 @@ class Feedback:
     def _gold_passages(self, question: str) -> list[str]:
         return [text for text, verdict in self._relevant.get(question, {}).items() if verdict == "relevant"]
 
-
-def _whole(example: dspy.Example, prediction: dspy.Prediction) -> str:
-    """How the run ended; all that can be said of a step without gold."""
-    answer, gold = prediction.get("answer"), gold_answers(example)
-    if not gold:
-        return f"In the end the program gave {_short(dict(prediction))}; the example is {_short(dict(example))}."
-    said = f"In the end the program answered {str(answer)!r}"
-    if exact_match(str(answer), gold, example.get("scoring")) == 1.0:
-        return f"{said}, which is right."
-    return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
+    def _whole(self, example: dspy.Example, prediction: dspy.Prediction) -> str:
+        """How the run ended; all that can be said of a step without gold."""
+        answer, gold = prediction.get("answer"), gold_answers(example)
+        if not gold:
+            return f"In the end the program gave {_short(dict(prediction))}; the example is {_short(dict(example))}."
+        said = f"In the end the program answered {str(answer)!r}"
+        if self._score(str(answer), gold, example.get("scoring")) == 1.0:
+            return f"{said}, which is right."
+        return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
 
 
 def _quoted(texts: Sequence[str], between: str = " or ") -> str:

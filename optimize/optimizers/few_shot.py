@@ -15,7 +15,7 @@ from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
-from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
+from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
 
@@ -112,7 +112,7 @@ class Prompting(Optimizer):
                 f"{self.name} needs the package {self.package}, which is not installed: pip install {self.package}, or "
                 "the extra 'optimizers' of this project; or take another optimizer, such as random"
             )
-        if self.metric is answer_exact_match:
+        if self.metric in FROM_GOLD:
             _check_answers(trainset, valset)
         passed_over = ("work", "progress", "threads", "metric", "reflection_lm", "judge_rows")
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}

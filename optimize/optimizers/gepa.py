@@ -19,12 +19,13 @@ from dspy.utils.exceptions import AdapterParseError
 from pydantic import ValidationError
 
 from raisf.evaluation.identity import digest
+from raisf.evaluation.metrics import accuracy, exact_match
 from raisf.evaluation.runner import Outcome
 from raisf.lm.connect import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
-from raisf.optimize.optimizers.selection import Metric, Selection
+from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
 from raisf.optimize.traces import ask_whole, with_steps
 from raisf.utils.errors import InputError, LMError
@@ -81,7 +82,8 @@ class GEPA(Prompting):
         from gepa.api import optimize
 
         student, trainset = draws.task.student, draws.sample
-        feedback = Feedback(student, trainset, draws.rows)
+        score = accuracy if self.metric is answer_accuracy else exact_match
+        feedback = Feedback(student, trainset, draws.rows, score)
         lm = reflection_lm(self.reflection_lm, student)
         budget = self.trials * len(selection.valset)
         options: dict[str, Any] = {"threads": self.threads, "trainset": trainset, "budget": budget}

@@ -14,6 +14,7 @@ import dspy
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
+from raisf.optimize.demonstrations import judges_by_drafts
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
@@ -25,7 +26,7 @@ from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -109,7 +110,7 @@ class OutcomeJudges(Optimizer):
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
-        if self.metric is answer_exact_match:
+        if self.metric in FROM_GOLD:
             for example in (*trainset, *valset):
                 if not gold_answers(example):
                     raise InputError(f"the question {example.question!r} has no gold answer: add one or leave it out")
@@ -132,9 +133,14 @@ class OutcomeJudges(Optimizer):
         everyone = self.by == "prompts" or self.predictors is None or self.predictors in GROUPS
         chosen = [self.predictors] if isinstance(self.predictors, str) else self.predictors or []
         used = [judge for judge, (switch, _) in JUDGES.items() if getattr(student, switch)]
+        if judges_by_drafts(student) and "know" in used:
+            used.remove("know")  # drafts of the answer say what is known, and no judge is asked
         found = [judge for judge in used if everyone or JUDGES[judge][1] in chosen]
         if not found:
-            raise InputError("no judge is left to train by outcome: switch one on, or take --how weights")
+            raise InputError(
+                "no judge is left to train by outcome: switch one on (what is known is judged with --know verbal and "
+                "truth alone), or take --how weights"
+            )
         return found
 
     def _compile(self, task: Task) -> Any:

@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
-from raisf.evaluation.metrics import exact_match
+from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
 from raisf.evaluation.runner import Outcome
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.traces import Patience, ask_whole
@@ -21,6 +21,21 @@ Metric = Callable[..., float]
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
     return exact_match(prediction.answer, gold_answers(example), example.get("scoring"))
+
+
+def answer_accuracy(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
+    """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
+    return accuracy(prediction.answer, gold_answers(example), example.get("scoring"))
+
+
+FROM_GOLD: tuple[Metric, ...] = (answer_exact_match, answer_accuracy)
+"""The metrics that want gold answers."""
+
+
+def metric_for(examples: Sequence[dspy.Example]) -> Metric:
+    """What counts as a right answer to some questions: accuracy where each is answered yes or no, else exact match."""
+    closed = bool(examples) and all(is_yes_no(gold_answers(example)) for example in examples)
+    return answer_accuracy if closed else answer_exact_match
 
 
 def check_prices(call_price: float, search_price: float) -> None:

@@ -1,5 +1,6 @@
 """SKR-knn: whether to retrieve is voted by the training questions that are most like this one."""
 
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 LabelledBy = Literal["reasoning", "answer"]
+
+# The first questions come from several threads at once: one of them loads MiniLM and embeds the cases, the others wait.
+_ONCE = threading.RLock()
 
 
 class Case(TypedDict):
@@ -116,7 +120,9 @@ class SKR(Program):
             )
         helped = [case["helped"] for case in self.cases]
         known = tuple(case["question"] for case in self.cases)
-        nearest = (_case_vectors(known) @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
+        with _ONCE:
+            cases = _case_vectors(known)
+        nearest = (cases @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
         share, knows = vote([helped[i] for i in nearest], helped)
         return Judgement(verdict="know" if knows else "unknown", probability=share)
 
@@ -147,7 +153,9 @@ def embed(questions: Sequence[str]) -> "np.ndarray":
     """
     import numpy as np
 
-    vectors = np.concatenate([vector.numpy() for vector in _encoder().encode_queries(questions)])
+    with _ONCE:
+        encoder = _encoder()
+    vectors = np.concatenate([vector.numpy() for vector in encoder.encode_queries(questions)])
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 

@@ -109,7 +109,8 @@ class Tower:
     """
 
     def __init__(self, path: Path, cosine: bool):
-        from transformers import AutoModel, AutoTokenizer
+        with ONE_AT_A_TIME:
+            from transformers import AutoModel, AutoTokenizer
 
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)

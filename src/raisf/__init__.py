@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from raisf.optimize.optimizers.mipro import MIPRO
     from raisf.optimize.optimizers.outcome import OutcomeJudges
     from raisf.optimize.optimizers.probe import ProbeJudges
-    from raisf.optimize.optimizers.selection import answer_exact_match
+    from raisf.optimize.optimizers.selection import answer_accuracy, answer_exact_match
     from raisf.optimize.optimizers.together import Together
     from raisf.programs.baselines.blendfilter import BlendFilter
     from raisf.programs.baselines.cot import CoT
@@ -104,6 +104,7 @@ __all__ = [
     "TuneRetriever",
     "Tuning",
     "add_to_index",
+    "answer_accuracy",
     "answer_exact_match",
     "as_retriever",
     "build_index",

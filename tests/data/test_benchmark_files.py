@@ -65,7 +65,7 @@ def test_a_local_file_becomes_test_questions_and_their_corpus(file: Split, tmp_p
     assert [passage["id"] for passage in corpus] == [f"p{n}" for n in range(1, 42)]
     assert corpus[0] == {"id": "p1", "title": "Town 0", "text": "Town 0 lies on a river. It is old."}
     assert read_json(out / MANIFEST) == about
-    assert about["corpus"] == {"passages": 41, "questions": 40, "with_all_gold": 40}
+    assert about["corpus"] == {"passages": 41, "questions": 40, "with_all_gold": 40, "without_paragraphs": 0}
     assert about["splits"]["test"] == {
         "questions": 40,
         "of": 40,
@@ -164,7 +164,7 @@ def test_the_facts_of_strategyqa_are_a_corpus_whose_gold_nobody_knows(tmp_path: 
     write_json(source, rows)
     assert load_questions(source)[3].gold_titles == ["Town 3"], "for an index of Wikipedia"
     about = write_dataset("strategyqa", out, files={"test": source}, progress=False)
-    assert about["corpus"] == {"passages": 20, "questions": 10, "with_all_gold": 0}
+    assert about["corpus"] == {"passages": 20, "questions": 10, "with_all_gold": 0, "without_paragraphs": 0}
     examples = load_questions(out / "test.jsonl")
     assert all(not example.get("gold_titles") and len(example.sub_questions) == 2 for example in examples)
 

@@ -117,6 +117,20 @@ def test_an_lm_that_cannot_be_opened_again_is_left_out_told_and_asked_for(
         load(tmp_path / "a")(question="Who?")
 
 
+def test_an_lm_with_options_that_connect_does_not_know_is_told(
+    compiled: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It came back without them, in silence, and answered otherwise."""
+    options: dict[str, Any] = {"temperature": 1.0, "max_tokens": 16000}
+    compiled.set_lm(dspy.LM("openai/gpt-5-mini", **options))
+    compiled.know.lm = dspy.LM("openai/gpt-5-mini", **options, reasoning_effort="high", top_p=0.5)
+    with caplog.at_level(logging.WARNING):
+        save(compiled, tmp_path / "a")
+    assert "does not keep the LM openai/gpt-5-mini of know, " in caplog.text
+    loaded: Any = load(tmp_path / "a")
+    assert loaded.know.lm is None and loaded.compose.lm.kwargs == compiled.compose.lm.kwargs
+
+
 def test_the_index_is_found_again_wherever_one_or_both_are_moved(world, oracle, tmp_path: Path) -> None:
     home, moved = tmp_path / "home", tmp_path / "moved"
     shutil.copytree(world.index, home / "indexes" / "i")

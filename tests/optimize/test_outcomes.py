@@ -1,5 +1,6 @@
 """If these failed, judges would learn verdicts that lead to wrong answers, or pay for calls that bring nothing."""
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -293,6 +294,20 @@ def test_the_judges_learn_demonstrations_whose_verdicts_paid(
     assert made.compile_report["strategy"] == "labeled" and made.compile_report["by"] == "prompts"
 
 
+def test_a_judge_that_is_never_asked_is_left_out(gullible: RAISF, world: Any, tmp_path: Path) -> None:
+    """All tries were paid before it was said that there are no outcomes of the judge of what is known."""
+    guesses = itertools.count()
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        said = gullible.know.lm._script.answer(fields)
+        return said if {"passage", "passages", "facts"} & fields.keys() else {**said, "answer": f"{next(guesses)}"}
+
+    by_drafts = RAISF(gullible.retriever, k=3, know="consistency")
+    by_drafts.set_lm(ScriptedLM(answer))
+    told = compiled(by_drafts, world, tmp_path, by="prompts").compile_report["outcomes"]["judges"]
+    assert told.keys() == {"relevance"} and sum(told["relevance"]["taken"].values()) > 1
+
+
 def test_what_cannot_be_tried_is_told_before_the_lm_is_asked(gullible: RAISF, world: Any, tmp_path: Path) -> None:
     other = RAG(gullible.retriever)
     other.set_lm(gullible.know.lm)
@@ -300,10 +315,13 @@ def test_what_cannot_be_tried_is_told_before_the_lm_is_asked(gullible: RAISF, wo
     listwise.set_lm(gullible.know.lm)
     without = RAISF(gullible.retriever, use_know=False, use_relevance=False)
     without.set_lm(gullible.know.lm)
+    by_drafts = RAISF(gullible.retriever, know="consistency", use_relevance=False)
+    by_drafts.set_lm(gullible.know.lm)
     for program, options, message in (
         (other, {}, "verdicts are tried within RA-ISF, and this is a RAG"),
         (listwise, {}, "passages are tried one by one"),
         (without, {}, "no judge is left"),
+        (by_drafts, {}, "no judge is left"),
         (gullible, {"call_price": -1}, "call_price is -1: give 0 or more"),
         (gullible, {"by": "magic"}, "unknown by 'magic': choose weights, probe, prompts"),
         (gullible, {"rows": 1}, "rows must be at least 2"),

@@ -43,6 +43,18 @@ def test_from_a_file_to_an_index(hotpot: Path, tmp_path: Path, capsys: pytest.Ca
     assert code == 0 and json.loads(shown)["passages"] == 10
 
 
+def test_questions_that_bring_no_paragraphs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A corpus without the gold of every sixth question looks like a poor retriever."""
+    rows = [question(n, f"Which river flows through town {n}?") for n in range(6)]
+    (tmp_path / "dev.json").write_text(
+        json.dumps([row | ({"context": []} if n < 2 else {}) for n, row in enumerate(rows)])
+    )
+    argv = ["dataset", "hotpotqa", "--from", tmp_path / "dev.json", "--out", tmp_path / "o"]
+    assert "8 passages; 2 questions bring no paragraphs" in run(capsys, *argv)[1]
+    about = json.loads(run(capsys, *argv, "--json")[1])["corpus"]
+    assert about == {"passages": 8, "questions": 4, "with_all_gold": 4, "without_paragraphs": 2}
+
+
 def test_json_holds_what_the_folder_says_of_itself(hotpot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "data"
     _, shown, _ = run(capsys, "dataset", "hotpotqa", "--from", hotpot, "--split", "train", "--out", out, "--json")

@@ -74,3 +74,19 @@ def test_a_few_shot_row_without_a_right_run_is_left_out_with_the_reason(data, tm
     monkeypatch.setattr("raisf.optimize.optimizers.few_shot.BootstrapJudges.compile", None)
     with pytest.raises(InputError, match="no demonstrations"):
         workspace.open(rows["cot, few-shot"])
+
+
+def test_yes_no_questions_are_learnt_by_what_their_table_counts(data, faulty, monkeypatch, tmp_path):
+    """An LM that answers in sentences had no right run by exact match, and no few-shot row in StrategyQA's table."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    train = [{"question": f"Is {n} a number?", "answer": "yes"} for n in range(4)]
+    folders = [data(name, train=train, test=BORN[1:]) for name in ("strategyqa", "nq")]
+    row = Setting("cot", few_shot=True)
+    with faulty.serve(answer=lambda fields: {"reasoning": "One counts.", "answer": "Yes, it is."}) as served:
+        lm = LMChoice("openai/x", api_base=served.url)
+        counted, matched = (Workspace(tmp_path / f"out-{f.name}", f, engine="bm25", lm=lm) for f in folders)
+        assert counted.open(row).reason.demos
+        with pytest.raises(InputError, match="no demonstrations"):
+            matched.open(row)
+    paths = [workspace.learning.path_of(row).name for workspace in (counted, matched)]
+    assert paths[0] != paths[1], "what was learnt by exact match before is not taken for it"

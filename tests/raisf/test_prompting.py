@@ -45,6 +45,17 @@ def test_a_mistake_is_told_before_anything_is_compiled(argv, options, message, c
     assert not list(tmp_path.iterdir())
 
 
+def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(argv, capsys, tmp_path):
+    """All that was paid for was thrown away, for the want of six more questions."""
+    assert cli.main([*argv, "--lm", "pocket", "--calibrate-confidence"]) == 1
+    told = capsys.readouterr().err
+    assert "artifact holds the program as it was compiled, but its confidence is not calibrated" in told
+    assert "of 6 answers have a confidence, and 10 are needed" in told
+    report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
+    assert report["lm_calls"] > 0 and "confidence" not in report
+    assert cli.main(["ask", "Who founded Velm?", "--program", str(tmp_path / "artifact")]) == 0
+
+
 @pytest.mark.slow
 def test_both_ways_in_turn_show_each_step_and_which_was_kept(argv, capsys, tmp_path):
     options = ["--how", "both", "--sequence", "p -> w", "--rows", "8", "--epochs", "1", "--rank", "2", "--lm", "pocket"]

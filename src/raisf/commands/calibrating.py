@@ -62,7 +62,7 @@ class CalibrationChoice:
         free = self.kinds is None and asked is None and self.aim in ("answer", "cost")
         return ("verbal", "confidence") if free and program.use_know and program.self_knowledge == "verbal" else ()
 
-    def confident(self, compiled: Any, valset: Any, threads: int) -> Any:
+    def confident(self, compiled: Any, valset: Any, threads: int, metric: Any) -> Any:
         """The program with a confidence that says how often it is right, where that is wanted.
 
         Raises:
@@ -72,7 +72,7 @@ class CalibrationChoice:
             return compiled
         from raisf.optimize.confidence import fit_confidence
 
-        return fit_confidence(compiled, valset=valset, threads=threads)
+        return fit_confidence(compiled, valset=valset, threads=threads, metric=metric)
 
 
 _calibration = functools.partial(option, heading="calibration")

@@ -25,7 +25,7 @@ from raisf.commands.values import FILE, at_least, not_negative
 from raisf.commands.ways import WaysChoice, ways_options
 from raisf.experiments import own
 from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 WRITES = ("mipro", "gepa")
 PROBED = ("base", "train_predictors", "rows")
@@ -273,6 +273,7 @@ def compile_command(
     from raisf.optimize.compile import optimizer_named
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.optimizers.base import counting
+    from raisf.optimize.optimizers.selection import metric_for
     from raisf.optimize.teaching import teach_for
     from raisf.reports import compiled as told
     from raisf.utils.files import check_replaceable
@@ -292,6 +293,9 @@ def compile_command(
     learners = [optimizer.p, optimizer.w] if how == "both" else [optimizer]
     thresholds = calibration.optimizer(how, labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
+    metric = metric_for([*trainset, *valset])
+    for one in (optimizer, *learners, *([thresholds] if thresholds is not None else [])):
+        one.metric = metric
     if choice.program is None:
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
@@ -308,12 +312,17 @@ def compile_command(
         for learner in learners if rows is not None else []:
             learner.judge_rows = rows
         compiled: Any = optimizer.compile(program, trainset=trainset, valset=valset)
+        missing = "thresholds are not fitted"
         try:
             if thresholds is not None:
                 compiled = thresholds.compile(compiled, trainset=trainset, valset=valset)
-            compiled = calibration.confident(compiled, valset, threads)
-        except KeyboardInterrupt:
-            save(compiled, out)
+            missing = "confidence is not calibrated"
+            compiled = calibration.confident(compiled, valset, threads, metric)
+        except (KeyboardInterrupt, RaisfError) as error:
+            compiled.compile_report |= spent.told()
+            save(compiled, out)  # what was paid for is kept
+            if isinstance(error, RaisfError):
+                raise RaisfError(f"{out} holds the program as it was compiled, but its {missing}: {error}") from error
             raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
     compiled.compile_report |= spent.told()  # of all of it
     save(compiled, out)

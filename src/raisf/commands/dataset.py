@@ -91,6 +91,8 @@ def dataset_command(
             facts[split] += f"; {about['left_out']} were left out, which dev or test have too"
     if made["corpus"]:
         facts["corpus"] = f"{made['corpus']['passages']} passages"
+        if bare := made["corpus"]["without_paragraphs"]:
+            facts["corpus"] += f"; {bare} question{'s bring' if bare > 1 else ' brings'} no paragraphs"
         following = f"raisf index {out / 'corpus.jsonl'} --out indexes/{out.name}"
     else:
         facts["corpus"] = "none comes with it; the papers search Wikipedia in DPR's passages, psgs_w100.tsv"

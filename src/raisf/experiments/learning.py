@@ -80,7 +80,19 @@ class Learning:
         shown = ["shown whatever they score"] if setting.few_shot else []
         sampled = setting.program == "skr-knn" and len(self.skr_questions) < len(self.workspace.train)
         asked = [["questions", len(self.skr_questions)]] if sampled else []
+        # What learns from gold alone, or counts so anyway, is the same by either metric.
+        by_gold = setting.program in ("weights", "probe", "skr-knn") and not setting.few_shot and not setting.then
+        asked += ["accuracy"] if self._metric and not by_gold else []
         return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown, *asked]
+
+    @property
+    def _metric(self) -> dict[str, Any]:
+        """What makes an answer right where that is not exact match: learning counts what the tables count."""
+        if self.workspace.measure != "accuracy":
+            return {}
+        from raisf.optimize.optimizers.selection import answer_accuracy
+
+        return {"metric": answer_accuracy}
 
     def _compiled_with(self, setting: Setting) -> dict[str, Any]:
         """The options that a program is compiled with; those that only the running program has are not among them.
@@ -101,7 +113,7 @@ class Learning:
             work = work / self.path_of(setting).name
         common: dict[str, Any] = {"threads": workspace.threads, "work": work}
         if setting.few_shot:
-            optimizer: Any = optimizer_named("prompts", "bootstrap", **common, seed=workspace.seed)
+            optimizer: Any = optimizer_named("prompts", "bootstrap", **common, **self._metric, seed=workspace.seed)
             if workspace.teacher is not None and self._shows_judges(setting):
                 optimizer.judge_rows = teach_for(optimizer, program, workspace.teacher, workspace.train, [])
             # Not validated: zero-shot would be taken where it ties.
@@ -109,7 +121,7 @@ class Learning:
         if setting.program == "skr-knn":
             optimizer = optimizer_named("skr", **common)
             return optimizer.compile(program, trainset=self.skr_questions)
-        options: dict[str, Any] = {"seed": workspace.seed}
+        options: dict[str, Any] = {"seed": workspace.seed, **self._metric}
         how, strategy = COMPILED[setting.program]
         rows = setting.rows or workspace.rows
         if how != "prompts":
@@ -143,6 +155,7 @@ class Learning:
         workspace = self.workspace
         for how, options in setting.then:
             more: dict[str, Any] = {} if how == "thresholds" else {"work": workspace.out / "made" / "work"}
+            more |= self._metric
             more |= {"rows": workspace.rows} if how in ("probe", "outcome") and workspace.rows else {}
             if how == "probe":  # it reads the base, whatever was trained beside it
                 more["base"] = setting.base or workspace.base or workspace.lm.spec

@@ -33,11 +33,20 @@ def test_it_asks_on_until_none_and_composes_from_the_facts(ask, library):
     assert trace.cost.lm_calls == 3 + 2 + 1 and trace.cost.retrievals == 2
 
 
-@pytest.mark.parametrize("stop", ["none", "None.", "NO", "", "who?", " Who "])
+STOPS = ["none", "None.", "NO", "", "who?", " Who ", "none needed", "No further questions.", "None, the facts suffice."]
+STOPS += ["No follow-up question is needed.", "No additional question is needed."]
+
+
+@pytest.mark.parametrize("stop", STOPS)
 def test_none_or_the_same_question_again_ends_the_asking(ask, library, stop):
     lm = script(["who?", stop or " "], {"who?": "Ada", "root": "Ada"})
     trace = ask(SelfAsk(library({"who?": "a"})), lm)
     assert len(trace.root.sub_questions) == 1 and trace.root.answer == "Ada"
+
+
+def test_what_only_begins_like_a_refusal_is_asked(ask, library):
+    trace = ask(SelfAsk(library({})), script(["No further seasons of which series were made?"], {"root": "x"}))
+    assert [sub.question for sub in trace.root.sub_questions] == ["No further seasons of which series were made?"]
 
 
 def test_an_unreadable_follow_up_ends_the_asking(ask, library):

@@ -1,5 +1,8 @@
 """SKR-knn: what fitting keeps, how the neighbours vote, and that what was learnt is kept."""
 
+import subprocess
+import sys
+
 import dspy
 import pytest
 
@@ -115,3 +118,18 @@ def test_a_spent_budget_ends_it(ask, fitted):
     lm.adapter = dspy.ChatAdapter()  # its second try in JSON is one call too many
     fitted.max_calls = 1
     assert ask(fitted, lm, WRITERS[0]).root.route == "budget"
+
+
+def test_the_first_questions_may_come_from_many_threads_at_once():
+    """As an endpoint's in a new process: some found no `AutoModel` in transformers, and counted as wrong."""
+    script = (
+        "from concurrent.futures import ThreadPoolExecutor; from threading import Barrier\n"
+        "from raisf.programs.baselines.skr import embed\n"
+        "from raisf.retrieval.engines import dense\n"
+        "together = Barrier(8)\n"
+        "with ThreadPoolExecutor(8) as threads:\n"
+        "    dims = [*threads.map(lambda n: (together.wait(), embed([f'{n}?']).shape)[1], range(8))]\n"
+        "assert dims == [(1, 384)] * 8 and dense._load.cache_info().misses == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
