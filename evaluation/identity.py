@@ -22,8 +22,8 @@ _NO_SETTING = frozenset({
     *("timeout", "num_retries", "max_retries", "cache", "rollout_id", "user", "metadata", "stream", "model_list"),
     *("azure_ad_token", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "vertex_credentials"),
 })  # fmt: skip
-# Of a `dspy.Module`: what it keeps, not what it is.
-_KEPT = ("callbacks", "history")
+# Of a module: what it, or who compiled it, keeps.
+_KEPT = frozenset({"callbacks", "history", "compile_report", "candidate_programs", "detailed_results", "trial_logs"})
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
 

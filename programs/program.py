@@ -257,7 +257,7 @@ def _in_place_of(old: dspy.Predict, name: str, new: object) -> dspy.Predict:
     labels = get_args(kind) if get_origin(kind) is Literal else ()
     if wanted not in now.output_fields:
         wrong = f"has no output {wanted}"
-    elif before.input_fields.keys() != now.input_fields.keys():
+    elif not before.input_fields.keys() & now.input_fields.keys():
         wrong = f"is asked for {_shown(new)}"
     elif labels and get_args(now.output_fields[wanted].annotation) != labels:
         wrong = f"gives another {wanted} than {' or '.join(map(str, labels))}"

@@ -337,7 +337,7 @@ def test_a_judge_may_reason_first(shelf: Any) -> None:
         (None, "is None"),
         (dspy.Module(), "is "),
         (dspy.Predict("question -> answer"), "has no output verdict"),
-        (dspy.Predict("question, facts -> verdict"), "is asked for question, facts -> verdict"),
+        (dspy.Predict("query, facts -> verdict"), "is asked for query, facts -> verdict"),
         (dspy.Predict("question -> verdict"), "gives another verdict than know or unknown"),
         (dspy.Predict("question -> verdict: Literal['yes', 'no']"), "gives another verdict than know or unknown"),
     ],
