@@ -9,12 +9,16 @@ import pytest
 
 import raisf
 import raisf.optimize.artifact
-from raisf import cli
+from raisf import cli, data
+from raisf.evaluation.metrics import exact_match
 from raisf.experiments.opening import LMChoice, default_program, open_fitting, open_program
 from raisf.lm.local import gguf
 from raisf.optimize import shipped
 from raisf.retrieval.closed_world import of_closed_world
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl
+
+ALMANAC = Path(data.__file__ or "").parent / "almanac"
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +211,27 @@ def test_the_program_that_ships_answers_from_real_documents(real: Path, capsys: 
     assert trace["root"]["know"]["probability"] is not None
     program = raisf.load("smollm2", retriever=real / "index")
     assert program.know.lm.lora is not None and program.know.lm.base.startswith("local/smollm2#")  # type: ignore
+
+
+STYLES = {
+    "numbers": lambda number, title, text: (f"{number:02d}.txt", text),
+    "a first line": lambda number, title, text: (f"doc{number}.txt", f"{title}\n\n{text}"),
+    "headings": lambda number, title, text: (f"{number}.md", f"# {title}\n\n## Overview\n\n{text}"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", STYLES)
+def test_documents_are_answered_from_whatever_they_are_called(style: str, tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    _shipped()
+    rows = {row["id"]: row for row in read_jsonl(ALMANAC / "corpus.jsonl")}
+    lookups = [row for row in read_jsonl(ALMANAC / "dev.jsonl") if row["kind"] == "lookup"][:8]
+    (tmp_path / "docs").mkdir()
+    for number, pid in enumerate(dict.fromkeys(row["gold_pids"][0] for row in lookups)):
+        name, text = STYLES[style](number, rows[pid]["title"], rows[pid]["text"])
+        (tmp_path / "docs" / name).write_text(text, "utf-8")
+    program = raisf.load("smollm2", retriever=raisf.build_index(tmp_path / "docs", tmp_path / "index", progress=False))
+    said = [program(question=row["question"]).answer for row in lookups]
+    right = [exact_match(answer, row["answers"]) for answer, row in zip(said, lookups, strict=True)]
+    assert sum(right) >= 5, said
