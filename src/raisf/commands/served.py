@@ -144,13 +144,19 @@ class _Lines(logging.Formatter):
         return json.dumps(row, ensure_ascii=True)
 
 
+class _ToStderr(logging.Handler):
+    """To standard error as it is by then: whoever runs a command may put another in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def _log() -> None:
     """The service's log: a line of JSON each on standard error, and warnings of all that is ours among them."""
     log = logging.getLogger("raisf")
-    if not any(isinstance(handler.formatter, _Lines) for handler in log.handlers):
-        handler = logging.StreamHandler(sys.stderr)
+    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
+        handler = _ToStderr()
         handler.setFormatter(_Lines())
         log.addHandler(handler)
         log.setLevel(logging.WARNING)
-        log.propagate = False
     logging.getLogger("raisf.serving").setLevel(logging.INFO)
