@@ -76,7 +76,7 @@ def _describe_module(module: Any) -> dict[str, Any]:
         elif isinstance(value, list | tuple | dict | set | frozenset) and name not in _KEPT:
             with contextlib.suppress(TypeError, ValueError):  # what holds other things is no option
                 plain = sorted(value) if isinstance(value, set | frozenset) else value
-                described[name] = digest(json.loads(json.dumps(plain)))
+                described[name] = digest(json.dumps(plain, sort_keys=True))
     return described
 
 
@@ -141,7 +141,8 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
     others = {name: value for name, value in lm.kwargs.items() if name not in settings and name not in _NO_SETTING}
-    also = (f"{name}={value!r}" for name, value in sorted(others.items()) if value is not None)
+    # By their hashes: a key may stand under any name.
+    also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions

@@ -70,6 +70,11 @@ def test_any_setting_makes_another_program(change: Any) -> None:
     assert one != other and "secret" not in str(other)
 
 
+def test_no_key_is_written_down_under_whatever_name_it_stands() -> None:
+    settings = {"extra_body": {"token": "hush-1"}, "client_secret": "hush-2", "stop": ["."]}
+    assert "hush" not in str(describe(Choosy(["a"], **settings)))
+
+
 def test_where_and_how_patiently_an_lm_is_asked_makes_no_other_program() -> None:
     told = {"api_base": "http://x/v1", "timeout": 3, "num_retries": 9, "cache": False}
     assert describe(Choosy(["a"])) == describe(Choosy(["a"], **told))
