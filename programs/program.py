@@ -292,7 +292,7 @@ def check(name: str, value: object, good: bool, wanted: str) -> None:
 
 def is_number(value: object) -> bool:
     """Whether a value is a number, and a finite one."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < cast(Any, value) < math.inf
 
 
 def check_share(name: str, value: Any) -> None:

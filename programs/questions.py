@@ -80,7 +80,7 @@ def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | No
     answers = [answer for answer in answers if normal(answer) not in YES_NO]
     if spelling is None:
         plain = _plain(text)
-        return any(_pattern(answer).search(plain) for answer in answers if normal(answer))
+        return any(_pattern(words).search(plain) for words in (normal(_plain(answer)) for answer in answers) if words)
     words = f" {spelling(text)} "
     return any(f" {spelling(answer)} " in words for answer in answers)
 
@@ -93,7 +93,7 @@ def _plain(text: str) -> str:
 @functools.lru_cache(4096)
 def _pattern(answer: str) -> re.Pattern[str]:
     """What finds an answer's words in a plain text: any marks between two words will do, within a word the same."""
-    words = normal(_plain(answer)).split()
+    words = answer.split()
     parts = [r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", word))) for word in words]
     first, last = words[0][0], words[-1][-1]
     return re.compile(_EDGES[_kind(first)][0] + r"\W+".join(parts) + _EDGES[_kind(last)][1])

@@ -96,7 +96,7 @@ def test_an_answer_stands_in_a_text_however_it_is_set(text: str, answer: str):
             ("the Grazer", "Graz"),
             ("in C++ now", "C"),
         ),
-        *(("yes, it is", "yes"), ("x", ""), ("x", "?!")),
+        *(("yes, it is", "yes"), ("x", ""), ("x", "?!"), ("x", "\u203c")),
     ],
 )
 def test_other_words_and_other_numbers_are_no_answer(text: str, answer: str):

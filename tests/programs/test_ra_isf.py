@@ -187,7 +187,13 @@ def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, p
             ("max_seconds", 0.0),
             ("max_seconds", "3"),
         ),
-        *(("confidence_offset", "a"), ("confidence_offset", float("nan")), ("confidence_slope", float("inf"))),
+        *(
+            ("confidence_offset", "a"),
+            ("confidence_offset", float("nan")),
+            ("confidence_slope", float("inf")),
+            ("max_seconds", float("inf")),
+            ("know_threshold", 10**400),
+        ),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(shelf, option, value):
