@@ -62,8 +62,8 @@ def _says_something(name: str) -> bool:
 def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     """The title that a text begins with, and its lines; the title's are blank then.
 
-    A title is a first line that is underlined; or that is short, no sentence, and stands apart, by a blank line or
-    from a paragraph.
+    A title is a first line that is short, no sentence, and stands apart: by an underline, by a blank line, or from a
+    paragraph.
 
     Returns:
         An empty title where there is none.
@@ -75,7 +75,7 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     if first is None or not any(line.strip() for line in below):
         return "", itertools.chain(head, rest)
     title, underlined = one_line(head[first]), _UNDERLINE.match(below[0]) is not None
-    if not underlined and not _stands_apart(title, below[0].strip()):
+    if not _is_title(title) or not (underlined or _stands_apart(title, below[0].strip())):
         return "", itertools.chain(head, rest)
     head[first] = "\n"
     if underlined:
@@ -83,9 +83,12 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     return title, itertools.chain(head, rest)
 
 
+def _is_title(line: str) -> bool:
+    """Whether a line may be a title, by its words."""
+    short = len(line.split()) <= _LONGEST and len(line) <= _WIDEST
+    return short and not _NO_TITLE.match(line) and _says_something(line)
+
+
 def _stands_apart(title: str, below: str) -> bool:
-    """Whether a first line is a title, by its words and by the line below it."""
-    words = len(title.split())
-    if words > _LONGEST or len(title) > _WIDEST or _NO_TITLE.match(title) or not _says_something(title):
-        return False
-    return not below or (words <= _CLOSE_TITLE and len(below) >= max(_PARAGRAPH, 2 * len(title)))
+    """Whether the line below a title is blank, or a paragraph that a line as short is no part of."""
+    return not below or (len(title.split()) <= _CLOSE_TITLE and len(below) >= max(_PARAGRAPH, 2 * len(title)))

@@ -52,6 +52,10 @@ def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: s
         ("The Danube\n==========\nIt flows.\n", "The Danube"),
         ("多瑙河\n\n多瑙河是欧洲第二长河。\n", "多瑙河"),
         (f"What is RAG?\n\n{PARAGRAPH}", "What is RAG?"),
+        # an underline makes no title of a heading, a sentence, or a whole paragraph
+        ("# The Danube\n---\nIt flows.\n", ""),
+        ("It was long ago.\n***\nIt flows.\n", ""),
+        ("word " * 300 + "\n---\nIt flows.\n", ""),
         # a sentence, a letter, a list, hard-wrapped prose, a lonely line, words that say nothing, nothing
         (f"It is long.\n\n{PARAGRAPH}", ""),
         (f"Dear Anna,\n\n{PARAGRAPH}", ""),
