@@ -7,7 +7,7 @@ from raisf.commands.command import GO_ON, command, command_line, option
 from raisf.commands.options import index_options, labels_option, limit_option, lm_options, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled_programs
-from raisf.experiments.opening import LMChoice, open_fitting, without_cache
+from raisf.experiments.opening import LMChoice, open_fitting
 
 
 @command(
@@ -66,7 +66,7 @@ def compare_command(
     examples = load_questions(test)[:limit]
     report = compare(
         {
-            label: without_cache(open_fitting(name, lm=lm, index=index, where=where, questions=examples, k=k))
+            label: open_fitting(name, lm=lm, index=index, where=where, questions=examples, k=k)
             for label, name in programs.items()
         },
         examples,

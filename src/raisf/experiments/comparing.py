@@ -157,7 +157,8 @@ def judge_all(
         journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
         kept: dict[str, Any] = read_json(path) if path.is_file() else {}
         found[label] = dict(kept)
-        for judge in [judge for judge in PREDICTORS if judge in judges_of(program)]:
+        has = judges_of(program)
+        for judge in [judge for judge in PREDICTORS if judge in has]:
             try:  # the questions may have no such gold
                 verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
                 if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():

@@ -156,7 +156,7 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     )
     check_folder(out)
     lms = {label: None if name in artifacts else LMChoice(POCKET) for label, name in DEMO_SYSTEMS.items()}
-    programs = {label: without_cache(open_fitting(name, lm=lms[label], index=index)) for label, name in names.items()}
+    programs = {label: open_fitting(name, lm=lms[label], index=index) for label, name in names.items()}
     title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"
     told = f"{world / 'test.jsonl'}, {len(test)} questions"
     return compare(programs, test, out, threads=QUESTIONS, title=title, test=told)

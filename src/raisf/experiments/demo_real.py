@@ -194,7 +194,7 @@ def _compare(artifacts: dict[str, Path], test: Path, out: Path, begin: Path | No
         f"raisf compare --programs {listed} --test {test} --out {out}",
     )
     check_folder(out)
-    programs = {name: without_cache(open_program(str(path))) for name, path in artifacts.items()}
+    programs = {name: open_program(str(path)) for name, path in artifacts.items()}
     answers = "answered by what ships compiled" if begin else "answered by the model as it is"
     title = f"RA-ISF on the almanac, {answers}: its judges zero-shot, compiled to prompts and to weights"
     return compare(programs, examples, out, title=title, test=f"the almanac, {len(examples)} questions")
