@@ -110,6 +110,18 @@ def test_an_experiment_leaves_its_table_its_answers_and_a_page(world, out, capsy
     assert "without q_ex" in (out / "report.html").read_text("utf-8")
 
 
+def test_rows_can_be_run_by_their_labels_commas_and_all(world, out, capsys):
+    assert _run("table1", world, out, "--only", "direct,rag, few-shot", "--json") == 0
+    first, *others = json.loads(capsys.readouterr().out)["experiments"]["table1"]
+    assert [row["program"] for row in first["rows"]] == ["direct", "rag, few-shot"]
+    assert not any("cot" in str(section["rows"]) for section in others)
+    assert _run("table1", world, out, "--only", "direct,rga, few-shot") == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "no row 'rga'; choose of direct; cot;" in told
+    assert _run("all", world, out, "--only", "direct") == 2
+    assert "--only is for one experiment" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):
     assert _run("blendfilter-main", world, out, "--zero-shot") == 0
     before = {path: path.stat().st_mtime_ns for path in (out / "records").glob("*.jsonl")}

@@ -31,28 +31,12 @@ if TYPE_CHECKING:
 
 # Named here a second time, beside raisf.experiments.catalog, because reading that imports dspy, which `raisf --help`
 # must not.
-NAMES = (
-    "table1",
-    "table2",
-    "fig2",
-    "table3",
-    "table4",
-    "table5",
-    "fig3",
-    "fig4",
-    "table7",
-    "blendfilter-main",
-    "blendfilter-bm25",
-    "blendfilter-queries",
-    "blendfilter-retrieval",
-    "blendfilter-k",
-    "blendfilter-sampling",
-    "blendfilter-cases",
-    "judges",
-    "data-efficiency",
+PAPERS = (
+    *("table1", "table2", "fig2", "table3", "table4", "table5", "fig3", "fig4", "table7"),
+    *(f"blendfilter-{name}" for name in ("main", "bm25", "queries", "retrieval", "k", "sampling", "cases")),
 )
-PAPERS = NAMES[: NAMES.index("judges")]
 REAL, SIZED = "real", "data-efficiency"
+NAMES = (*PAPERS, "judges", SIZED)
 VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
@@ -69,7 +53,13 @@ real_options = as_one(
         help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it: "
         "a folder, or smollm2, which ships; with another label a row of its own",
     ),
-    _real("--only", type=names, default="", metavar="A,B,...", help="only these rows; what was answered is shown too"),
+    option(
+        "--only",
+        type=names,
+        default="",
+        metavar="A,B,...",
+        help="only these rows, by their labels; real shows what was answered before, too",
+    ),
     _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
     _real(
         "--page",
@@ -84,6 +74,7 @@ real_options = as_one(
 @command(
     "experiment",
     "  raisf experiment table1\n"
+    "  raisf experiment table1 --only 'rag,rag, few-shot,ra-isf, weights'\n"
     "  raisf experiment all --n 500 --out reports/closed-world\n"
     "  raisf experiment table2 --data data/hotpotqa --lm local/PATH --out reports/hotpotqa\n"
     "  raisf experiment table1 --data data/nq --index indexes/wiki --lm openai/gpt-4o-mini --base local/PATH \\\n"
@@ -214,14 +205,16 @@ def experiment_command(
         raise InputError(
             f"--rows and --teacher are not for {SIZED}, which takes --sizes of gold's rows: leave them out"
         )
-    if name != REAL and replace(real, page=None) != RealChoice():
-        raise InputError("--program, --only and --no-judges are for the experiment real: leave them out")
+    if name != REAL and (real.programs or real.no_judges):
+        raise InputError("--program and --no-judges are for the experiment real: leave them out")
     if real.page is not None and name not in (REAL, SIZED):
         raise InputError(f"--page is for the experiments real and {SIZED}: leave it out")
+    if real.only and name in ("all", SIZED):
+        raise InputError(f"--only is for one experiment that has rows, not for {name}: leave it out")
     if variant != "weights" and name not in OF_ONE:
         raise InputError(f"--variant is for the experiments {', '.join(OF_ONE)}: leave it out")
     if name == REAL and zero_shot:
-        raise InputError("--zero-shot is for the papers' experiments: leave it out; --only names the rows of real")
+        raise InputError("--zero-shot is for the papers' experiments: leave it out, or name rows with --only")
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
     labeller = teacher.open()
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
@@ -246,7 +239,7 @@ def experiment_command(
     }
     chosen = PAPERS if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
-    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant}
+    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant, "only": real.only}
     rows_of = {one: EXPERIMENTS[one].rows(workspace, **shown) for one in chosen}
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}

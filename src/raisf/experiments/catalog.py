@@ -1,6 +1,6 @@
 """The experiments of both papers, by name: which programs each runs, and the tables and figures made of the answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from raisf.experiments import data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import reliability_and_people
 from raisf.experiments.cases import cases
-from raisf.experiments.settings import Setting
+from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
 from raisf.reports.compiled import teacher_section
@@ -54,13 +54,19 @@ class Experiment:
     one_variant: bool = False
     departs: str = ""
 
-    def rows(self, workspace: Workspace, *, few_shot: bool = True, variant: str = "weights") -> Rows:
+    def rows(
+        self, workspace: Workspace, *, few_shot: bool = True, variant: str = "weights", only: Sequence[str] = ()
+    ) -> Rows:
         """By label, what is run.
 
         Args:
             workspace: Where.
             few_shot: Whether the few-shot rows are among them.
             variant: A key of `VARIANTS`: what the RA-ISF of an experiment that shows one is.
+            only: The labels of the rows that are wanted, cut at their commas; all if empty.
+
+        Raises:
+            InputError: `only` names what is no row's label.
         """
         settings = self.settings(workspace) if callable(self.settings) else self.settings
         if self.one_variant:
@@ -71,13 +77,21 @@ class Experiment:
                 else setting
                 for label, setting in settings.items()
             }
-        return {label: setting for label, setting in settings.items() if few_shot or not setting.few_shot}
+        rows = {label: setting for label, setting in settings.items() if few_shot or not setting.few_shot}
+        wanted = labels_in(only, rows)
+        return {label: setting for label, setting in rows.items() if label in wanted or not only}
 
     def run(
-        self, workspace: Workspace, bars: "Progress", *, few_shot: bool = True, variant: str = "weights"
+        self,
+        workspace: Workspace,
+        bars: "Progress",
+        *,
+        few_shot: bool = True,
+        variant: str = "weights",
+        only: Sequence[str] = (),
     ) -> list[Section]:
         """Its sections, with what was answered before taken as it is; what cannot be run is named in the first."""
-        settings = self.rows(workspace, few_shot=few_shot, variant=variant)
+        settings = self.rows(workspace, few_shot=few_shot, variant=variant, only=only)
         if self.judged:
             sections = self.sections(workspace, workspace.judge(settings))
         else:

@@ -9,7 +9,7 @@ from raisf.experiments.comparing import RecordsById, judge_all, judged_path
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program, records_path
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
-from raisf.experiments.settings import LEARNT, Setting
+from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
 from raisf.utils.errors import InputError
@@ -127,7 +127,7 @@ class RealComparison:
     def run(self, bars: "Progress") -> "Iterator[list[Section]]":
         """Answers row by row, and gives the tables of all that is answered after each row and each set's judges."""
         rows = self.choice.rows()
-        wanted = self.choice.only or tuple(rows)
+        wanted = labels_in(self.choice.only, rows) or tuple(rows)
         for name, workspace in self.workspaces.items():
             before = {label: workspace.answered(row) for label, row in rows.items() if label not in wanted}
             for label in wanted:

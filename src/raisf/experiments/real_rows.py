@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.experiments.settings import PREDICTORS, THRESHOLDS, Setting
+from raisf.experiments.settings import PREDICTORS, THRESHOLDS, Setting, labels_in
 from raisf.utils.errors import InputError
 
 SETS = ("hotpotqa", "2wiki", "musique")
@@ -115,8 +115,7 @@ class RealChoice:
                 )
             recursive = read(folder).program == "ra-isf"
             rows.setdefault(label, Row(label, BUDGET if recursive else {}, judged=recursive))
-        if strangers := [label for label in self.only if label not in rows]:
-            raise InputError(f"--only: no row {strangers[0]!r}; choose of {', '.join(rows)}")
+        labels_in(self.only, rows)
         return rows
 
     def artifacts(self) -> dict[str, Path]:

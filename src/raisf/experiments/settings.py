@@ -1,8 +1,10 @@
 """Programs as experiments run them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from raisf.utils.errors import InputError
 
 # RA-ISF compiled: how, and with which strategy; and the program that learns from the training questions besides.
 COMPILED: dict[str, tuple[str, str | None]] = {
@@ -58,3 +60,20 @@ class Setting:
     def system(self) -> str:
         """The program's name in the registry."""
         return "ra-isf" if self.program in COMPILED else self.program
+
+
+def labels_in(parts: Sequence[str], rows: Collection[str]) -> list[str]:
+    """The labels of rows that stand in a list which was cut at all its commas, those of labels too.
+
+    Raises:
+        InputError: A part belongs to no label.
+    """
+    found: list[str] = []
+    while parts:
+        tries = (", ".join(parts[:count]) for count in range(len(parts), 0, -1))
+        label = next((one for one in tries if one in rows), None)
+        if label is None:
+            raise InputError(f"--only: no row {parts[0]!r}; choose of {'; '.join(rows)}")
+        found.append(label)
+        parts = parts[label.count(", ") + 1 :]
+    return found
