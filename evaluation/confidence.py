@@ -9,7 +9,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-_UNKNOWN = "unknown"
+UNKNOWN = "unknown"
 # What a node may say, and the records of other versions leave out.
 _LATER = dict.fromkeys(("grounded", "likelihood", "sufficient", "computed_confidence"))
 
@@ -30,7 +30,7 @@ def confidence(node: Any) -> float | None:
     in no passage that was read: nothing supports it. None where there is no answer, or where the LM gives no
     probabilities.
     """
-    if node.answer == _UNKNOWN:
+    if node.answer == UNKNOWN:
         return None
     if (computed := node.computed_confidence) is not None:
         return computed
@@ -38,7 +38,7 @@ def confidence(node: Any) -> float | None:
         return 0.0
     if node.route != "decomposed":
         return _judged(node)
-    answered = [one for one in node.sub_questions if one.answer != _UNKNOWN]
+    answered = [one for one in node.sub_questions if one.answer != UNKNOWN]
     below = [confidence(one) for one in answered if one.route != "duplicate" or one.computed_confidence is not None]
     if not below or any(one is None for one in below):
         return None
@@ -55,7 +55,7 @@ def path_confidence(node: Any) -> float | None:
         0 where the answer's words stand in no passage that was read; None where there is no answer, and where neither
         the judges nor the LM gave a probability.
     """
-    if node.answer == _UNKNOWN:
+    if node.answer == UNKNOWN:
         return None
     if node.grounded is False:
         return 0.0

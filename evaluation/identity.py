@@ -15,6 +15,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 from raisf.utils.errors import InputError
+from raisf.utils.text import text_of
 
 # What an LM is told that changes none of its answers, or must not be written down.
 _NO_SETTING = frozenset({
@@ -103,9 +104,11 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
 
 
 def gold_answers(example: dspy.Example) -> list[str]:
-    """All gold answers of an example, `answer` alone where it carries no aliases."""
-    answers = example.get("answers") or [example.get("answer")]
-    return [str(answer) for answer in answers if answer is not None]
+    """All gold answers of an example, `answer` alone where it carries no aliases; True and False are yes and no."""
+    answers = example.get("answers") or example.get("answer")
+    listed = answers if isinstance(answers, list | tuple) else [answers]
+    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in listed)
+    return [text_of(one) for one in said if one is not None]
 
 
 def answer_of(prediction: object, program: object) -> str:
@@ -115,7 +118,7 @@ def answer_of(prediction: object, program: object) -> str:
         InputError: It gave something else than a prediction with an answer.
     """
     if isinstance(prediction, dspy.Prediction) and "answer" in prediction:
-        return str(prediction.answer or "")
+        return text_of(prediction.answer)
     given = f"a {type(prediction).__name__}"
     if isinstance(prediction, dspy.Prediction):
         given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"

@@ -1,10 +1,11 @@
 """What the records of an evaluation say: means with intervals, the routes taken, retrieval, cost."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from raisf.evaluation.confidence import of_record
+from raisf.evaluation.confidence import UNKNOWN, of_record
 from raisf.evaluation.intervals import Score, bootstrap, caution
 from raisf.evaluation.readability import counts
 from raisf.evaluation.risk import RiskCoverage, risk_coverage
@@ -39,8 +40,8 @@ class Report:
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.
         errors: Questions that ended in an error.
-        risk: Exact match of the surest answers (`raisf.evaluation.risk`), those without an answer or a confidence last;
-            None where no record has a confidence.
+        risk: Exact match of the surest answers (`raisf.evaluation.risk`); None where no record has a confidence. An
+            answer without one stands above those that nothing supports and below all others; where there is none, last.
     """
 
     em: Score
@@ -126,8 +127,13 @@ def _risk(rows: Sequence[dict[str, Any]]) -> RiskCoverage | None:
     found = [of_record(row) for row in rows]
     if all(one is None for one in found):
         return None
-    sure = [-1.0 if one is None else one for one in found]
+    sure = [_untold(row) if one is None else one for row, one in zip(rows, found, strict=True)]
     return risk_coverage([row["em"] for row in rows], sure, [row["id"] for row in rows])
+
+
+def _untold(row: dict[str, Any]) -> float:
+    """Where an answer without a confidence stands: above those that nothing supports, whose confidence is 0."""
+    return math.ulp(0.0) if row["prediction"] not in (None, "", UNKNOWN) else -1.0
 
 
 def _mean(rows: Sequence[dict[str, Any]], measure: str) -> Score:

@@ -21,6 +21,7 @@ from raisf.evaluation.report import Report, summarise
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
+from raisf.utils.text import text_of
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
@@ -216,7 +217,7 @@ def _ask(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs:
 def _record(outcome: Outcome) -> dict[str, Any]:
     example, prediction, error = outcome.example, outcome.prediction, outcome.error
     answers = gold_answers(example)
-    answer = str(prediction.get("answer") or "") if prediction is not None else None
+    answer = text_of(prediction.get("answer")) if prediction is not None else None
     scoring = example.get("scoring")
     trace = getattr(prediction, "trace", None)
     root = trace.root if trace is not None else None

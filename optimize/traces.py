@@ -15,6 +15,7 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, given_up, progress_bar
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
+from raisf.utils.text import text_of
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ def lacks_reply(prediction: dspy.Prediction) -> bool:
     """Whether an answer "unknown" may stand for a reply that is missing or cannot be read."""
     told = getattr(prediction, "trace", None)
     unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
-    return bool(unread) and is_unknown(str(prediction.get("answer") or ""))
+    return bool(unread) and is_unknown(text_of(prediction.get("answer")))
 
 
 def ask_whole(

@@ -26,8 +26,8 @@ LONGEST_TURN = 500
 
 
 def _shortened(text: str) -> str:
-    """A turn's beginning, in one line; half surrogate pairs, which JSON can bring, are replaced."""
-    return clean(text)[:LONGEST_TURN].encode("utf-8", "replace").decode("utf-8")
+    """A turn's beginning, in one line."""
+    return clean(text)[:LONGEST_TURN]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
+from raisf.utils.text import text_of
+
 UNKNOWN = "unknown"
 YES_NO = ("yes", "no")
 
@@ -38,7 +40,7 @@ _INTERROGATIVES = frozenset("what which who whom whose where when why how".split
 
 def clean(text: object) -> str:
     """The text in one line, or "" for None."""
-    return "" if text is None else " ".join(str(text).split())
+    return " ".join(text_of(text).split())
 
 
 def normal(text: str) -> str:

@@ -15,7 +15,7 @@ from raisf.retrieval.engines.base import Index, SearchMode
 from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST, read_manifest, verify
+from raisf.retrieval.store.manifest import MANIFEST, IndexManifest, read_manifest, verify
 from raisf.retrieval.store.rows import row_of
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
@@ -35,15 +35,16 @@ __all__ = [
     "open_folder",
     "open_index",
     "remove_from_index",
+    "standing_at",
 ]
 
 
 def build_index(
     docs: Path | str | Iterable[Passage],
     out: Path | str,
-    engine: EngineName = "colbert",
+    engine: EngineName | None = None,
     checkpoint: str | Path | None = None,
-    search: SearchMode = "auto",
+    search: SearchMode | None = None,
     encoding: str | None = None,
     progress: bool = True,
     skip: Skip | None = None,
@@ -61,10 +62,12 @@ def build_index(
     Args:
         docs: A file or folder (see `reading.read_documents`), or passages.
         out: A new folder, or an index to replace.
-        engine: "colbert", "bm25", "dense" or "hybrid" (ColBERT and BM25 fused).
+        engine: "colbert", "bm25", "dense" or "hybrid" (ColBERT and BM25 fused). None: that of the index that stands at
+            `out`, else "colbert".
         checkpoint: For all but bm25: "raisf-minilm" (ColBERT's default: trained, ships with the project), "minilm"
             (dense's default), a folder, or a hub id. None: that of the index that stands at `out`, else the default.
-        search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`).
+        search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`). None: that of the index of this
+            engine that stands at `out`, else "auto".
         encoding: How the files are encoded; None: by byte order mark, else UTF-8.
         progress: Whether to show a bar on standard error.
         skip: Is told of each file of a folder that is skipped, and may raise (`documents.stop` does); None: they are
@@ -76,11 +79,16 @@ def build_index(
         InputError: The options or the folder cannot be used, `docs` is a file that cannot be read, or nothing in it can
             be; the message says which and why.
     """
-    kind = _engine(engine)
+    standing = standing_at(out)
+    kind = _engine(engine or (standing.kind if standing else "colbert"))
+    if standing and standing.kind != kind.kind:
+        logger.warning("%s was an index for %s: it is made anew, for %s", out, standing.kind, kind.kind)
+        standing = None
     if checkpoint is None:
-        checkpoint = _kept(out, kind) or kind.default_checkpoint()
+        checkpoint = (_kept(out, kind, standing) if standing else None) or kind.default_checkpoint()
+    mode: Any = search or (standing.search if standing and kind.compresses else None) or "auto"
     if not isinstance(docs, (str, Path)):
-        return kind.build(docs, out, checkpoint, search, progress, ray=ray)
+        return kind.build(docs, out, checkpoint, mode, progress, ray=ray)
     reasons: list[Skipped] = []
 
     def note(file: Skipped) -> None:
@@ -91,7 +99,7 @@ def build_index(
     prints: dict[str, str] = {}
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
-    if documents and _is_like(out, kind, checkpoint, search):
+    if documents and standing and _is_like(standing, kind, checkpoint, mode):
         change_documents(
             out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray, unseen=reasons
         )
@@ -99,7 +107,7 @@ def build_index(
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
     passages = _some(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
-    return kind.build(passages, out, checkpoint, search, progress, documents=prints, ray=ray)
+    return kind.build(passages, out, checkpoint, mode, progress, documents=prints, ray=ray)
 
 
 def index(
@@ -162,12 +170,18 @@ def index_info(path: Path | str) -> dict[str, Any]:
     }
 
 
+def standing_at(path: Path | str) -> IndexManifest | None:
+    """The manifest of the index at a path; None where there is none that can be read."""
+    try:
+        return read_manifest(path)
+    except InputError:
+        return None
+
+
 def documents_of(path: Path | str) -> dict[str, str]:
     """The fingerprints of the documents that an index was made of, by name; none where no index can be read."""
-    try:
-        return read_manifest(path).documents
-    except InputError:
-        return {}
+    standing = standing_at(path)
+    return standing.documents if standing else {}
 
 
 def check_index(path: Path | str) -> list[str]:
@@ -208,13 +222,10 @@ def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> It
         raise InputError(f"the corpus is empty: no document in {docs} can be read ({told}{more})")
 
 
-def _kept(out: Path | str, kind: type[Index]) -> str | Path | None:
+def _kept(out: Path | str, kind: type[Index], standing: IndexManifest) -> str | Path | None:
     """The checkpoint of the index of this engine that stands at `out`, so that what has not changed stays encoded."""
-    if kind.find is None or not (Path(out) / MANIFEST).is_file():
-        return None
     try:
-        manifest = read_manifest(out)
-        found = find_again(kind.find, Path(out), manifest) if manifest.kind == kind.kind else None
+        found = find_again(kind.find, Path(out), standing) if kind.find else None
     except InputError:
         return None
     if found is not None and found.name != kind.default_checkpoint():
@@ -224,12 +235,11 @@ def _kept(out: Path | str, kind: type[Index]) -> str | Path | None:
     return found.name if found else None
 
 
-def _is_like(out: Path | str, kind: type[Index], checkpoint: str | Path, search: str) -> bool:
-    """Whether a whole index of this engine, checkpoint and search stands at `out`."""
+def _is_like(standing: IndexManifest, kind: type[Index], checkpoint: str | Path, search: str) -> bool:
+    """Whether an index of this engine is of this checkpoint and search."""
+    if kind.compresses and standing.search != search:
+        return False
     try:
-        manifest = read_manifest(out)
-        if manifest.kind != kind.kind or (kind.compresses and manifest.search != search):
-            return False
-        return kind.find is None or kind.find(checkpoint).sha256 == manifest.checkpoint_sha256
+        return kind.find is None or kind.find(checkpoint).sha256 == standing.checkpoint_sha256
     except InputError:
         return False

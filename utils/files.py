@@ -15,6 +15,7 @@ import ujson
 from raisf.utils.errors import InputError
 from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
 from raisf.utils.space import naming_full_disk
+from raisf.utils.text import text_of
 
 
 def read_json(path: Path | str) -> Any:
@@ -62,8 +63,8 @@ def read_jsonl(path: Path | str) -> Iterator[dict[str, Any]]:
 
 
 def dump_line(row: dict[str, Any]) -> str:
-    """A row as one JSON line, newline included; non-ASCII text stays readable."""
-    return ujson.dumps(row, ensure_ascii=False, escape_forward_slashes=False) + "\n"
+    """A row as one JSON line, newline included; non-ASCII text stays readable, half a surrogate pair becomes "?"."""
+    return text_of(ujson.dumps(row, ensure_ascii=False, escape_forward_slashes=False)) + "\n"
 
 
 def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:

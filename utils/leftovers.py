@@ -21,20 +21,25 @@ _RANDOM = "[a-z0-9_]{8}"  # what `tempfile` puts between prefix and suffix
 _reading = threading.Lock()
 
 
-def sweep(path: Path) -> None:
+def sweep(path: Path) -> bool:
     """Removes what killed processes have left beside `path`, and puts back a folder that one was just replacing.
 
     What cannot be removed, in a folder that only others may write for one, stays.
+
+    Returns:
+        Whether another process, or thread, is writing for `path` right now.
     """
     ends = f"({re.escape(PARTIAL)}|{re.escape(REPLACED)})"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{_RANDOM}{ends}")
     try:
         found = [entry.name for entry in os.scandir(path.parent) if pattern.fullmatch(entry.name)]
     except OSError:
-        return
+        return False
+    busy = False
     for leftover in map(path.with_name, found):
         with own(leftover) as owned, contextlib.suppress(OSError):
             if not owned:
+                busy = busy or leftover.exists()
                 continue
             if leftover.suffix == REPLACED and not path.exists():
                 leftover.rename(path)
@@ -42,6 +47,7 @@ def sweep(path: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
+    return busy
 
 
 @contextlib.contextmanager

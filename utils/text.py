@@ -15,6 +15,11 @@ _SHOWN = _PICTURES | _ESCAPES | {code: f"\\x{code:02x}" for code in range(0x80, 
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x20}
 
 
+def text_of(value: object) -> str:
+    """What a program or an LM gave, as text: "" for None, and "?" for half a surrogate pair, which no file can hold."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
+
+
 def visible(data: object) -> str:
     """The text of something, with its control characters (but for tabs and line breaks) made visible."""
     return str(data).translate(_SHOWN)

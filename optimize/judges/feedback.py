@@ -16,6 +16,7 @@ from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
+from raisf.utils.text import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Feedback:
         if role is Decomposition:
             return self._on_parts(question, outputs.get("sub_questions") or [])
         if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
-            return self._on_answer(role, inputs, str(outputs.get("answer") or ""), gold)
+            return self._on_answer(role, inputs, text_of(outputs.get("answer")), gold)
         return None
 
     def _on_knowing(self, question: str, said: Any) -> Remark | None:

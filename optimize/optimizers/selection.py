@@ -14,18 +14,19 @@ from raisf.optimize.prompts import prompts_of
 from raisf.optimize.traces import Patience, ask_whole
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.text import text_of
 
 Metric = Callable[..., float]
 
 
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
-    return exact_match(prediction.answer, gold_answers(example), example.get("scoring"))
+    return exact_match(text_of(prediction.get("answer")), gold_answers(example), example.get("scoring"))
 
 
 def answer_accuracy(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
-    return accuracy(prediction.answer, gold_answers(example), example.get("scoring"))
+    return accuracy(text_of(prediction.get("answer")), gold_answers(example), example.get("scoring"))
 
 
 FROM_GOLD: tuple[Metric, ...] = (answer_exact_match, answer_accuracy)

@@ -111,7 +111,10 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
-    title = title_of(file, root.findtext(".//title"))
+    told, shown = one_line(root.findtext(".//title") or ""), next(root.iter("h1"), None)
+    if shown is not None and (heading := one_line(shown.text_content())) and (not told or told.startswith(heading)):
+        told = heading  # behind it stands the name of the site
+    title = title_of(file, told)
     return passages_of(name, _html_sections(root, title))
 
 

@@ -12,7 +12,7 @@ import ujson
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import one_line, split_text
-from raisf.retrieval.corpus.titles import title_of, titled
+from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
 from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
@@ -35,8 +35,9 @@ def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading."""
-    title, lines = titled(read_lines(file, name, encoding))
-    return passages_of(name, _sections(lines, title or title_of(file), name))
+    told, lines = without_front_matter(read_lines(file, name, encoding))
+    title, lines = titled(lines)
+    return passages_of(name, _sections(lines, title or title_of(file, told), name))
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -105,7 +106,7 @@ def passages_of(name: str, sections: Iterable[TextSection]) -> Iterator[Passage]
         metadata = {**place, "section": heading} if heading else place
         for piece in split_text(text):
             number += 1
-            shown = f"{heading}: {piece}" if heading else piece
+            shown = f"{heading.rstrip(' :')}: {piece}" if heading else piece
             yield Passage(f"{name}#{number}", shown, title, source=name, metadata=metadata)
 
 

@@ -2,6 +2,8 @@
 
 import re
 
+from raisf.utils.text import text_of
+
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
 SHORTEST, LONGEST = 50, 130
@@ -39,4 +41,4 @@ def split_text(text: str) -> list[str]:
 
 def one_line(text: str) -> str:
     """The text on one line, and without half surrogate pairs, which JSON escapes can bring and no file can hold."""
-    return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+    return " ".join(text_of(text).split())

@@ -16,13 +16,15 @@ from raisf.retrieval.corpus.splitting import one_line
 _LONGEST, _WIDEST = 15, 120
 # Words of a title that no blank line follows, and characters of the line below it, which must be a paragraph.
 _CLOSE_TITLE, _PARAGRAPH = 10, 90
-# Lines that are looked at: blank ones, the title, what follows.
-_LOOKED_AT = 20
+# Lines that are looked at: blank ones, the title, what follows; and lines of front matter.
+_LOOKED_AT, _FRONT = 20, 100
 
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
-# A list, a quotation, a table, code, front matter, a heading of Markdown; the end of a sentence, or what leads to one
-# (also in Chinese and Japanese).
-_NO_TITLE = re.compile(r"[#>|`+*-]|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+# A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
+# what leads to one (also in Chinese and Japanese).
+_NO_TITLE = re.compile(r"[#>|`+*<-]|!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+_TOLD = re.compile(r"title:\s*(\S.*?)\s*$", re.IGNORECASE)
+_KEY = re.compile(r"[\w-]+:(\s|$)")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
     (
@@ -57,6 +59,22 @@ def title_of(file: Path, told: object = None) -> str:
 
 def _says_something(name: str) -> bool:
     return any(word.casefold() not in _SAYS_NOTHING for word in _WORD.findall(name))
+
+
+def without_front_matter(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
+    """The title that a Markdown text's front matter tells (YAML between two lines `---`), and the text's lines.
+
+    Returns:
+        An empty title where none is told; the lines of the front matter are blank.
+    """
+    rest = iter(lines)
+    head = list(itertools.islice(rest, _FRONT))
+    ends = (place for place, line in enumerate(head) if place > 1 and line.strip() in ("---", "..."))
+    end = next(ends, None) if len(head) > 1 and head[0].strip() == "---" and _KEY.match(head[1]) else None
+    if end is None:  # a rule, if anything
+        return "", itertools.chain(head, rest)
+    told = next((found[1].strip("'\"") for line in head[:end] if (found := _TOLD.match(line))), "")
+    return told, itertools.chain(["\n"] * (end + 1), head[end + 1 :], rest)
 
 
 def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:

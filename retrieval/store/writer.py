@@ -221,10 +221,13 @@ def _drop_unused(path: Path, manifest: IndexManifest) -> None:
 
 
 def _locked(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Keeps other processes and threads from writing the index at `path`; nothing where there is none."""
-    if not (path / MANIFEST).is_file():
-        return contextlib.nullcontext()
-    return locked(path / _LOCK, f"another process is changing the index {path}: try again when it is done")
+    """Keeps other processes and threads from writing the index at `path`; where there is none, looks for one."""
+    taken = f"another process is {{}} the index {path}: try again when it is done"
+    if (path / MANIFEST).is_file():
+        return locked(path / _LOCK, taken.format("changing"))
+    if sweep(path):
+        raise InputError(taken.format("making"))
+    return contextlib.nullcontext()
 
 
 def _folder_of(name: str) -> str:

@@ -1,6 +1,7 @@
 """The rows of the papers' tables whose programs show demonstrations."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import Setting
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
+from raisf.reports.sections import Section
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 
@@ -90,3 +92,19 @@ def test_yes_no_questions_are_learnt_by_what_their_table_counts(data, faulty, mo
             matched.open(row)
     paths = [workspace.learning.path_of(row).name for workspace in (counted, matched)]
     assert paths[0] != paths[1], "what was learnt by exact match before is not taken for it"
+
+
+def test_a_row_whose_compiling_found_nothing_better_says_so(data, tmp_path, monkeypatch):
+    """The row "ra-isf, prompts" was the zero-shot program, below a caption that spoke of demonstrations."""
+    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
+    monkeypatch.setattr(workspace.learning, "artifact", lambda _: tmp_path)
+    program = SimpleNamespace(compile_report={"chosen": "zero-shot"}, named_predictors=list)
+    monkeypatch.setattr("raisf.experiments.workspace.open_program", lambda *_, **__: program)
+    prompts, direct = Setting("prompts"), Setting("direct")
+    assert workspace.open(prompts) is program
+    monkeypatch.setattr(workspace, "answer", lambda rows, _: {label: {} for label in rows})
+    told = Experiment(
+        "t", "s", {"ra-isf, prompts": prompts, "direct": direct}, lambda *_: [Section("", ["program"], [])]
+    )
+    (section,) = told.run(workspace, None)
+    assert "On the dev split no demonstrations were better at ra-isf, prompts: they are as before." in section.text

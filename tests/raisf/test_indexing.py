@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from raisf import cli
+from raisf.utils.leftovers import make_partial_folder
 
 
 @pytest.fixture
@@ -168,3 +169,34 @@ def test_a_served_index_answers_until_it_is_told_to_stop(ending: signal.Signals,
     finally:
         server.kill()
     assert server.returncode == 0 and json.loads(out)["queries"] == 1 and "Traceback" not in err
+
+
+def test_an_index_made_again_keeps_its_engine_and_its_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog
+):
+    """Without --engine it became a ColBERT index, with all there is encoded anew."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "go.txt").write_text("Go is a board game.")
+    for engine, more in (("bm25", []), ("hybrid", ["--search", "exact"])):
+        made = ["index", tmp_path / "docs", "--out", tmp_path / engine]
+        assert run(capsys, *made, "--engine", engine, *more)["engine"] == engine
+        (tmp_path / "docs" / f"{engine}.txt").write_text("Chess is one, too.")
+        before = sorted(path.name for path in (tmp_path / engine / "segments").iterdir())
+        again = run(capsys, *made)
+        assert again["engine"] == engine and (engine == "bm25" or again["search"] == "exact")
+        after = sorted(path.name for path in (tmp_path / engine / "segments").iterdir())
+        assert set(before) < set(after), "what was there is not encoded again"
+    assert cli.main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "bm25"), "--checkpoint", "minilm"]) == 2
+    assert "--checkpoint does nothing with --engine bm25" in capsys.readouterr().err
+    assert run(capsys, "index", tmp_path / "docs", "--out", tmp_path / "bm25", "--engine", "dense")["engine"] == "dense"
+    assert "was an index for bm25: it is made anew, for dense" in caplog.text
+
+
+def test_two_that_make_one_index_do_not_replace_each_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The last to end won in silence, after minutes of work of both."""
+    (tmp_path / "go.txt").write_text("Go is a board game.")
+    argv = ["index", str(tmp_path / "go.txt"), "--engine", "bm25", "--out", str(tmp_path / "new")]
+    with make_partial_folder(tmp_path / "new"):
+        assert cli.main(argv) == 2
+        assert "another process is making the index" in capsys.readouterr().err
+    assert cli.main(argv) == 0

@@ -117,6 +117,21 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     ]
 
 
+def test_a_web_page_is_called_what_it_says_without_the_name_of_its_site(tmp_path: Path):
+    for name, title, heading in (
+        ("a", "Buckingham Palace - Encyclopedia", "Buckingham Palace"),
+        ("b", "", "Buckingham Palace"),
+        ("c", "Encyclopedia: palaces", "Buckingham Palace"),
+    ):
+        page = f"<title>{title}</title><h1><b>{heading}</b></h1><p>It stands in London.</p>"
+        (tmp_path / f"{name}.html").write_text(page)
+    assert [(p.title, p.text) for p in read_documents(tmp_path)] == [
+        ("Buckingham Palace", "It stands in London."),
+        ("Buckingham Palace", "It stands in London."),
+        ("Encyclopedia: palaces", "Buckingham Palace: It stands in London."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

@@ -68,6 +68,10 @@ def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: s
         ("2024-11-23\n\n" + PARAGRAPH, ""),
         ("多瑙河是欧洲第二长河\uff0c仅次于伏尔加河。\n\n它流经十个国家。\n", ""),
         (f"{'word ' * 16}\n\n{PARAGRAPH}", ""),
+        # what Markdown puts above its text: a badge, a picture, a tag
+        ("[![build](https://x.org/b.svg)](https://x.org)\n\nText.\n", ""),
+        ("![the bridge](bridge.png)\n\nText.\n", ""),
+        ("<p align=center>\n\nText.\n", ""),
         ("", ""),
         ("\n \n", ""),
     ],
@@ -93,3 +97,22 @@ def test_the_passages_of_a_document_are_called_after_what_it_begins_with(tmp_pat
     assert titles["00.txt#2"] == "The Danube" and titles["01.txt#1"] == ""
     assert (titles["2.md#1"], titles["2.md#2"]) == ("The Rhine", "The Rhine")
     assert (titles["lakes.md#1"], titles["3.md#1"]) == ("Lakes", "")
+
+
+def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
+    body = f"{PARAGRAPH}## Delta\nIt is wide.\n"
+    (tmp_path / "policies.md").write_text(f"---\nlayout: main\ntitle: 'House rules'\ntags:\n  - a\n---\n{body}")
+    (tmp_path / "rivers.md").write_text(f"---\nlayout: main\n---\n\n{body}")
+    (tmp_path / "rule.md").write_text(f"---\n{PARAGRAPH}\n---\nMore of it.\n")
+    (tmp_path / "open.md").write_text("---\nkey: value\n")
+    found = {p.pid: p for p in read_documents(tmp_path)}
+    assert [p.title for p in found.values()] == ["Open", "House rules", "House rules", "Rivers", "Rivers", "Rule"]
+    assert found["policies.md#1"].text == found["rivers.md#1"].text == PARAGRAPH.strip()
+    assert found["policies.md#2"].metadata["line"] == 8, "the lines are those of the file"
+    assert "More of it" in found["rule.md#1"].text and PARAGRAPH.strip() in found["rule.md#1"].text
+    assert found["open.md#1"].text == "--- key: value"
+
+
+def test_a_heading_with_a_colon_has_one_colon_behind_it(tmp_path: Path):
+    (tmp_path / "laser.md").write_text("# Laser cutter\n## Allowed materials:\nWood and paper.\n")
+    assert [p.text for p in read_documents(tmp_path)] == ["Allowed materials: Wood and paper."]

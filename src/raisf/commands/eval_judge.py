@@ -118,10 +118,8 @@ class JudgeEvaluation:
         questions, gold = [row.question for row in rows], [row.gold for row in rows]
         try:
             made = baselines(self.program, questions, gold, train, labels=self.labels, threads=self.threads)
-        except InputError as error:
-            if train is not None:
-                raise
-            notes.append(f"no baseline beside the judge: {error}")
+        except InputError as error:  # the judge has been asked all the same
+            notes.append(f"no baseline beside the judge: {error}{'; --train did nothing' * (train is not None)}")
             return {}
         if train is None:
             notes.append("the baselines' thresholds are fitted where --train FILE is given")

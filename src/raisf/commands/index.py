@@ -141,8 +141,8 @@ def index_push_command(index: Path, url: str) -> CommandResult:
 @option(
     "--engine",
     type=click.Choice(("colbert", "bm25", "dense", "hybrid")),
-    default="colbert",
-    help="hybrid fuses colbert and bm25; dense is one vector a passage (Contriever); default: colbert",
+    help="hybrid fuses colbert and bm25; dense is one vector a passage (Contriever); default: that of the index at "
+    "--out, else colbert",
 )
 @option(
     "--checkpoint",
@@ -155,7 +155,7 @@ def index_push_command(index: Path, url: str) -> CommandResult:
     "--search",
     type=click.Choice(("auto", "exact", "plaid")),
     help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, in a "
-    "large corpus only likely ones, kept in a quarter",
+    "large corpus only likely ones, kept in a quarter; of an index that stands at --out, its own",
 )
 @option(
     "--ray",
@@ -176,23 +176,24 @@ def index_command(
 ) -> CommandResult:
     """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)."""
     from raisf.retrieval.corpus.documents import Skipped, stop
-    from raisf.retrieval.index import build_index, documents_of, index_info
+    from raisf.retrieval.index import build_index, documents_of, index_info, standing_at
 
     start = time.perf_counter()
     chosen: dict[str, Any] = {
         name: one for name, one in (("checkpoint", checkpoint), ("search", search), ("ray", ray)) if one is not None
     }
+    standing = standing_at(out)
+    engine = engine or (standing.kind if standing else "colbert")
     if wrong := [name for name in USELESS.get(engine, ()) if name in chosen]:
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")
     skipped: list[Skipped] = []
     skip = stop if strict else skipped.append
-    before = documents_of(out)
     build_index(docs, out, engine=engine, encoding=encoding, skip=skip, **chosen)
     facts = index_info(out)
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    if gone := sorted(before.keys() - documents_of(out)):
+    if gone := sorted(standing.documents.keys() - documents_of(out) if standing else ()):
         keep = "`raisf index add` adds to an index and takes nothing from it"
         logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
     return _with_skipped(facts_result(made, f'raisf ask "..." --index {out}'), skipped)

@@ -105,6 +105,10 @@ class Experiment:
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, self.departs]
         told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
+        same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
+        told += [f"On the dev split no demonstrations were better at {'; '.join(same)}: they are as before."] * bool(
+            same
+        )
         told += [f"Left out: {'; '.join(labels)} ({why})." for why, labels in by_reason(workspace.left_out).items()]
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")

@@ -73,7 +73,7 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
         [label, *(found.get(name) for name in SCORES), *_learnt(reports[label])] for label, found in scores.items()
     ]
     columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
-    section = Section("", columns, table, _about(workspace, scores, reports))
+    section = Section("", columns, table, _about(workspace, scores))
     drawn = {name: lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))
     return [section]
@@ -121,7 +121,7 @@ def _lines(
     return found
 
 
-def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]], reports: Mapping[str, Any]) -> str:
+def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]]) -> str:
     counts = {name: next((of[name].n for of in scores.values() if name in of), 0) for name in SCORES}
     told = [
         f"n = {counts['exact match']} questions; each judge alone, against gold and at a threshold of 0.5: "
@@ -134,10 +134,6 @@ def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]], re
         "up to 200 rows a judge, and prompts on the answers.",
         "seconds: of compiling, labels and tries included, on a machine that may have done other things.",
     ]
-    kept = [label for label, report in reports.items() if report.get("chosen") == "zero-shot"]
-    told += [
-        f"On the dev split no demonstrations were better at {', '.join(kept)}: the judges stayed as they are."
-    ] * bool(kept)
     return " ".join(told)
 
 

@@ -41,6 +41,8 @@ class Workspace:
         name: The data set's; None for the closed world and for files of one's own.
         left_out: By label, why a setting could not be run.
         lm_down: Whether the LM answered none of two settings, one after the other.
+        unchanged: The settings, as `repr` writes them, whose compiling found nothing better on the dev split than the
+            program as it was.
         taught: By artifact, what its report says of the teacher's labels.
 
     Raises:
@@ -80,6 +82,7 @@ class Workspace:
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.learning: Learning = Learning(self)
         self.left_out: dict[str, str] = {}
+        self.unchanged: set[str] = set()
         self.taught: dict[str, Any] = {}
         self.lm_down = False
         self._silent = 0  # settings in a row that the LM did not answer
@@ -121,7 +124,10 @@ class Workspace:
         else:
             lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
-            taught = (getattr(program, "compile_report", None) or {}).get("judge_rows")
+            report = getattr(program, "compile_report", None) or {}
+            taught = report.get("judge_rows")
+            if report.get("chosen") == "zero-shot":
+                self.unchanged.add(repr(setting))
             if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
         if setting.few_shot and not any(predictor.demos for _, predictor in program.named_predictors()):

@@ -68,6 +68,7 @@ class _Routes:
             Route("/healthz", self.healthz),
             Route("/metrics", self.metrics),
             Route("/v1/models", self.models),
+            Route("/v1/models/{name}", self.models),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
         ]
 
@@ -124,7 +125,11 @@ class _Routes:
         return JSONResponse(openai_api.completion(wanted, asked, done, base))
 
     async def models(self, request: Request) -> Response:
-        return JSONResponse(openai_api.models(self._service))
+        listed, name = openai_api.models(self._service), request.path_params.get("name")
+        if name is None:
+            return JSONResponse(listed)
+        found = [model for model in listed["data"] if model["id"] == name]
+        return JSONResponse(found[0]) if found else error(404, f"there is no model {name!r}", "model_not_found")
 
     async def programs(self, request: Request) -> Response:
         rows = []

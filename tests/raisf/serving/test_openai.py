@@ -117,6 +117,12 @@ def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -
     assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
 
 
+def test_a_model_can_be_asked_about(client: Any) -> None:
+    assert client.models.retrieve("rag").id == "rag"
+    with pytest.raises(openai.NotFoundError, match="no model 'gpt-4o'"):
+        client.models.retrieve("gpt-4o")
+
+
 def test_errors_are_those_that_the_client_knows(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match="choose ra-isf, rag"):
         client.chat.completions.create(model="gpt-4o", messages=say("Who?"))
