@@ -196,6 +196,8 @@ class RAISF(Program):
             facts = [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(facts)} sub-answers"
+            if not found and search:  # was nothing relevant, or nothing found in what was?
+                reason += f" and {len(relevant)} of {len(node.passages)} passages"
             return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *facts])
         return node  # the budget was spent inside the block
 

@@ -46,6 +46,7 @@ def test_depth_counts_from_zero_and_deeper_than_max_depth_is_unknown(ask, script
     lm = scripted(root=plan(subs=["a"]), a=plan(subs=["b"]), b=plan(know=True))
     trace = ask(RAISF(shelf, max_depth=1), lm)
     assert routes(trace)[-1] == ("b", "depth", "unknown")
+    assert trace.root.reason.startswith("from 0 of 1 sub-answers and 0 of 5 passages")
     assert [node.depth for node in trace.root.walk()] == [0, 1, 2]
     # Algorithm 1 composes also from nothing but unknown sub-answers.
     assert "b = unknown" in str(lm.calls[-2]["facts"]) and "a = unknown" in str(lm.calls[-1]["facts"])
