@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.programs.questions import clean, first_sentence, holds, is_yes_no, listed, normal
+from raisf.programs.questions import clean, first_sentence, holds, is_unknown, is_yes_no, listed, normal
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,9 @@ def test_an_answer_stands_in_a_text_however_it_is_set(text: str, answer: str):
 )
 def test_other_words_and_other_numbers_are_no_answer(text: str, answer: str):
     assert not holds(text, [answer])
+
+
+def test_an_article_before_unknown_makes_no_answer_of_it():
+    """A small reader said so, and its question was not broken down."""
+    assert all(map(is_unknown, ("unknown", "Unknown.", "the unknown", " the unknown. ", "")))
+    assert not any(map(is_unknown, ("The Unknown", "the unknown soldier", "the unknown one", "unknowns")))
