@@ -51,7 +51,7 @@ def normal(text: str) -> str:
 
 def is_unknown(answer: str) -> bool:
     """Whether an answer says that there is none; "The Unknown" is a film."""
-    return normal(answer) in ("", UNKNOWN) or answer.strip().startswith(f"the {UNKNOWN}") and len(answer.split()) == 2
+    return normal(answer) in ("", UNKNOWN) or (answer.strip().startswith(f"the {UNKNOWN}") and len(answer.split()) == 2)
 
 
 def is_yes_no(question: str) -> bool:

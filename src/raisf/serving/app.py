@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -48,7 +49,13 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
     app = Starlette(
         routes=[*routes.all(), *(mcp.streamable_http_app().routes if mcp else [])],
         lifespan=lifespan,
-        exception_handlers={RaisfError: _refuse, BodyTooLarge: _too_large, Gone: _gone, ClientDisconnect: _gone},
+        exception_handlers={
+            RaisfError: _refuse,
+            HTTPException: _no_such_way,
+            BodyTooLarge: _too_large,
+            Gone: _gone,
+            ClientDisconnect: _gone,
+        },
     )
     return Guard(app, access, service.limits.body, service.metrics.refused)
 
@@ -185,6 +192,14 @@ async def _refuse(request: Request, problem: Exception) -> Response:
     status, code = _kind(problem)
     headers = {"retry-after": str(problem.retry_after)} if isinstance(problem, TooManyQuestions) else None
     return error(status, str(problem), code, headers)
+
+
+async def _no_such_way(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    told = f"{request.method} {request.url.path}: {problem.detail}"
+    return error(
+        problem.status_code, told, "not_found" if problem.status_code == 404 else "not_allowed", problem.headers
+    )
 
 
 async def _too_large(request: Request, problem: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ async def _rest(receive: Receive) -> None:
         more = message.get("more_body", False)
 
 
-def error(status: int, message: str, code: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error(status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """A refusal, in the form of OpenAI's API."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status, headers)

@@ -121,6 +121,8 @@ def test_a_model_can_be_asked_about(client: Any) -> None:
     assert client.models.retrieve("rag").id == "rag"
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-4o'"):
         client.models.retrieve("gpt-4o")
+    with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found"):
+        client.embeddings.create(model="rag", input="text")
 
 
 def test_errors_are_those_that_the_client_knows(client: Any) -> None:
