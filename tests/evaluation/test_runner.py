@@ -15,7 +15,6 @@ from raisf.evaluation.identity import describe_test
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import MAX_FAILURES, evaluate
-from raisf.optimize.optimizers.selection import answer_exact_match
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
 from raisf.retrieval.store.manifest import IndexManifest, Segment
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -345,40 +344,3 @@ def test_titles_are_compared_where_gold_has_no_ids() -> None:
     report = run(Traced(), questions(2, gold_titles=["A"]))
     assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
     assert run(Traced(), questions(2)).recall is None
-
-
-def test_half_a_surrogate_pair_in_an_answer_costs_no_evaluation(tmp_path: Path) -> None:
-    report = run(Answers(lambda q: f"{echo(q)} \ud83d"), questions(3), tmp_path / "r.jsonl")
-    assert report.errors == 0 and len(list(read_jsonl(tmp_path / "r.jsonl"))) == 3
-    assert {row["prediction"][-1] for row in read_jsonl(tmp_path / "r.jsonl")} == {"?"}
-
-
-def test_an_answer_of_zero_and_gold_that_is_a_bare_text_or_a_truth_count_as_what_they_are() -> None:
-    cases = [(0, {"answer": "0"}), ("Paris", {"answers": "Paris"}), ("Paris", {"answers": ("Rome", "Paris")})]
-    cases += [("yes", {"answer": True}), (False, {"answer": "False"}), ("no", {"answer": False})]
-    for said, gold in cases:
-        example = dspy.Example(question="Q?", **gold).with_inputs("question")
-        assert run(Answers(lambda q, said=said: said), [example]).em.value == 1.0, (said, gold)
-        assert answer_exact_match(example, dspy.Prediction(answer=said)) == 1.0
-    letter = dspy.Example(question="Q?", answers="Paris").with_inputs("question")
-    assert run(Answers(lambda q: "P"), [letter]).em.value == 0.0
-    assert answer_exact_match(letter, dspy.Prediction(answer=None)) == 0.0
-
-
-def test_answers_without_a_probability_stand_above_those_that_nothing_supports() -> None:
-    """RAG's grounded answers, which nothing judges, were taken for less sure than those that it made up."""
-
-    def record(number: int, answer: str, grounded: bool | None) -> dict[str, Any]:
-        node = Node(question="Q?", answer=answer, route="passages", grounded=grounded)
-        trace = Trace(
-            root=node, cost=Cost(lm_calls=1, prompt_tokens=9, completion_tokens=1, retrievals=1), system="rag"
-        ).model_dump(mode="json")
-        em = float(answer == "right")
-        rest = {"f1": em, "accuracy": em, "route": "passages", "kind": None, "recall": None, "precision": None}
-        counts = {"unreadable": 0, "read": 1, "cost": {}, "error": None}
-        return {"id": str(number), "prediction": answer, "em": em, "trace": trace, **rest, **counts}
-
-    made = [("right", True), ("made up", False), ("unknown", None)]
-    report = summarise([record(3 * n + i, *one) for n in range(4) for i, one in enumerate(made)])
-    assert report.risk is not None
-    assert report.risk.right[0.2] == 1.0 and report.risk.right[1.0] == pytest.approx(1 / 3)

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: py
         "no index server answers at http://127.0.0.1:9": ["ask", "Who?", "--index", "http://127.0.0.1:9"],
         "--where without --index": ["ask", "Who?", "--program", "direct", "--where", "page = 3"],
         "cannot read the filter ''": ["ask", "Who?", "--program", "rag", "--index", index, "--where", ""],
-        "is not a ColBERT checkpoint": ["index", tmp_path, "--out", index, "--checkpoint", ""],
+        "is not a ColBERT checkpoint": ["index", tmp_path, "--out", tmp_path / "new", "--checkpoint", ""],
         "cannot listen at 127.0.0.1, port 99999": ["serve-index", index, "--port", "99999"],
     }
     for message, argv in mistakes.items():
