@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
-from raisf.utils.text import text_of
+from raisf.utils.text import clean
 
 UNKNOWN = "unknown"
 YES_NO = ("yes", "no")
@@ -36,11 +36,6 @@ _AUXILIARIES = frozenset(
     "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
 )
 _INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
-
-
-def clean(text: object) -> str:
-    """The text in one line, or "" for None."""
-    return " ".join(text_of(text).split())
 
 
 def normal(text: str) -> str:

@@ -20,6 +20,11 @@ def text_of(value: object) -> str:
     return "" if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
+def clean(text: object) -> str:
+    """The same on one line, white space as single spaces."""
+    return " ".join(text_of(text).split())
+
+
 def visible(data: object) -> str:
     """The text of something, with its control characters (but for tabs and line breaks) made visible."""
     return str(data).translate(_SHOWN)

@@ -11,10 +11,10 @@ from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import TextSection, passages_of
-from raisf.retrieval.corpus.splitting import one_line
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from raisf.utils.text import clean
 
 # How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
 _DECLARED_WITHIN = 1024
@@ -111,8 +111,8 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
-    told, shown = one_line(root.findtext(".//title") or ""), next(root.iter("h1"), None)
-    if shown is not None and (heading := one_line(shown.text_content())) and (not told or told.startswith(heading)):
+    told, shown = clean(root.findtext(".//title") or ""), next(root.iter("h1"), None)
+    if shown is not None and (heading := clean(shown.text_content())) and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told)
     return passages_of(name, _html_sections(root, title))
@@ -148,7 +148,7 @@ def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Te
     for element in _docx_blocks(body):
         if element.tag == f"{_W}tbl":
             rows = element.iterchildren(f"{_W}tr", f"{_W}sdt")
-            lines += [" ".join(filter(None, (one_line(_docx_text(p)) for p in row.iter(f"{_W}p")))) for row in rows]
+            lines += [" ".join(filter(None, (clean(_docx_text(p)) for p in row.iter(f"{_W}p")))) for row in rows]
             continue
         text = _docx_text(element)
         named = element.find(f"{_W}pPr/{_W}pStyle")
@@ -157,8 +157,8 @@ def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Te
             lines.append(text)
             continue
         yield title, heading, {}, "\n".join(lines)
-        heading, lines = ("" if style == "Title" else one_line(text)), []
-        title = one_line(text) if style == "Title" else title
+        heading, lines = ("" if style == "Title" else clean(text)), []
+        title = clean(text) if style == "Title" else title
     yield title, heading, {}, "\n".join(lines)
 
 
@@ -211,7 +211,7 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
         if not isinstance(element.tag, str) or element.tag in _UNSEEN:
             continue
         if element.tag in _HEADINGS:
-            yield "heading", one_line(element.text_content())
+            yield "heading", clean(element.text_content())
             continue
         yield "text", " " * (element.tag in _BLOCKS) + (element.text or "")
         waiting += [(child, False) for child in reversed(element)]

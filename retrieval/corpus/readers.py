@@ -11,11 +11,12 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import one_line, split_text
+from raisf.retrieval.corpus.splitting import split_text
 from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
 from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
+from raisf.utils.text import clean
 
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt file or a section of an md file: they lie in memory."""
@@ -193,12 +194,12 @@ def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "l
             f"{name}, {unit} {number}: the id {pid!r} has half a surrogate pair, which no file can hold; mend it, or "
             "leave the ids out and they are numbered"
         ) from error
-    title = one_line(str(title or ""))
+    title = clean(str(title or ""))
     columns: dict[str, Value] = {}
     for column, value in row.items():
         # Lists and objects, an embedding say, are nothing to filter by; empty cells and NaN are nothing at all.
         if column not in ("text", "title", "id") and is_value(value) and value != "":
-            columns[one_line(column)] = one_line(value) if isinstance(value, str) else value
+            columns[clean(column)] = clean(value) if isinstance(value, str) else value
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)
     for i, piece in enumerate(pieces, start=1):

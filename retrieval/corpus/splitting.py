@@ -2,7 +2,7 @@
 
 import re
 
-from raisf.utils.text import text_of
+from raisf.utils.text import clean
 
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
@@ -22,7 +22,7 @@ def split_text(text: str) -> list[str]:
     A piece has at most 130 words, and 50 at least unless the whole text has fewer or no sentence ends near (the last
     piece may then have 30).
     """
-    text = one_line(text)
+    text = clean(text)
     ends = [match.end() for match in _WORD.finditer(text)]
     if len(ends) <= LONGEST:
         return [text] if text else []
@@ -37,8 +37,3 @@ def split_text(text: str) -> list[str]:
         pieces.append(text[offset : ends[cut - 1]].strip())
         first, offset = cut, ends[cut - 1]
     return [*pieces, text[offset:].strip()]
-
-
-def one_line(text: str) -> str:
-    """The text on one line, and without half surrogate pairs, which JSON escapes can bring and no file can hold."""
-    return " ".join(text_of(text).split())

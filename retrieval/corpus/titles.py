@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import PACKED
-from raisf.retrieval.corpus.splitting import one_line
+from raisf.utils.text import clean
 
 # Words and characters of a first line that is a title.
 _LONGEST, _WIDEST = 15, 120
@@ -44,13 +44,13 @@ def title_of(file: Path, told: object = None) -> str:
         file: The document's, such as marie_curie.txt (which says something) or 0017.txt.
         told: The title that stands in the document's own data.
     """
-    title = one_line(str(told or ""))
+    title = clean(str(told or ""))
     if _MADE_BY.match(title):
         title = title_of(Path(_MADE_BY.sub("", title)))
     if _says_something(title):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
-    name = one_line(re.sub(r"[_-]+", " ", stem))
+    name = clean(re.sub(r"[_-]+", " ", stem))
     if not _says_something(name):
         return ""
     # Names are capitalised in texts, and models know them so.
@@ -92,7 +92,7 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     below = head[first + 1 :] if first is not None else []
     if first is None or not any(line.strip() for line in below):
         return "", itertools.chain(head, rest)
-    title, underlined = one_line(head[first]), _UNDERLINE.match(below[0]) is not None
+    title, underlined = clean(head[first]), _UNDERLINE.match(below[0]) is not None
     if not _is_title(title) or not (underlined or _stands_apart(title, below[0].strip())):
         return "", itertools.chain(head, rest)
     head[first] = "\n"

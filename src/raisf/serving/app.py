@@ -197,9 +197,8 @@ async def _refuse(request: Request, problem: Exception) -> Response:
 async def _no_such_way(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     told = f"{request.method} {request.url.path}: {problem.detail}"
-    return error(
-        problem.status_code, told, "not_found" if problem.status_code == 404 else "not_allowed", problem.headers
-    )
+    code = "not_found" if problem.status_code == 404 else "not_allowed"
+    return error(problem.status_code, told, code, problem.headers)
 
 
 async def _too_large(request: Request, problem: Exception) -> Response:
