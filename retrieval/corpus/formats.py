@@ -6,11 +6,13 @@ They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
 import codecs
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import TextSection, passages_of
+from raisf.retrieval.corpus.splitting import BREAK, address_of, row_text
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -50,9 +52,11 @@ _FREE = 1 << 22
 _GROWTH = 50
 """Bytes of XML that a docx file may hold, for each of its own and beyond `_FREE`: XML is packed to a tenth or so."""
 _UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe")
+_WORDY = 60
+"""Words that no cell of a table has that is there for its data."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _BLOCKS = frozenset(
-    "address article aside blockquote br caption dd details div dl dt fieldset figcaption figure footer form header hr "
+    "address article aside blockquote caption dd details div dl dt fieldset figcaption figure footer form header hr "
     "li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
 )
 
@@ -147,19 +151,30 @@ def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Te
     heading, lines = "", list[str]()
     for element in _docx_blocks(body):
         if element.tag == f"{_W}tbl":
-            rows = element.iterchildren(f"{_W}tr", f"{_W}sdt")
-            lines += [" ".join(filter(None, (clean(_docx_text(p)) for p in row.iter(f"{_W}p")))) for row in rows]
+            lines += _docx_rows(element)
             continue
         text = _docx_text(element)
         named = element.find(f"{_W}pPr/{_W}pStyle")
         style = "" if named is None else styles.get(named.get(f"{_W}val"), "")
         if not style.startswith(("Heading", "Title")) or not text.strip():
-            lines.append(text)
+            item = element.find(f"{_W}pPr/{_W}numPr") is not None and text.strip()
+            lines.append(f"- {text}" if item else text)
             continue
-        yield title, heading, {}, "\n".join(lines)
+        yield title, heading, {}, BREAK.join(lines)
         heading, lines = ("" if style == "Title" else clean(text)), []
         title = clean(text) if style == "Title" else title
-    yield title, heading, {}, "\n".join(lines)
+    yield title, heading, {}, BREAK.join(lines)
+
+
+def _docx_rows(table: Any) -> Iterator[str]:
+    """The rows of a table, by its columns' names where its first row is marked as such."""
+    header = list[str]()
+    for number, row in enumerate(table.iterchildren(f"{_W}tr", f"{_W}sdt")):
+        cells = [clean(" ".join(map(_docx_text, cell.iter(f"{_W}p")))) for cell in row.iter(f"{_W}tc")]
+        if not number and row.find(f"{_W}trPr/{_W}tblHeader") is not None:
+            header = cells
+            continue
+        yield row_text(cells, header)
 
 
 def _docx_blocks(body: Any) -> Iterator[Any]:
@@ -204,8 +219,10 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
     waiting = [(root, False)]
     while waiting:
         element, left = waiting.pop()
+        block = BREAK if element.tag in _BLOCKS else ""
         if left:
-            yield "text", " " * (element.tag in _BLOCKS) + (element.tail or "")
+            told = address_of(element.get("href"), element.text_content()) if element.tag == "a" else ""
+            yield "text", told + block + _run(element.tail)
             continue
         waiting.append((element, True))
         if not isinstance(element.tag, str) or element.tag in _UNSEEN:
@@ -213,8 +230,34 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
         if element.tag in _HEADINGS:
             yield "heading", clean(element.text_content())
             continue
-        yield "text", " " * (element.tag in _BLOCKS) + (element.text or "")
+        if element.tag == "table" and (rows := _html_rows(element)):
+            yield "text", BREAK + BREAK.join(rows)
+            continue
+        yield "text", block + {"li": "- ", "br": " "}.get(element.tag, "") + _run(element.text)
         waiting += [(child, False) for child in reversed(element)]
+
+
+def _run(text: str | None) -> str:
+    """A run of text; where its lines break says nothing."""
+    return re.sub(r"\s+", " ", text or "")
+
+
+def _html_rows(table) -> list[str]:
+    """The rows of a table, by its columns' names where its first row has them; none where it lays out a page."""
+    if len(list(islice(table.iter("table", *_UNSEEN, *_HEADINGS), 2))) > 1:
+        return []
+    rows = [[cell for cell in row if cell.tag in ("td", "th")] for row in table.iter("tr")]
+    texts = [[clean(_spaced(cell)) for cell in row] for row in rows]
+    if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for row in texts for text in row):
+        return []
+    named = len(rows) > 1 and all(cell.tag == "th" for cell in rows[0])
+    header = texts[0] if named else []
+    return [*map(_spaced, table.iter("caption")), *(row_text(row, header) for row in texts[named:])]
+
+
+def _spaced(cell) -> str:
+    """The text of a cell, whose lines and paragraphs are not run together."""
+    return "".join(text for _, text in _html_parts(cell))
 
 
 def _decode(raw: bytes, name: str, encoding: str | None) -> str:

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import formats, readers
+from raisf.retrieval.corpus import formats, markdown, readers
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
 KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".txt": readers.read_text,
-    ".md": readers.read_markdown,
+    ".md": markdown.read_markdown,
     ".jsonl": readers.read_jsonl_rows,
     ".csv": readers.read_table,
     ".tsv": readers.read_table,
@@ -23,7 +23,7 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
 ONLY_ALONE = (".json",)
 """Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
 
-PARSED = {".html": "lxml", ".htm": "lxml", ".pdf": "pypdf", ".docx": "docx"}
+PARSED = {".md": "markdown_it", ".html": "lxml", ".htm": "lxml", ".pdf": "pypdf", ".docx": "docx"}
 """Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
 
 _PACKABLE = (".txt", ".md", ".jsonl", ".csv", ".tsv")

@@ -1,4 +1,4 @@
-"""Reading plain text: txt, md, jsonl, json, csv and tsv. Each reader streams a file's passages."""
+"""Reading plain text: txt, jsonl, json, csv and tsv. Each reader streams a file's passages."""
 
 import csv
 import itertools
@@ -12,16 +12,15 @@ import ujson
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import split_text
-from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
+from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
 from raisf.utils.text import clean
 
 LONGEST_TEXT = 1 << 28
-"""Characters of a text that is read as one, a txt file or a section of an md file: they lie in memory."""
+"""Characters of a text that is read as one, a txt or md file's: it lies in memory."""
 
-_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})")
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 
 TextSection = tuple[str, str, dict[str, Value], str]
@@ -31,14 +30,7 @@ TextSection = tuple[str, str, dict[str, Value], str]
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file."""
     title, lines = titled(read_lines(file, name, encoding))
-    return passages_of(name, [(title or title_of(file), "", {}, _joined(lines, name))])
-
-
-def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
-    """The passages of an md file, none across a heading."""
-    told, lines = without_front_matter(read_lines(file, name, encoding))
-    title, lines = titled(lines)
-    return passages_of(name, _sections(lines, title or title_of(file, told), name))
+    return passages_of(name, [(title or title_of(file), "", {}, joined(lines, name))])
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -111,8 +103,12 @@ def passages_of(name: str, sections: Iterable[TextSection]) -> Iterator[Passage]
             yield Passage(f"{name}#{number}", shown, title, source=name, metadata=metadata)
 
 
-def _joined(lines: Iterable[str], name: str) -> str:
-    """A text out of its lines."""
+def joined(lines: Iterable[str], name: str) -> str:
+    """A text out of its lines.
+
+    Raises:
+        InputError: It is too long to lie in memory.
+    """
     kept, room = list[str](), LONGEST_TEXT
     for line in lines:
         kept.append(line)
@@ -120,43 +116,6 @@ def _joined(lines: Iterable[str], name: str) -> str:
         if room < 0:
             raise InputError(f"{name}: a text of over {LONGEST_TEXT:,} characters; break it into several files")
     return "".join(kept)
-
-
-def _sections(lines: Iterable[str], title: str, name: str) -> Iterator[TextSection]:
-    """A markdown file's sections, each with the number of its first line."""
-    heading, first, body, code = "", 1, list[str](), ""
-    for number, line in enumerate(lines, start=1):
-        code = _code(line, code)
-        found = None if code else _heading(line)
-        if found is None:
-            body.append(line)
-            continue
-        yield title, heading, {"line": first}, _joined(body, name)
-        first, body = number, []
-        title, heading = (found, "") if line.startswith("# ") else (title, found)
-    yield title, heading, {"line": first}, _joined(body, name)
-
-
-def _code(line: str, code: str) -> str:
-    """The fence of the code that a line of markdown opens, or stands in; empty where it closes it, or is none.
-
-    Source: https://spec.commonmark.org/0.31.2/#fenced-code-blocks.
-    """
-    if not code:
-        opening = _FENCE.match(line)
-        return opening[1] if opening else ""
-    closing = line.strip()
-    return "" if len(closing) >= len(code) and set(closing) == {code[0]} else code
-
-
-def _heading(line: str) -> str | None:
-    """What a line of markdown says as a heading; None where it is none."""
-    rest = line.lstrip("#")
-    level = len(line) - len(rest)
-    if not 1 <= level <= 6 or not rest[:1].isspace():
-        return None
-    text = rest.strip()
-    return text.rstrip("#").rstrip() or text or None
 
 
 def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:

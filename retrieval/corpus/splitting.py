@@ -1,39 +1,90 @@
-"""Cutting texts into passages of about 100 words, at sentence ends."""
+"""Cutting texts into passages of about 100 words, between paragraphs, items of lists and rows, or at sentence ends."""
 
 import re
+from collections.abc import Iterator, Sequence
 
 from raisf.utils.text import clean
 
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
 SHORTEST, LONGEST = 50, 130
-"""A cut may move from TARGET to a sentence end within these; a text up to LONGEST stays whole."""
+"""A cut may move from TARGET within these; a text up to LONGEST stays whole."""
+
+BREAK = "\n\n"
+"""What parts paragraphs, items of a list and rows of a table in a text: a passage had better end there."""
 
 # A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or one Chinese, Japanese
 # or Korean character: those scripts put no spaces between words.
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
 _SENTENCE_END = re.compile(r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]""")
+_ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
+_MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
+
+
+def row_text(cells: Sequence[str], header: Sequence[str] = ()) -> str:
+    """A row of a table as words: `Plan: Lite; Fee: $39.`, so that it can be read far from the table's first row.
+
+    Args:
+        cells: The row's, on one line each.
+        header: The columns' names. Where they are not as many as the cells, the cells stand alone: `Lite; $39.`
+    """
+    names = header if len(header) == len(cells) else [""] * len(cells)
+    named = zip(names, cells, strict=True)
+    told = "; ".join(f"{name.rstrip(' :')}: {cell}" if name else cell for name, cell in named if cell)
+    return f"{told}." if told and told[-1] not in ".!?" else told
+
+
+def address_of(link: str | None, words: str) -> str:
+    """What a link says besides its words: an address of e-mail or a telephone number, in brackets; else nothing."""
+    found = _ADDRESS.match(link or "")
+    return f" ({found[1]})" if found and found[1] not in words else ""
 
 
 def split_text(text: str) -> list[str]:
-    """Cuts a text into pieces of about 100 words, at sentence ends where one is near; whitespace is collapsed.
+    """Cuts a text into pieces of about 100 words; whitespace is collapsed.
 
-    A piece has at most 130 words, and 50 at least unless the whole text has fewer or no sentence ends near (the last
-    piece may then have 30).
+    A cut is between two paragraphs or items of a list where that is near, else at a sentence's end. A piece has at
+    most 130 words, and 50 at least unless the whole text has fewer or no such place is near (the last piece may then
+    have 30).
     """
-    text = clean(text)
+    blocks = list(_blocks(text))
+    text = " ".join(blocks)
     ends = [match.end() for match in _WORD.finditer(text)]
     if len(ends) <= LONGEST:
         return [text] if text else []
-    sentence_ends = {match.end() for match in _SENTENCE_END.finditer(text)}
+    block_ends, marks = _places(blocks)
+    sentence_ends = {match.end() for match in _SENTENCE_END.finditer(text)} - marks
     pieces, first, offset = [], 0, 0
     while len(ends) - first > LONGEST:
-        cut = min(
-            (i for i in range(first + SHORTEST, first + LONGEST + 1) if ends[i - 1] in sentence_ends),
-            key=lambda i: abs(i - first - TARGET),
-            default=first + TARGET,
-        )
+        near = range(first + SHORTEST, first + LONGEST + 1)
+        good = [i for i in near if ends[i - 1] in block_ends] or [i for i in near if ends[i - 1] in sentence_ends]
+        cut = min(good, key=lambda i: abs(i - first - TARGET), default=first + TARGET)
         pieces.append(text[offset : ends[cut - 1]].strip())
         first, offset = cut, ends[cut - 1]
     return [*pieces, text[offset:].strip()]
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """The paragraphs of a text and the items of its lists, each on one line."""
+    lines = list[str]()
+    for line in map(clean, text.splitlines()):
+        if lines and (not line or _MARK.match(line)):
+            yield " ".join(lines)
+            lines = []
+        if line:
+            lines.append(line)
+    if lines:
+        yield " ".join(lines)
+
+
+def _places(blocks: list[str]) -> tuple[set[int], set[int]]:
+    """Where blocks end that are joined by spaces, without those that lead to the next; and where their marks do."""
+    block_ends, marks, start = set[int](), set[int](), 0
+    for block in blocks:
+        if mark := _MARK.match(block):
+            marks.add(start + mark.end(1))
+        if not block.endswith(":"):
+            block_ends.add(start + len(block))
+        start += len(block) + 1
+    return block_ends, marks

@@ -78,7 +78,7 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
         ("a.txt#1", "", "Plain text. In two paragraphs.", "a.txt"),
         ("b/guide.md#1", "Guide", "Before.", "b/guide.md, line 1"),
         ("b/guide.md#2", "The guide", "Intro.", "b/guide.md, line 2"),
-        ("b/guide.md#3", "The guide", "Setup: ``` # no heading ``` Run it.", "b/guide.md, line 4"),
+        ("b/guide.md#3", "The guide", "Setup: # no heading Run it.", "b/guide.md, line 4"),
         ("b/guide.md#4", "Other", "End.", "b/guide.md, line 9"),
         ("7", "Seven", "A row.", "c.jsonl, line 1"),
         ("c.jsonl#3", "", "No id.", "c.jsonl, line 3"),

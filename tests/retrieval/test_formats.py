@@ -82,11 +82,26 @@ def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
     found = [(p.pid, p.title, p.text, p.metadata) for p in read_documents(tmp_path / "h.docx")]
     assert found == [
         ("h.docx#1", "The Handbook", "Before all.", {}),
-        ("h.docx#2", "The Handbook", "Leave: Thirty days. Sickness paid", {"section": "Leave"}),
+        ("h.docx#2", "The Handbook", "Leave: Thirty days. Sickness; paid.", {"section": "Leave"}),
         ("h.docx#3", "The Handbook", "Notice: Four weeks.", {"section": "Notice"}),
     ]
     (tmp_path / "no.docx").write_bytes(b"x")
     assert "no.docx: not a docx file" in error_of(tmp_path / "no.docx")
+
+
+def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
+    document = docx.Document()
+    document.add_paragraph("Bring a towel.", style="List Bullet")
+    document.paragraphs[0]._p.get_or_add_pPr().get_or_add_numPr()
+    table = document.add_table(3, 2)
+    for row, cells in enumerate((("Day", "Open"), ("Monday", "9 to 5"), ("Sunday", ""))):
+        for column, text in enumerate(cells):
+            table.cell(row, column).text = text
+    table.rows[0]._tr.get_or_add_trPr().append(element("w:tblHeader"))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "- Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday."
+    ]
 
 
 def test_of_a_docx_with_tracked_moves_the_text_is_read_where_it_is_now(tmp_path: Path):
@@ -113,7 +128,40 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     found = [(p.title, p.text, p.metadata) for p in read_documents(tmp_path / "p.html")]
     assert found == [
         ("Rivers & seas", "They flow. Always.", {}),
-        ("Rivers & seas", "The Danube: long wide tail", {"section": "The Danube"}),
+        ("Rivers & seas", "The Danube: - long - wide tail", {"section": "The Danube"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (
+            "<caption>Fees</caption><tr><th>Plan<th>Fee</tr><tr><td>Lite<br>(new)<td><p>$39</p><p>a month</p></tr>",
+            "Fees Plan: Lite (new); Fee: $39 a month.",
+        ),
+        ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open; 9 to 5. Closed; Sundays."),
+        ("<tr><th colspan=2>Hours</tr><tr><td>Mon<td>9 to 5</tr>", "Mon; 9 to 5."),
+        ("<tr><td>one</tr><tr><td>two</tr>", "one two"),
+        ("<tr><td>left<td><table><tr><td>in<td>side</tr></table></tr>", "left in; side."),
+        ("<tr><td>menu<td><h2>Rivers</h2>They flow.</tr>", "menu They flow."),
+        (f"<tr><td>menu<td>{'word ' * 61}</tr>", "menu " + "word " * 60 + "word"),
+    ],
+)
+def test_rows_of_a_web_page_s_table_carry_the_names_of_their_columns(table: str, text: str, tmp_path: Path):
+    (tmp_path / "p.html").write_text(f"<table>{table}</table>")
+    texts = [p.text.removeprefix("Rivers: ") for p in read_documents(tmp_path / "p.html")]
+    assert " ".join(texts) == text
+
+
+def test_a_link_to_an_address_says_it(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        '<p>Write to <a href="mailto:a@b.example?subject=x">us</a>, <a href="mailto:c@d.example">c@d.example</a>'
+        ' or <a href="tel:+49-30">call</a>; see <a href="https://x.example">here</a>.</p>'
+    )
+    (tmp_path / "q.md").write_text("Write to [us](mailto:a@b.example) or <c@d.example>; see [here](https://x.example).")
+    assert [p.text for p in read_documents(tmp_path)] == [
+        "Write to us (a@b.example), c@d.example or call (+49-30); see here.",
+        "Write to us (a@b.example) or c@d.example; see here.",
     ]
 
 

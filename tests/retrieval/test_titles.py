@@ -110,7 +110,7 @@ def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
     assert found["policies.md#1"].text == found["rivers.md#1"].text == PARAGRAPH.strip()
     assert found["policies.md#2"].metadata["line"] == 8, "the lines are those of the file"
     assert "More of it" in found["rule.md#1"].text and PARAGRAPH.strip() in found["rule.md#1"].text
-    assert found["open.md#1"].text == "--- key: value"
+    assert found["open.md#1"].text == "key: value"
 
 
 def test_a_heading_with_a_colon_has_one_colon_behind_it(tmp_path: Path):

@@ -1,0 +1,89 @@
+"""Of Markdown's marks a passage has what they say, and it ends where a paragraph, an item or a row does."""
+
+from pathlib import Path
+
+import pytest
+
+from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
+
+
+def texts(tmp_path: Path, content: str) -> list[str]:
+    (tmp_path / "guide.md").write_text(content)
+    return [p.text for p in read_documents(tmp_path / "guide.md")]
+
+
+@pytest.mark.parametrize(
+    ("marks", "text"),
+    [
+        ("It is **bold**, *slanted* and `code`.", "It is bold, slanted and code."),
+        (
+            "See [the rules](/rules#1), [more][far] and [most].\n\n[most]: https://x.example",
+            "See the rules, more and most.",
+        ),
+        (
+            "![A river](river.png) It flows. <!-- hidden\nnote --> <b>Fast</b><br>and wide &amp; deep.",
+            "It flows. Fast and wide & deep.",
+        ),
+        ("> Quoted.\n{: .note}", "Quoted."),
+        ("Write `{.x}` and {#each}.", "Write {.x} and {#each}."),
+        ("<div>\n<p>In &lt;tags&gt;</p>\n</div>\n\nOut.", "In <tags> Out."),
+        ("- one\n  - deeper\n- ![](x.png)\n\nAfter.", "- one - deeper After."),
+        ("3. Boil.\n4. Cool.", "3. Boil. 4. Cool."),
+        ("```sh\n# no heading\nls\n```\n\n    indented", "# no heading ls indented"),
+        ("a | b", "a | b"),
+    ],
+)
+def test_marks_are_read_as_what_they_say(marks: str, text: str, tmp_path: Path):
+    assert texts(tmp_path, marks) == [text]
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ("| Plan | Fee |\n| --- | --- |\n| Lite | **$39** |\n| Plus | |", "Plan: Lite; Fee: $39. Plan: Plus."),
+        ("| | Fee: |\n| --- | --- |\n| Day pass | $12! |", "Day pass; Fee: $12!"),
+        ("| Only | names |\n| --- | --- |", "Only; names."),
+        ("| One |\n| --- |\n| cell |\n\nAfter.\n\n| Two |\n| --- |\n| cells |", "One: cell. After. Two: cells."),
+    ],
+)
+def test_rows_of_a_table_carry_the_names_of_their_columns(table: str, text: str, tmp_path: Path):
+    assert texts(tmp_path, table) == [text]
+
+
+def test_headings_of_both_kinds_part_a_file_and_are_cited_by_their_lines(tmp_path: Path):
+    (tmp_path / "guide.md").write_text(
+        "# The *guide* to [us](x)\n\nIntro.\n\nSet **up**\n------\nRun it.\n\n- item\n\n  ## no section\n\n"
+        "## ![](x)\nEnd.\n"
+    )
+    found = [(p.title, p.text, p.metadata) for p in read_documents(tmp_path / "guide.md")]
+    assert found == [
+        ("The guide to us", "Intro.", {"line": 1}),
+        ("The guide to us", "Set up: Run it. - item no section", {"line": 5, "section": "Set up"}),
+        ("The guide to us", "End.", {"line": 13}),
+    ]
+
+
+@pytest.mark.parametrize("depth", [60, 300])
+def test_what_lies_deep_is_not_lost(depth: int, tmp_path: Path):
+    assert "at the bottom" in " ".join(texts(tmp_path, "> " * depth + "at the bottom"))
+
+
+def test_a_passage_ends_where_an_item_or_a_paragraph_does():
+    item = "The day pass of the upper pool costs twelve crowns for all who live in the town.\n"
+    for mark in ("- ", "* ", "\u2022 ", "7. ", "7) ", "\n"):
+        pieces = split_text("".join(mark + item for _ in range(30)))
+        assert len(pieces) > 3 and all(piece.endswith("town.") for piece in pieces)
+    listed = split_text("".join(f"{n}. Stir. Then wait {n} minutes or so, until it is cold\n" for n in range(1, 60)))
+    assert all(piece.endswith("cold") for piece in listed)
+    assert all(SHORTEST <= len(piece.split()) <= LONGEST for piece in listed[:-1])
+
+
+def test_what_leads_to_a_list_stays_with_it():
+    before = "It opens at nine and closes at five on every day but Sunday. " * 8
+    text = f"{before}\n\nThe fees are:\n\n" + "\n".join(
+        f"- Plan {n}: {n} crowns a month and nothing more" for n in range(20)
+    )
+    pieces = split_text(text)
+    assert not any(piece.endswith(":") for piece in pieces)
+    assert " ".join(pieces) == " ".join(text.split()), "nothing is lost"
