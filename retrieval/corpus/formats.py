@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
-from raisf.retrieval.corpus.readers import TextSection, passages_of
+from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, row_text
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
@@ -72,7 +72,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         title, number = title_of(file, reader.metadata and reader.metadata.title), 0
         for page_number, page in enumerate(reader.pages, start=1):
             text = _unbroken(page.extract_text())
-            for passage in passages_of(name, [(title, "", {"page": page_number}, text)]):
+            for passage in passages_of(name, [Section(title, "", {"page": page_number}, text)]):
                 number += 1
                 yield Passage(f"{name}#{number}", passage.text, title, source=name, metadata=passage.metadata)
     except (InputError, MemoryError):
@@ -146,7 +146,7 @@ def _check_unpacked(file: Path, name: str) -> None:
         raise InputError(f"{name}: unpacked it is over {_GROWTH} times as large; save it anew, or leave it out")
 
 
-def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[TextSection]:
+def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Section]:
     """The sections of a document's body. Read off the XML: python-docx repeats a cell for each column that it spans."""
     heading, lines = "", list[str]()
     for element in _docx_blocks(body):
@@ -160,10 +160,10 @@ def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Te
             item = element.find(f"{_W}pPr/{_W}numPr") is not None and text.strip()
             lines.append(f"- {text}" if item else text)
             continue
-        yield title, heading, {}, BREAK.join(lines)
+        yield Section(title, heading, {}, BREAK.join(lines))
         heading, lines = ("" if style == "Title" else clean(text)), []
         title = clean(text) if style == "Title" else title
-    yield title, heading, {}, BREAK.join(lines)
+    yield Section(title, heading, {}, BREAK.join(lines))
 
 
 def _docx_rows(table: Any) -> Iterator[str]:
@@ -203,15 +203,15 @@ def _docx_text(paragraph: Any) -> str:
     return "".join(words)
 
 
-def _html_sections(root, title: str) -> Iterator[TextSection]:
+def _html_sections(root, title: str) -> Iterator[Section]:
     heading, body = "", []
     for kind, text in _html_parts(root):
         if kind == "text":
             body.append(text)
             continue
-        yield title, heading, {}, "".join(body)
+        yield Section(title, heading, {}, "".join(body))
         heading, body = (text if text != title else ""), []
-    yield title, heading, {}, "".join(body)
+    yield Section(title, heading, {}, "".join(body))
 
 
 def _html_parts(root) -> Iterator[tuple[str, str]]:

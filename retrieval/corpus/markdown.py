@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import TextSection, joined, passages_of
+from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, row_text
 from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
 from raisf.retrieval.passage import Passage
@@ -33,11 +33,11 @@ def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passa
     return passages_of(name, _sections(joined(lines, name), title or title_of(file, told)))
 
 
-def _sections(text: str, title: str) -> Iterator[TextSection]:
+def _sections(text: str, title: str) -> Iterator[Section]:
     """The sections of a text, each with the number of its first line."""
     tokens = _parser().parse(text)
     if any(token.level >= _DEEPEST - 1 for token in tokens):
-        yield title, "", {"line": 1}, text
+        yield Section(title, "", {"line": 1}, text)
         return
     heading, first, body = "", 1, list["Token"]()
     rest = iter(tokens)
@@ -45,19 +45,27 @@ def _sections(text: str, title: str) -> Iterator[TextSection]:
         if token.type != "heading_open" or token.level or token.map is None:
             body.append(token)
             continue
-        yield title, heading, {"line": first}, BREAK.join(_blocks(body))
+        yield _section(title, heading, first, body)
         heading, first, body = clean(_words(next(rest))), token.map[0] + 1, []
         next(rest)  # the heading's end
         if token.tag == "h1":
             title, heading = heading or title, ""
-    yield title, heading, {"line": first}, BREAK.join(_blocks(body))
+    yield _section(title, heading, first, body)
 
 
-def _blocks(tokens: Iterable["Token"]) -> Iterator[str]:
-    """The paragraphs, items of lists and rows of tables, without their marks but for those of items."""
+def _section(title: str, heading: str, first: int, tokens: Iterable["Token"]) -> Section:
+    """A section of the paragraphs that the tokens are, with their lines."""
+    blocks = list(_blocks(tokens, first))
+    text = BREAK.join(text for _, text in blocks)
+    return Section(title, heading, {"line": first}, text, [line for line, _ in blocks])
+
+
+def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[int, str]]:
+    """The paragraphs, items of lists and rows of tables, each with its line; of their marks, those of items."""
     mark, header, cells, rows = "", list[str](), None, 0
     for token in tokens:
         text = ""
+        line = token.map[0] + 1 if token.map else line
         match token.type:
             case "list_item_open":
                 mark = f"{token.info}{token.markup} " if token.info else "- "
@@ -80,7 +88,7 @@ def _blocks(tokens: Iterable["Token"]) -> Iterator[str]:
             case "html_block":
                 text = clean(unescape(_TAG.sub(" ", _COMMENT.sub(" ", token.content))))
         if text:
-            yield mark + text
+            yield line, mark + text
             mark = ""
 
 

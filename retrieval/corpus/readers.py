@@ -3,7 +3,8 @@
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import split_text
+from raisf.retrieval.corpus.splitting import pieces_of, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value, is_value
 from raisf.utils.errors import InputError
@@ -23,14 +24,30 @@ LONGEST_TEXT = 1 << 28
 
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 
-TextSection = tuple[str, str, dict[str, Value], str]
-"""The title of a document, the heading of a section, where it stands, and its text."""
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a document; no passage spans two.
+
+    Attributes:
+        title: The document's.
+        heading: The part's own; empty where it has none.
+        place: Where it stands: a page, a line.
+        text: Maybe of several paragraphs, see `splitting.BREAK`.
+        lines: The line of each paragraph, where that is known: a passage is cited by its first one's.
+    """
+
+    title: str
+    heading: str
+    place: Mapping[str, Value]
+    text: str
+    lines: Sequence[int] = ()
 
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file."""
     title, lines = titled(read_lines(file, name, encoding))
-    return passages_of(name, [(title or title_of(file), "", {}, joined(lines, name))])
+    return passages_of(name, [Section(title or title_of(file), "", {}, joined(lines, name))])
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -88,19 +105,21 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
         raise InputError(f"{name}, line {rows.line_num}: not a table ({error}); check its quotes") from error
 
 
-def passages_of(name: str, sections: Iterable[TextSection]) -> Iterator[Passage]:
+def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     """The passages of a document's sections, numbered through; none spans two sections.
 
     The heading leads the text, and is no part of the title: judges that learnt from titles such as Wikipedia's take a
     passage called `Rivers: Danube` to be about something else.
     """
     number = 0
-    for title, heading, place, text in sections:
-        metadata = {**place, "section": heading} if heading else place
-        for piece in split_text(text):
+    for section in sections:
+        heading = section.heading
+        for piece, paragraph in pieces_of(section.text):
             number += 1
+            place = {"line": section.lines[paragraph]} if paragraph and section.lines else section.place
+            metadata = {**place, "section": heading} if heading else place
             shown = f"{heading.rstrip(' :')}: {piece}" if heading else piece
-            yield Passage(f"{name}#{number}", shown, title, source=name, metadata=metadata)
+            yield Passage(f"{name}#{number}", shown, section.title, source=name, metadata=metadata)
 
 
 def joined(lines: Iterable[str], name: str) -> str:

@@ -1,6 +1,7 @@
 """Cutting texts into passages of about 100 words, between paragraphs, items of lists and rows, or at sentence ends."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from raisf.utils.text import clean
@@ -48,21 +49,27 @@ def split_text(text: str) -> list[str]:
     most 130 words, and 50 at least unless the whole text has fewer or no such place is near (the last piece may then
     have 30).
     """
+    return [piece for piece, _ in pieces_of(text)]
+
+
+def pieces_of(text: str) -> list[tuple[str, int]]:
+    """The pieces of a text (see `split_text`), and the paragraph that each begins in, counted from 0."""
     blocks = list(_blocks(text))
     text = " ".join(blocks)
     ends = [match.end() for match in _WORD.finditer(text)]
     if len(ends) <= LONGEST:
-        return [text] if text else []
-    block_ends, marks = _places(blocks)
+        return [(text, 0)] if text else []
+    starts, block_ends, marks = _places(blocks)
     sentence_ends = {match.end() for match in _SENTENCE_END.finditer(text)} - marks
     pieces, first, offset = [], 0, 0
     while len(ends) - first > LONGEST:
         near = range(first + SHORTEST, first + LONGEST + 1)
         good = [i for i in near if ends[i - 1] in block_ends] or [i for i in near if ends[i - 1] in sentence_ends]
         cut = min(good, key=lambda i: abs(i - first - TARGET), default=first + TARGET)
-        pieces.append(text[offset : ends[cut - 1]].strip())
+        pieces.append((offset, text[offset : ends[cut - 1]].strip()))
         first, offset = cut, ends[cut - 1]
-    return [*pieces, text[offset:].strip()]
+    pieces.append((offset, text[offset:].strip()))
+    return [(piece, bisect_right(starts, offset + 1) - 1) for offset, piece in pieces]
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -78,13 +85,14 @@ def _blocks(text: str) -> Iterator[str]:
         yield " ".join(lines)
 
 
-def _places(blocks: list[str]) -> tuple[set[int], set[int]]:
-    """Where blocks end that are joined by spaces, without those that lead to the next; and where their marks do."""
-    block_ends, marks, start = set[int](), set[int](), 0
+def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:
+    """Where blocks begin that are joined by spaces; where they end, but for what leads to the next; where marks do."""
+    starts, block_ends, marks, start = list[int](), set[int](), set[int](), 0
     for block in blocks:
+        starts.append(start)
         if mark := _MARK.match(block):
             marks.add(start + mark.end(1))
         if not block.endswith(":"):
             block_ends.add(start + len(block))
         start += len(block) + 1
-    return block_ends, marks
+    return starts, block_ends, marks

@@ -64,6 +64,18 @@ def test_headings_of_both_kinds_part_a_file_and_are_cited_by_their_lines(tmp_pat
     ]
 
 
+def test_a_passage_of_a_long_section_is_cited_by_its_own_first_line(tmp_path: Path):
+    lines = ["---", "title: Pools", "---", "## Fees", "", "| Plan | Fee |", "| --- | --- |"]
+    lines += [f"| Plan {n} | {n} crowns a month, and a deposit |" for n in range(40)]
+    (tmp_path / "pools.md").write_text("\n".join([*lines, "", "A sentence of seven words, or so. " * 60]))
+    found = list(read_documents(tmp_path / "pools.md"))
+    assert len(found) > 6 and found[0].citation == "pools.md, line 4"
+    for passage in found[1:]:
+        begins = passage.text.removeprefix("Fees: ").split(";")[0].removeprefix("Plan: ")
+        line = lines.index(next((line for line in lines if f"| {begins} |" in line), lines[-1])) + 1
+        assert passage.metadata["line"] == (line if begins.startswith("Plan ") else len(lines) + 2)
+
+
 @pytest.mark.parametrize("depth", [60, 300])
 def test_what_lies_deep_is_not_lost(depth: int, tmp_path: Path):
     assert "at the bottom" in " ".join(texts(tmp_path, "> " * depth + "at the bottom"))
