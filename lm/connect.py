@@ -27,7 +27,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import ChatAdapter, JSONAdapter, strict
-from raisf.lm.endpoint import Endpoint, EndpointLM
+from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
@@ -71,8 +71,8 @@ def connect(
     adapter: str | None = None,
     temperature: float = 0.0,
     max_tokens: int | None = None,
-    num_retries: int = 3,
-    timeout: float = 120.0,
+    num_retries: int = RETRIES,
+    timeout: float = TIMEOUT,
     dtype: str | None = None,
     completions: bool = False,
     probabilities: bool = True,

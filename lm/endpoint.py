@@ -109,6 +109,10 @@ class EndpointLM(dspy.LM):
         return {**state, "_dspy_lm_class": _BASE_LM, "num_retries": self.endpoint.retries}
 
 
+RETRIES, TIMEOUT = 3, 120.0
+"""Unless told otherwise: how often to try again, and seconds of a try."""
+
+
 class Endpoint:
     """DSPy's engine for a provider's model. All of a process's requests go through `transport.loop`.
 
@@ -131,6 +135,7 @@ class Endpoint:
         probabilities: bool = True,
     ) -> None:
         self.model, self.retries, self.timeout, self.completions = model, retries, timeout, completions
+        self.probabilities = probabilities
         prefix = model.partition("/")[0].upper()
         # The variables that DSPy and LiteLLM read. The caller's environment is the caller's word.
         variables = (os.environ.get(f"{prefix}_{name}") for name in ("API_BASE", "BASE_URL"))
@@ -157,8 +162,15 @@ class Endpoint:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        scores = self.scoring is not None
-        return Endpoint, (self.model, self.api_base, self.retries, self.timeout, self.completions, scores)
+        asked = (self.model, self.api_base, self.retries, self.timeout, self.completions, self.probabilities)
+        return Endpoint, asked
+
+    def chosen(self) -> dict[str, Any]:
+        """The arguments of `raisf.lm.connect.connect` that make the same, as far as they are not its defaults."""
+        given: dict[str, Any] = {"num_retries": self.retries, "timeout": self.timeout, "completions": self.completions}
+        usual = {"num_retries": RETRIES, "timeout": TIMEOUT, "completions": False}
+        silent = {} if self.probabilities else {"probabilities": False}
+        return {name: value for name, value in given.items() if value != usual[name]} | silent
 
     def complete(self, request: Request) -> Response:
         """Answer a request."""

@@ -244,7 +244,7 @@ def _spec(lm: Any) -> dict[str, Any] | None:
         "api_base": _without_secrets(base_of(lm)),
     }
     given |= {name.replace("completion_", ""): told[name] for name in OPTIONS if name in told}
-    given |= {"completions": True} if isinstance(lm, EndpointLM) and lm.endpoint.completions else {}
+    given |= lm.endpoint.chosen() if isinstance(lm, EndpointLM) else {}
     return {option: value for option, value in given.items() if value is not None}
 
 

@@ -26,6 +26,9 @@ class Connection(BaseModel):
     temperature: float | None = None
     max_tokens: int | None = None
     completions: bool | None = None
+    num_retries: int | None = None
+    timeout: float | None = None
+    probabilities: bool | None = None
 
 
 class KeptLM(BaseModel):

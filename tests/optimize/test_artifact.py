@@ -89,9 +89,11 @@ def test_it_answers_the_same_questions_the_same_way(compiled: Any, world, oracle
 
 def test_predictors_with_different_lms_get_them_back(compiled: Any, tmp_path: Path) -> None:
     compiled.set_lm(connect("openai/large"))
-    compiled.know.lm = connect("openai/small", temperature=0.5)
+    chosen: Any = {"num_retries": 7, "timeout": 9.0, "probabilities": False}
+    compiled.know.lm = connect("openai/small", temperature=0.5, **chosen)
     save(compiled, tmp_path / "a")
     loaded: Any = load(tmp_path / "a")
+    assert loaded.know.lm.endpoint.chosen() == chosen and not loaded.compose.lm.endpoint.chosen()
     assert (loaded.know.lm.model, loaded.know.lm.kwargs["temperature"]) == ("openai/small", 0.5)
     assert loaded.compose.lm.model == "openai/large" and loaded.compose.lm is loaded.decompose.lm
 
