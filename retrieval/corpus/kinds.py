@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import formats, markdown, readers
+from raisf.retrieval.corpus import formats, markdown, readers, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
@@ -13,8 +13,8 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".jsonl": readers.read_jsonl_rows,
     ".csv": readers.read_table,
     ".tsv": readers.read_table,
-    ".html": formats.read_html,
-    ".htm": formats.read_html,
+    ".html": web.read_html,
+    ".htm": web.read_html,
     ".pdf": formats.read_pdf,
     ".docx": formats.read_docx,
     ".json": readers.read_json_rows,

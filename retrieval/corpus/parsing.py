@@ -21,7 +21,7 @@ from raisf.retrieval.corpus.kinds import KINDS, PARSED, kind_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
-MEMORY, MEMORY_PER_BYTE = 1 << 30, 64
+MEMORY, MEMORY_PER_BYTE = 1 << 30, 200
 """Bytes of memory that a file may take, and for each byte of it."""
 
 NO_MEMORY = 77
@@ -92,7 +92,9 @@ class ParserProcess:
         finally:
             timer.cancel()
         if not answer:
-            raise InputError(f"{name}: {self._death(seconds)}; save it anew, or leave it out")
+            raise InputError(
+                f"{name}: {self._death(seconds)}; save it anew, break it into smaller files, or leave it out"
+            )
         if reason := json.loads(answer)["error"]:
             raise InputError(reason)
 

@@ -4,7 +4,7 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Section:
         heading: The part's own; empty where it has none.
         place: Where it stands: a page, a line.
         text: Maybe of several paragraphs, see `splitting.BREAK`.
+        level: Of the heading, 1 for the highest; 0 where there is none.
         lines: The line of each paragraph, where that is known: a passage is cited by its first one's.
     """
 
@@ -41,6 +42,7 @@ class Section:
     heading: str
     place: Mapping[str, Value]
     text: str
+    level: int = 0
     lines: Sequence[int] = ()
 
 
@@ -112,7 +114,7 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     passage called `Rivers: Danube` to be about something else.
     """
     number = 0
-    for section in sections:
+    for section in _with_bare_headings(sections):
         heading = section.heading
         for piece, paragraph in pieces_of(section.text):
             number += 1
@@ -120,6 +122,36 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
             metadata = {**place, "section": heading} if heading else place
             shown = f"{heading.rstrip(' :')}: {piece}" if heading else piece
             yield Passage(f"{name}#{number}", shown, section.title, source=name, metadata=metadata)
+
+
+def _with_bare_headings(sections: Iterable[Section]) -> Iterator[Section]:
+    """The sections that have text; one that is but a heading leads those below it, or is a text itself."""
+    above = list[tuple[Section, bool]]()  # each with whether a section below it has text
+    for section in sections:
+        if not section.level:
+            yield section
+            continue
+        while above and above[-1][0].level >= section.level:
+            yield from _last_alone(above)
+        if not section.text.strip():
+            above.append((section, False))
+            continue
+        yield replace(section, heading=_path(above, section.heading))
+    while above:
+        yield from _last_alone(above)
+
+
+def _path(above: list[tuple[Section, bool]], last: str) -> str:
+    """A heading behind those it stands below, which are noted to lead something."""
+    above[:] = [(bare, True) for bare, _ in above]
+    return ": ".join(filter(None, [*(bare.heading.rstrip(" :") for bare, _ in above), last]))
+
+
+def _last_alone(above: list[tuple[Section, bool]]) -> Iterator[Section]:
+    """Takes the last heading away, as a text of its own where it leads none."""
+    bare, leads = above.pop()
+    if not leads:
+        yield replace(bare, heading="", text=_path(above, bare.heading or bare.title))
 
 
 def joined(lines: Iterable[str], name: str) -> str:

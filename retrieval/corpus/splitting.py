@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from raisf.utils.text import clean
 
@@ -23,17 +23,32 @@ _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
-def row_text(cells: Sequence[str], header: Sequence[str] = ()) -> str:
-    """A row of a table as words: `Plan: Lite; Fee: $39.`, so that it can be read far from the table's first row.
+def table_rows(rows: Sequence[Sequence[str]], named: bool) -> list[str]:
+    """The rows of a table as words: `Plan: Lite; Fee: $39.`, so that each can be read far from the table's first row.
 
     Args:
-        cells: The row's, on one line each.
-        header: The columns' names. Where they are not as many as the cells, the cells stand alone: `Lite; $39.`
+        rows: Their cells, on one line each.
+        named: Whether the first row has the columns' names. Where another has more cells or fewer, they stand as they
+            are, `Lite; $39.`, as it does itself; names that no row has a cell for come first.
+
+    Returns:
+        A text a row, in their order; empty where a row has told all it has by its names, or has nothing.
     """
-    names = header if len(header) == len(cells) else [""] * len(cells)
-    named = zip(names, cells, strict=True)
-    told = "; ".join(f"{name.rstrip(' :')}: {cell}" if name else cell for name, cell in named if cell)
-    return f"{told}." if told and told[-1] not in ".!?" else told
+    if not (named and len(rows) > 1 and all(len(row) == len(rows[0]) for row in rows)):
+        return [_row_text(row) for row in rows]
+    header, *others = rows
+    untold = [name for name, *cells in zip(header, *others, strict=True) if not any(cells)]
+    return [_row_text(untold), *(_row_text(_named(header, row)) for row in others)]
+
+
+def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
+    cells = zip(header, row, strict=True)
+    return [f"{name.rstrip(' :')}: {cell}" if name and cell else cell for name, cell in cells]
+
+
+def _row_text(cells: Iterable[str]) -> str:
+    told = "; ".join(filter(None, cells))
+    return f"{told}." if told and told[-1] not in ".!?\u3002\uff01\uff1f" else told
 
 
 def address_of(link: str | None, words: str) -> str:

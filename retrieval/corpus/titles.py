@@ -17,14 +17,14 @@ _LONGEST, _WIDEST = 15, 120
 # Words of a title that no blank line follows, and characters of the line below it, which must be a paragraph.
 _CLOSE_TITLE, _PARAGRAPH = 10, 90
 # Lines that are looked at: blank ones, the title, what follows; and lines of front matter.
-_LOOKED_AT, _FRONT = 20, 100
+_LOOKED_AT, _FRONT = 20, 300
 
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
 # A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
 # what leads to one (also in Chinese and Japanese).
 _NO_TITLE = re.compile(r"[#>|`+*<-]|!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
-_TOLD = re.compile(r"title:\s*(\S.*?)\s*$", re.IGNORECASE)
-_KEY = re.compile(r"[\w-]+:(\s|$)")
+_TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
+_KEY = re.compile(r"[\w.-]+(:(\s|$)|\s*=)|\[[\w.-]+\]\s*$")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
     (
@@ -62,15 +62,17 @@ def _says_something(name: str) -> bool:
 
 
 def without_front_matter(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
-    """The title that a Markdown text's front matter tells (YAML between two lines `---`), and the text's lines.
+    """The title that a Markdown text's front matter tells (YAML between `---`, TOML between `+++`), and its lines.
 
     Returns:
         An empty title where none is told; the lines of the front matter are blank.
     """
     rest = iter(lines)
     head = list(itertools.islice(rest, _FRONT))
-    ends = (place for place, line in enumerate(head) if place > 1 and line.strip() in ("---", "..."))
-    end = next(ends, None) if len(head) > 1 and head[0].strip() == "---" and _KEY.match(head[1]) else None
+    fence = head[0].strip() if head else ""
+    first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
+    ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
+    end = next(ends, None) if fence in ("---", "+++") and _KEY.match(first) else None
     if end is None:  # a rule, if anything
         return "", itertools.chain(head, rest)
     told = next((found[1].strip("'\"") for line in head[:end] if (found := _TOLD.match(line))), "")

@@ -91,16 +91,21 @@ def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
 
 def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     document = docx.Document()
+    document.add_heading("Pool", 1)
+    document.add_heading("Hours", 2)
     document.add_paragraph("Bring a towel.", style="List Bullet")
-    document.paragraphs[0]._p.get_or_add_pPr().get_or_add_numPr()
+    document.paragraphs[2]._p.get_or_add_pPr().get_or_add_numPr()
     table = document.add_table(3, 2)
     for row, cells in enumerate((("Day", "Open"), ("Monday", "9 to 5"), ("Sunday", ""))):
         for column, text in enumerate(cells):
             table.cell(row, column).text = text
     table.rows[0]._tr.get_or_add_trPr().append(element("w:tblHeader"))
+    inner = document.add_table(1, 2)
+    inner.cell(0, 0).text = "Out"
+    inner.cell(0, 1).add_table(1, 2).cell(0, 0).text = "in"
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "- Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday."
+        "Pool: Hours: - Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday. Out; in."
     ]
 
 
@@ -140,7 +145,17 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
             "Fees Plan: Lite (new); Fee: $39 a month.",
         ),
         ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open; 9 to 5. Closed; Sundays."),
-        ("<tr><th colspan=2>Hours</tr><tr><td>Mon<td>9 to 5</tr>", "Mon; 9 to 5."),
+        ("<tr><th colspan=2>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube: Length; Danube: 2850 km."),
+        ("<tr><th>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube. Length; 2850 km."),
+        (
+            "<tr><th>Plan<th colspan=2>Price</tr><tr><td rowspan=2>Lite<td>monthly<td>$3</tr>"
+            "<tr><td>yearly<td>$30</tr><tr><td>Plus</tr>",
+            "Plan: Lite; Price: monthly; Price: $3. Plan: Lite; Price: yearly; Price: $30. Plan: Plus.",
+        ),
+        ("<tr></tr><td>one</td><td>two</td>", "one two"),
+        ("<!-- c --><tr><!-- c --><td>a<td>b</tr>", "a; b."),
+        ("loose<tr><td>a<td>b</tr>", "loose a b"),
+        ("<tr><td>a<td rowspan=0>b</tr><tr><td colspan=999999999999>c</tr>", "a; b. c."),
         ("<tr><td>one</tr><tr><td>two</tr>", "one two"),
         ("<tr><td>left<td><table><tr><td>in<td>side</tr></table></tr>", "left in; side."),
         ("<tr><td>menu<td><h2>Rivers</h2>They flow.</tr>", "menu They flow."),
@@ -151,6 +166,13 @@ def test_rows_of_a_web_page_s_table_carry_the_names_of_their_columns(table: str,
     (tmp_path / "p.html").write_text(f"<table>{table}</table>")
     texts = [p.text.removeprefix("Rivers: ") for p in read_documents(tmp_path / "p.html")]
     assert " ".join(texts) == text
+
+
+def test_words_on_a_page_are_not_run_together(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<p>10<sup>6</sup> or 1<sup>st</sup><p><option>Red</option><option>Green</option> <kbd>Ctrl</kbd><kbd>C</kbd>"
+    )
+    assert [p.text for p in read_documents(tmp_path)] == ["10^6 or 1st Red Green Ctrl C"]
 
 
 def test_a_link_to_an_address_says_it(tmp_path: Path):

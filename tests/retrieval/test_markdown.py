@@ -18,7 +18,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
     [
         ("It is **bold**, *slanted* and `code`.", "It is bold, slanted and code."),
         (
-            "See [the rules](/rules#1), [more][far] and [most].\n\n[most]: https://x.example",
+            "See [the rules](/rules#1), [more][most] and [most].\n\n[most]: https://x.example",
             "See the rules, more and most.",
         ),
         (
@@ -32,6 +32,19 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("3. Boil.\n4. Cool.", "3. Boil. 4. Cool."),
         ("```sh\n# no heading\nls\n```\n\n    indented", "# no heading ls indented"),
         ("a | b", "a | b"),
+        ('![A photo of the old pool.](p.jpg "Pool")', "A photo of the old pool."),
+        ('![Pool](p.jpg "The pool was built in 1931.")', "The pool was built in 1931."),
+        ("`m[i][j]` and \\[A\\]\\[B\\] and [no][link]", "m[i][j] and [A][B] and [no][link]"),
+        (
+            "A `Vec<int>` or Vec<String>, 10<sup>6</sup>, 1<sup>st</sup> <kbd>Ctrl</kbd><kbd>C</kbd>",
+            "A Vec<int> or Vec<String>, 10^6, 1st Ctrl C",
+        ),
+        ("Kept.\n{: type='a'}", "Kept."),
+        ("Before.\n\n<!-- todo\n\nAfter.", "Before. todo After."),
+        ("x {: .a " + " " * 50_000, "x {: .a"),
+        ("One\nof two lines\n---\nMore.", "One of two lines More."),
+        (f"{'word ' * 16}\n---\nMore.", "word " * 16 + "More."),
+        ("<script>x()</script>\n\n<style>y</style>\n\n[Text", "[Text"),
     ],
 )
 def test_marks_are_read_as_what_they_say(marks: str, text: str, tmp_path: Path):
@@ -44,6 +57,12 @@ def test_marks_are_read_as_what_they_say(marks: str, text: str, tmp_path: Path):
         ("| Plan | Fee |\n| --- | --- |\n| Lite | **$39** |\n| Plus | |", "Plan: Lite; Fee: $39. Plan: Plus."),
         ("| | Fee: |\n| --- | --- |\n| Day pass | $12! |", "Day pass; Fee: $12!"),
         ("| Only | names |\n| --- | --- |", "Only; names."),
+        ("| Who | What | Due |\n| --- | --- | --- |\n| Ada | | |", "What; Due. Who: Ada."),
+        (
+            "| Task | Owner |\n| --- | --- |\n| <ul><li>Backups</li><li>Tests</li></ul> | Bob |",
+            "Task: Backups Tests; Owner: Bob.",
+        ),
+        ("<table><tr><th>Plan<th>Fee</tr>\n<tr><td>Lite<td>39</tr></table>", "Plan: Lite; Fee: 39."),
         ("| One |\n| --- |\n| cell |\n\nAfter.\n\n| Two |\n| --- |\n| cells |", "One: cell. After. Two: cells."),
     ],
 )
@@ -62,6 +81,29 @@ def test_headings_of_both_kinds_part_a_file_and_are_cited_by_their_lines(tmp_pat
         ("The guide to us", "Set up: Run it. - item no section", {"line": 5, "section": "Set up"}),
         ("The guide to us", "End.", {"line": 13}),
     ]
+
+
+def test_a_heading_without_text_leads_those_below_it_or_stands_alone(tmp_path: Path):
+    (tmp_path / "log.md").write_text(
+        "# Changes\n## 1.2 - 2024\n### Added\n\n- Bread.\n### Fixed:\nButter.\n## 1.1 - 2023\n## Ada, 555\n### Bob\n"
+        "### Carl\n![](x)\n# Other"
+    )
+    found = [(p.title, p.text, p.citation.removeprefix("log.md, line ")) for p in read_documents(tmp_path / "log.md")]
+    assert found == [
+        ("Changes", "1.2 - 2024: Added: - Bread.", "3"),
+        ("Changes", "1.2 - 2024: Fixed: Butter.", "6"),
+        ("Changes", "1.1 - 2023", "8"),
+        ("Changes", "Ada, 555: Bob", "10"),
+        ("Changes", "Ada, 555: Carl", "11"),
+        ("Other", "Other", "13"),
+    ]
+
+
+def test_lines_of_code_are_cited_by_their_own(tmp_path: Path):
+    code = [f"line {n} of a licence that nobody reads" for n in range(1, 60)]
+    (tmp_path / "a.md").write_text("\n".join(["Text.", "", "```", *code, "```"]))
+    for passage in list(read_documents(tmp_path / "a.md"))[1:]:
+        assert passage.metadata["line"] == 3 + int(passage.text.split()[1])
 
 
 def test_a_passage_of_a_long_section_is_cited_by_its_own_first_line(tmp_path: Path):

@@ -104,6 +104,17 @@ def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
     (tmp_path / "policies.md").write_text(f"---\nlayout: main\ntitle: 'House rules'\ntags:\n  - a\n---\n{body}")
     (tmp_path / "rivers.md").write_text(f"---\nlayout: main\n---\n\n{body}")
     (tmp_path / "rule.md").write_text(f"---\n{PARAGRAPH}\n---\nMore of it.\n")
+    for name, head in (
+        ("toml", "+++\ntitle = 'Rules'\n[extra]\na = 1\n+++"),
+        ("noted", "---\n# note\n\ntitle: Rules\n---"),
+    ):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{name}.md").write_text(f"{head}\n{body}")
+    assert {(p.title, p.text) for p in read_documents(tmp_path / "in")} == {
+        ("Rules", PARAGRAPH.strip()),
+        ("Rules", "Delta: It is wide."),
+    }
+    (tmp_path / "in" / "noted.md").unlink(), (tmp_path / "in" / "toml.md").unlink()
     (tmp_path / "open.md").write_text("---\nkey: value\n")
     found = {p.pid: p for p in read_documents(tmp_path)}
     assert [p.title for p in found.values()] == ["Open", "House rules", "House rules", "Rivers", "Rivers", "Rule"]

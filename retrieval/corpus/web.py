@@ -1,0 +1,202 @@
+"""Reading html, with lxml of the extra `documents`: what a page shows, its tables by their columns' names."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
+from raisf.retrieval.corpus.readers import Section, passages_of
+from raisf.retrieval.corpus.splitting import BREAK, address_of, table_rows
+from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
+from raisf.utils.text import clean
+
+# How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
+_DECLARED_WITHIN = 1024
+# What a page means by the encodings that it declares: browsers read more into these names than they say, and a
+# declaration that was found byte by byte is not in UTF-16. Source: https://encoding.spec.whatwg.org/#names-and-labels
+# and the HTML standard, section 13.2.3.2. By Python's names, which all spellings of one encoding have in common.
+_MEANT = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "utf-16": "utf-8",
+    "utf-16-le": "utf-8",
+    "utf-16-be": "utf-8",
+}
+# The encodings that a page may declare, by Python's names: those of that standard. Python has others, such as
+# unicode_escape, that no browser reads and that make anything of a page.
+_DECLARABLE = frozenset(
+    "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be cp866 iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 "
+    "iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16 koi8-r koi8-u "
+    "mac-roman mac-cyrillic cp874 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 gb2312 gbk "
+    "gb18030 hz big5 big5hkscs euc_jp iso2022_jp shift_jis cp932 euc_kr cp949".split()
+)
+_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe")
+_WORDY, _WIDEST = 60, 50
+"""Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
+# What begins an item, and what parts words that stand in one line.
+_MARKS = {"li": "- "} | dict.fromkeys(("br", "option", "label", "button", "kbd", "rt"), " ")
+_BLOCKS = frozenset(
+    "address article aside blockquote caption center dd details div dl dt fieldset figcaption figure footer form "
+    "header hr li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
+)
+
+
+def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of an html file's visible text without its navigation, none across a heading."""
+    from lxml import html
+    from lxml.etree import ErrorLevels, ParserError
+
+    text = _decode(file.read_bytes(), name, encoding)
+    if not text.strip():
+        return iter(())
+    try:
+        # Without huge_tree it leaves out, and tells nobody, what lies deeper than 256 elements; with it, than 2,048.
+        parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
+        root = html.document_fromstring(text.encode(), parser=parser)
+    except ParserError:
+        return iter(())  # a page of comments only
+    if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
+        raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
+    told, shown = clean(root.findtext(".//title") or ""), next(root.iter("h1"), None)
+    if shown is not None and (heading := clean(shown.text_content())) and (not told or told.startswith(heading)):
+        told = heading  # behind it stands the name of the site
+    title = title_of(file, told)
+    return passages_of(name, _html_sections(root, title))
+
+
+def html_text(block: str) -> str:
+    """The visible text of a piece of HTML, its paragraphs parted by `BREAK`."""
+    from lxml import html
+    from lxml.etree import ParserError
+
+    try:
+        root = html.document_fromstring(block.encode(), parser=html.HTMLParser(encoding="utf-8", no_network=True))
+    except ParserError:
+        return ""  # the end of a tag, or its like
+    return "".join(text if kind == "text" else BREAK + text + BREAK for kind, text in _html_parts(root))
+
+
+def _html_sections(root, title: str) -> Iterator[Section]:
+    heading, level, body = "", 0, []
+    for kind, text in _html_parts(root):
+        if kind == "text":
+            body.append(text)
+            continue
+        yield Section(title, heading, {}, "".join(body), level)
+        heading, level, body = (text if text != title else ""), int(kind[1]), []
+    yield Section(title, heading, {}, "".join(body), level)
+
+
+def _html_parts(root) -> Iterator[tuple[str, str]]:
+    """Runs of text and headings in the order of the page. Without recursion: pages nest as deep as they like."""
+    waiting, last = [(root, False)], ""
+    while waiting:
+        element, left = waiting.pop()
+        block = BREAK if element.tag in _BLOCKS else ""
+        if left:
+            told = address_of(element.get("href"), element.text_content()) if element.tag == "a" else ""
+            text = told + block + _run(element.tail)
+        else:
+            waiting.append((element, True))
+            if not isinstance(element.tag, str) or element.tag in _UNSEEN:
+                continue
+            if element.tag in _HEADINGS:
+                yield element.tag, clean(element.text_content())
+                continue
+            if element.tag == "table" and (rows := _html_rows(element)):
+                yield "text", BREAK + BREAK.join(rows)
+                continue
+            text = block + _MARKS.get(element.tag, "") + _run(element.text)
+            if element.tag == "sup" and last.isalnum() and text[:1].isdigit():
+                text = f"^{text}"  # 10<sup>6</sup> is not 106
+            waiting += [(child, False) for child in reversed(element)]
+        last = text[-1:] or last
+        yield "text", text
+
+
+def _run(text: str | None) -> str:
+    """A run of text; where its lines break says nothing."""
+    return re.sub(r"\s+", " ", text or "")
+
+
+def _html_rows(table) -> list[str]:
+    """The rows of a table of data, by its columns' names where its first row has them; of a page's layout none."""
+    if len(list(islice(table.iter("table", *_UNSEEN, *_HEADINGS), 2))) > 1 or not _only_cells(table):
+        return []
+    rows = [cells for row in table.iter("tr") if (cells := list(row.iterchildren(*_CELLS)))]
+    texts = {cell: clean("".join(text for _, text in _html_parts(cell))) for row in rows for cell in row}
+    if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for text in texts.values()):
+        return []
+    named = bool(rows) and all(cell.tag == "th" for cell in rows[0])
+    captions = ["".join(text for _, text in _html_parts(caption)) for caption in table.iter("caption")]
+    return [*captions, *filter(None, table_rows(_grid(rows, texts), named))]
+
+
+def _only_cells(table) -> bool:
+    """Whether all of a table's text is in the cells of its rows."""
+    for part in table.iter("table", "thead", "tbody", "tfoot", "tr"):
+        allowed = _CELLS if part.tag == "tr" else _ROWS
+        strange = (child for child in part if isinstance(child.tag, str) and child.tag not in allowed)
+        if clean(part.text) or any(clean(child.tail) for child in part) or next(strange, None) is not None:
+            return False
+    return True
+
+
+def _grid(rows: list[list[Any]], texts: dict[Any, str]) -> list[list[str]]:
+    """The cells' texts by row and column: one that spans rows stands in each, a name that spans columns over each."""
+    grid, below = list[list[str]](), dict[int, tuple[int, str]]()
+    for number, row in enumerate(rows):
+        line = list[str]()
+        waiting = row[::-1]
+        while waiting or any(column >= len(line) for column in below):
+            left, text = below.pop(len(line), (0, ""))
+            if not left and not waiting:
+                line.append("")
+                continue
+            wide = 1
+            if not left:
+                cell = waiting.pop()
+                text, wide, left = texts[cell], _span(cell, "colspan"), min(_span(cell, "rowspan"), len(rows) - number)
+            for column in range(len(line), len(line) + wide):
+                if left > 1:
+                    below[column] = (left - 1, text)
+            line += [text, *[text if row[0].tag == "th" and not number else ""] * (wide - 1)]
+        grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
+    return grid
+
+
+def _span(cell: Any, name: str) -> int:
+    """How many rows or columns a cell spans, 1 where it says nothing sensible."""
+    told = cell.get(name, "1").strip()
+    return min(int(told), _WIDEST) if told.isdecimal() and told != "0" else 1
+
+
+def _decode(raw: bytes, name: str, encoding: str | None) -> str:
+    marked = marked_encoding(raw)
+    declared = _CHARSET.search(raw[:_DECLARED_WITHIN])
+    used: str = encoding or marked or (declared[1].decode("ascii", "replace") if declared else "utf-8")
+    try:
+        if not (encoding or marked):
+            codec = codecs.lookup(used).name
+            if codec not in _DECLARABLE:
+                raise LookupError
+            used = _MEANT.get(codec, used)
+        text = raw.decode(used)
+    except UnicodeError as error:
+        raise wrong_encoding(name, used, error) from error
+    except (LookupError, ValueError) as error:
+        raise InputError(f"{name} says it is encoded in {used!r:.40}, which is unknown; name it: --encoding") from error
+    return _XML_DECLARATION.sub("", text.replace("\0", "").removeprefix("\ufeff"))
