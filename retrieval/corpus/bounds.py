@@ -7,8 +7,10 @@ from pathlib import Path
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
-SECONDS, SECONDS_PER_MB = 5, 10
-"""Processor time that reading a file may take, and for each megabyte of it. Text and pdf take about a second a MB."""
+SECONDS, SECONDS_PER_MB = 5, 30
+"""Processor time that reading a file may take, and for each megabyte of it.
+
+Text and pdf take about a second a MB, a list in Markdown up to ten."""
 
 GROWTH = 50
 """Characters of passages that a file may become for each of its bytes, beyond `FREE`: a packed one becomes some ten."""
