@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raisf.lm.finetune.training import FinetuneRun
-from raisf.utils.checkpointing import run_to_end
+from raisf.utils.checkpointing import SAVE_SECONDS, run_to_end
 from raisf.utils.progress import ProgressBars
 
 
@@ -27,7 +27,7 @@ class _Finetuning:
         self.show()
 
     def advance(self) -> None:
-        self.run.epoch(self.show)
+        self.run.epoch(self.show, SAVE_SECONDS)
 
     def save(self) -> None:
         self.run.save(self.checkpoint, self.identity)

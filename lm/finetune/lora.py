@@ -51,8 +51,8 @@ def train(
 ) -> Path:
     """Finetunes the LM's base, or its LoRA adapter further: cross-entropy on the completions only.
 
-    After each epoch the validation rows are read and a checkpoint is written: the same call goes on there after a kill,
-    to the very same weights. What is finished is not trained again.
+    After each epoch the validation rows are read. A checkpoint is written then and every two minutes: the same call
+    goes on there after a kill, to the very same weights. What is finished is not trained again.
 
     Args:
         lm: Its base is what is trained on; it stays as it is.

@@ -1,7 +1,7 @@
 """A training that several processes share, each with a GPU of its own: torchrun starts them, accelerate joins them.
 
 They read a job from a file, learn together, and leave the checkpoint of a finished run, which the process that asked
-for it then opens like one of its own. So a kill at any point costs an epoch, and nothing else needs to know of them.
+for it then opens like one of its own. So a kill at any point costs two minutes, and nothing else needs to know of them.
 """
 
 import os

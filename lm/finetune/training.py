@@ -1,10 +1,12 @@
 """A training under way: the loop, its measurements, and its checkpoints."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -119,6 +121,7 @@ class FinetuneRun:
         best_epoch: The epoch whose weights are published.
         steps: Batches learnt from.
         tokens: Tokens learnt from or read, prompts included.
+        learnt: The sum of the losses of this epoch's steps.
         seconds: Spent, over all processes that worked on it.
 
     Raises:
@@ -149,7 +152,7 @@ class FinetuneRun:
         # Brings the processes' gradients together.
         self._shared = accelerator.prepare_model(self.model) if accelerator else self.model
         self.batches = -(-len(train) // training.batch_size)  # an epoch's
-        self.steps, self.tokens, self.seconds = 0, 0, 0.0
+        self.steps, self.tokens, self.learnt, self.seconds = 0, 0, 0.0, 0.0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, torch.Tensor] = {}
         self.best_epoch = 0
@@ -163,23 +166,33 @@ class FinetuneRun:
         learnt = self.curve[-1]["exact"] == 1 and self.curve[-1]["loss"] < LEARNT
         return epochs >= self.training.epochs or epochs - self.best_epoch >= self.training.patience or learnt
 
-    def epoch(self, stepped: Callable[[], None]) -> None:
-        """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures."""
+    def epoch(self, stepped: Callable[[], None], seconds: float = math.inf) -> None:
+        """Learns all rows once, measures, and keeps the weights if they are the best. The first only measures.
+
+        Args:
+            stepped: Is called after each step.
+            seconds: After so many it stops within the epoch; the next call goes on there.
+        """
         import torch
 
-        started, losses = time.monotonic(), []
+        started = time.monotonic()
         if self.curve:
             self.model.train()
+            done = self.steps - (len(self.curve) - 1) * self.batches
             with torch.random.fork_rng():
-                # A T5 drops out: what it drops follows from the seed and the epoch, also after a kill.
-                torch.manual_seed(self.training.seed + len(self.curve))
-                for batch in self._shuffled(len(self.curve)):
-                    losses.append(self._step(batch))
+                for batch in islice(self._shuffled(len(self.curve)), done, None):
+                    # A T5 drops out: what it drops follows from the seed and the step, also after a kill.
+                    torch.manual_seed(self.training.seed + self.steps)
+                    self.learnt += self._step(batch)
                     stepped()
+                    if time.monotonic() - started >= seconds and self.steps < len(self.curve) * self.batches:
+                        self.seconds += time.monotonic() - started
+                        return
         self.model.eval()
         loss, exact = self._measure()
-        shown = round(sum(losses) / len(losses), 4) if losses else None
+        shown = round(self.learnt / self.batches, 4) if self.curve else None
         self.curve.append({"epoch": len(self.curve), "train_loss": shown, "loss": loss, "exact": exact})
+        self.learnt = 0.0
         if loss <= min(point["loss"] for point in self.curve):
             self.best_epoch = len(self.curve) - 1
             self.best = {name: weights.detach().clone() for name, weights in self.weights.items()}
@@ -267,7 +280,7 @@ class FinetuneRun:
             tensors[f"weights/{name}"] = weights.detach()
             for moment, tensor in self.optimizer.state.get(weights, {}).items():
                 tensors[f"{moment}/{name}"] = tensor
-        kept = {name: getattr(self, name) for name in ("steps", "tokens", "seconds", "curve", "best_epoch")}
+        kept = {name: getattr(self, name) for name in ("steps", "tokens", "learnt", "seconds", "curve", "best_epoch")}
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
         contiguous = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}

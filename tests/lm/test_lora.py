@@ -14,6 +14,7 @@ from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
+from raisf.lm.finetune import loop
 from raisf.lm.finetune.lora import TrainingRow, tokenized, train
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
@@ -155,29 +156,28 @@ def test_equal_seeds_give_equal_weights_and_others_others(lm: LocalLM, knows: Pa
     assert made(replace(QUICK, seed=1), "b") != made(QUICK, "c")
 
 
-@pytest.mark.parametrize("finished", [1, 3])
+@pytest.mark.parametrize("steps", [0, 2, 4])
 def test_a_killed_training_goes_on_to_the_very_same_weights(
-    lm: LocalLM, knows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int
+    lm: LocalLM, knows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     save = FinetuneRun.save
 
     def killed(self: FinetuneRun, path: Path, identity: str) -> None:
         save(self, path, identity)
-        if len(self.curve) == finished:
+        if self.steps == steps:
             raise KeyboardInterrupt
 
     learnt = (rows(lm), rows(lm, names=("Ulm",)))
     with monkeypatch.context() as patched:
         patched.setattr(FinetuneRun, "save", killed)
+        patched.setattr(loop, "SAVE_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
-    epochs = []
-    epoch = FinetuneRun.epoch
-    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, show: (epochs.append(len(self.curve)), epoch(self, show)))
+    taken, step = [], FinetuneRun._step
+    monkeypatch.setattr(FinetuneRun, "_step", lambda self, batch: (taken.append(self.steps), step(self, batch))[1])
     folder = train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False)
-    assert epochs == list(range(finished, 4))
-    assert (folder / WEIGHTS).read_bytes() == (knows / WEIGHTS).read_bytes()
-    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert taken == list(range(steps, taken[-1] + 1))
+    assert (folder / WEIGHTS).read_bytes() == (knows / WEIGHTS).read_bytes() and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_torn_checkpoint_only_costs_time(lm: LocalLM, knows: Path, tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_training_stops_when_it_no_longer_helps_and_keeps_the_best_weights(
     seen: list[dict[str, torch.Tensor]] = []
     epoch = FinetuneRun.epoch
 
-    def watched(self: FinetuneRun, show: Any) -> None:
-        epoch(self, show)
+    def watched(self: FinetuneRun, *told: Any) -> None:
+        epoch(self, *told)
         seen.append({name: weights.detach().clone() for name, weights in self.weights.items()})
 
     monkeypatch.setattr(FinetuneRun, "epoch", watched)
