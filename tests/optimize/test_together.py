@@ -83,7 +83,7 @@ def test_a_killed_compile_goes_on_without_asking_for_prompts_again(
     both: Any, program: RAISF, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(FinetuneRun, "epoch", lambda self, show: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(FinetuneRun, "epoch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             both("p -> w")
     asked = len(program.know.lm.calls)

@@ -223,18 +223,18 @@ def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypa
     runs: list[int] = []
     epoch = FinetuneRun.epoch
 
-    def killed(self: FinetuneRun, show: Any) -> None:
+    def killed(self: FinetuneRun, *told: Any) -> None:
         runs.append(id(self))
         if len(set(runs)) == 3:
             raise KeyboardInterrupt
-        epoch(self, show)
+        epoch(self, *told)
 
     with monkeypatch.context() as patched:
         patched.setattr(FinetuneRun, "epoch", killed)
         with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
             judges()
     left: list[FinetuneRun] = []
-    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, show: (left.append(self), epoch(self, show)))
+    monkeypatch.setattr(FinetuneRun, "epoch", lambda self, *told: (left.append(self), epoch(self, *told)))
     judges()
     assert len(set(map(id, left))) == 1
 

@@ -86,7 +86,7 @@ def test_training_that_stops_early_leaves_a_full_bar(shown):
         def restore(self, *_):
             self.curve = [{"loss": 1.0, "exact": 0.0}]
 
-        def epoch(self, show):
+        def epoch(self, show, _seconds):
             self.steps += self.batches
             self.curve.append({"loss": 0.5, "exact": 0.5})
             self.over = len(self.curve) == 3
