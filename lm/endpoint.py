@@ -167,10 +167,13 @@ class Endpoint:
 
     def chosen(self) -> dict[str, Any]:
         """The arguments of `raisf.lm.connect.connect` that make the same, as far as they are not its defaults."""
-        given: dict[str, Any] = {"num_retries": self.retries, "timeout": self.timeout, "completions": self.completions}
-        usual = {"num_retries": RETRIES, "timeout": TIMEOUT, "completions": False}
-        silent = {} if self.probabilities else {"probabilities": False}
-        return {name: value for name, value in given.items() if value != usual[name]} | silent
+        given: dict[str, Any] = {
+            "num_retries": (self.retries, RETRIES),
+            "timeout": (self.timeout, TIMEOUT),
+            "completions": (self.completions, False),
+            "probabilities": (self.probabilities, True),
+        }
+        return {name: value for name, (value, usual) in given.items() if value != usual}
 
     def complete(self, request: Request) -> Response:
         """Answer a request."""

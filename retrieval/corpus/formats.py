@@ -32,12 +32,10 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
-        title, number = title_of(file, reader.metadata and reader.metadata.title), 0
-        for page_number, page in enumerate(reader.pages, start=1):
-            text = _unbroken(page.extract_text())
-            for passage in passages_of(name, [Section(title, "", {"page": page_number}, text)]):
-                number += 1
-                yield Passage(f"{name}#{number}", passage.text, title, source=name, metadata=passage.metadata)
+        title = title_of(file, reader.metadata and reader.metadata.title)
+        pages = enumerate(reader.pages, start=1)
+        sections = (Section(title, "", {"page": number}, _unbroken(page.extract_text())) for number, page in pages)
+        yield from passages_of(name, sections)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # pypdf meets broken files with all sorts of errors besides its own

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, address_of, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
-from raisf.retrieval.corpus.web import html_text
+from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -31,17 +31,14 @@ _CAPTION = 5
 """Words of a picture's text or title that say what it shows; fewer are a name, as a badge has."""
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
-_ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}$")
+_ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
 _TAG, _COMMENT = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>"), re.compile(r"<!--.*?-->", re.DOTALL)
 # Inline tags that say nothing, and those that part words; others, as of Vec<String>, are text.
 _SILENT = frozenset(
     "a abbr b bdi bdo big cite code del dfn em font i img ins mark picture q s samp small source span strike strong "
     "sub sup tt u var".split()
 )
-_PARTING = frozenset(
-    "br button center details div dd dl dt figcaption figure h1 h2 h3 h4 h5 h6 hr input kbd label li ol option p "
-    "section summary table tbody td th thead tr ul wbr".split()
-)
+_PARTING = PARTING | {"input", "wbr"}
 
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -57,18 +54,14 @@ def _sections(text: str, title: str) -> Iterator[Section]:
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
-    heading, level, first, body = "", 0, 1, list["Token"]()
-    for place, token in enumerate(tokens):
-        if not _begins_section(token, tokens[place + 1 : place + 2]):
-            body.append(token)
-            continue
-        yield _section(title, heading, level, first, body)
-        heading, level, body = clean(_words(tokens[place + 1])), int(token.tag[1]), []
-        first = token.map[0] + 1 if token.map else first
-        tokens[place + 1].children = []  # read
+    starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
+    yield _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
+    for start, end in zip_longest(starts, starts[1:]):
+        opening, words = tokens[start : start + 2]
+        heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
         if level == 1:
             title, heading = heading or title, ""
-    yield _section(title, heading, level, first, body)
+        yield _section(title, heading, level, line, tokens[start + 3 : end])
 
 
 def _begins_section(token: "Token", words: Sequence["Token"]) -> bool:
@@ -132,8 +125,7 @@ def _words(token: "Token") -> str:
     for part, after in zip_longest(parts, parts[1:]):
         match part.type:
             case "text":
-                kept = _ATTRIBUTES.sub("", part.content.rstrip())
-                words += part.content if kept == part.content.rstrip() else kept
+                words += _ATTRIBUTES.sub("", part.content)
             case "code_inline":
                 words += part.content
             case "softbreak" | "hardbreak":
@@ -141,8 +133,7 @@ def _words(token: "Token") -> str:
             case "html_inline":
                 tag = _TAG.fullmatch(part.content)
                 name = tag[1].lower() if tag else ""
-                if name == "sup" and words[-1:].isalnum() and after and after.content[:1].isdigit():
-                    words += "^"
+                words += power_sign(name, words, after.content if after else "")
                 words += " " if name in _PARTING else part.content if tag and name not in _SILENT else ""
             case "image":
                 told = (clean(text) for text in (part.content, part.attrs.get("title", "")))

@@ -32,7 +32,7 @@ def table_rows(rows: Sequence[Sequence[str]], named: bool) -> list[str]:
             are, `Lite; $39.`, as it does itself; names that no row has a cell for come first.
 
     Returns:
-        A text a row, in their order; empty where a row has told all it has by its names, or has nothing.
+        A text a row, in their order; empty where a row has no cells, or is that of the names and others tell them all.
     """
     if not (named and len(rows) > 1 and all(len(row) == len(rows[0]) for row in rows)):
         return [_row_text(row) for row in rows]
@@ -55,6 +55,11 @@ def address_of(link: str | None, words: str) -> str:
     """What a link says besides its words: an address of e-mail or a telephone number, in brackets; else nothing."""
     found = _ADDRESS.match(link or "")
     return f" ({found[1]})" if found and found[1] not in words else ""
+
+
+def power_sign(tag: str, before: str, within: str) -> str:
+    """What stands between a word and an element of HTML that raises a number: 10<sup>6</sup> is 10^6, not 106."""
+    return "^" if tag == "sup" and before[-1:].isalnum() and within[:1].isdigit() else ""
 
 
 def split_text(text: str) -> list[str]:

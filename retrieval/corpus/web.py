@@ -9,7 +9,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, address_of, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -52,6 +52,8 @@ _BLOCKS = frozenset(
     "address article aside blockquote caption center dd details div dl dt fieldset figcaption figure footer form "
     "header hr li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
 )
+PARTING = _BLOCKS.union(_MARKS, _HEADINGS)
+"""Elements that part the words before them from those within."""
 
 
 def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -120,8 +122,7 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
                 yield "text", BREAK + BREAK.join(rows)
                 continue
             text = block + _MARKS.get(element.tag, "") + _run(element.text)
-            if element.tag == "sup" and last.isalnum() and text[:1].isdigit():
-                text = f"^{text}"  # 10<sup>6</sup> is not 106
+            text = power_sign(element.tag, last, text) + text
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text

@@ -159,19 +159,12 @@ def read_manifest(path: Path | str) -> IndexManifest:
     path = Path(path)
     make = "make one with: raisf index DOCS --out " + str(path)
     real = Path(os.path.realpath(path))  # where a link leads, the folder itself is replaced
-    _await_swap(real)
+    raw = _raw_manifest(real)
     sweep(real)
-    if not path.exists():
-        raise InputError(f"no index at {path}; {make}")
-    if not path.is_dir():
-        raise InputError(f"{path} is a file, an index is a folder; {make}")
-    if not (path / MANIFEST).is_file():
-        raise InputError(f"{path} is not an index: it has no {MANIFEST}; give another folder, or delete it and {make}")
+    if raw is None and (raw := _raw_manifest(real)) is None:  # the sweep may have put it back
+        raise InputError(_no_index(path, make))
     try:
-        raw = (path / MANIFEST).read_bytes()
         found: Any = ujson.loads(raw)
-    except FileNotFoundError:
-        return read_manifest(path)  # the folder is being replaced at this very moment
     except ValueError as error:
         raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
     if not isinstance(found, dict) or "format" not in found or "kind" not in found:
@@ -189,7 +182,7 @@ def read_manifest(path: Path | str) -> IndexManifest:
     if other := {segment.packing for segment in segments} - {None, PACKING}:
         raise InputError(f"the index {path} is packed as {other.pop()!r}, this version reads {PACKING!r}; {make}")
     if problem := next(verify(path, manifest, largest=SMALL), None):
-        if not (path / MANIFEST).is_file() or (path / MANIFEST).read_bytes() != raw:
+        if _raw_manifest(real) != raw:
             return read_manifest(path)  # another process has just changed the index, and with it the files
         raise InputError(f"the index {path} is damaged: {problem}; {make}")
     return manifest
@@ -236,11 +229,29 @@ def check_k(k: int) -> None:
         raise InputError(f"k is {k}; search for at least 1 passage")
 
 
-def _await_swap(path: Path) -> None:
-    """Waits while another process is between the two renames of `raisf.utils.files.atomic_folder`."""
-    end, old = time.monotonic() + _SWAP, f".{glob.escape(path.name)}.*.old"
-    while not (path / MANIFEST).is_file() and any(path.parent.glob(old)) and time.monotonic() < end:
-        time.sleep(0.005)
+def _raw_manifest(folder: Path) -> bytes | None:
+    """What stands in the manifest; None where there is none.
+
+    It waits while another process is between the two renames of `raisf.utils.files.atomic_folder`.
+    """
+    file, old = folder / MANIFEST, f".{glob.escape(folder.name)}.*.old"
+    end = time.monotonic() + _SWAP
+    while True:
+        try:
+            return file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            replaced = any(folder.parent.glob(old)) or file.is_file()  # still going on, or done since
+            if not replaced or time.monotonic() > end:
+                return None
+            time.sleep(0.005)
+
+
+def _no_index(path: Path, make: str) -> str:
+    if not path.exists():
+        return f"no index at {path}; {make}"
+    if not path.is_dir():
+        return f"{path} is a file, an index is a folder; {make}"
+    return f"{path} is not an index: it has no {MANIFEST}; give another folder, or delete it and {make}"
 
 
 def _inside(name: str) -> str:

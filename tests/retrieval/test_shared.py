@@ -143,3 +143,22 @@ def test_an_index_is_waited_for_while_it_is_just_being_replaced(made: dict[str, 
         time.sleep(0.2)
         shutil.copytree(aside, path.with_name("new")).rename(path)
         assert len(opened.result().passages) == 12
+
+
+def test_an_index_that_vanishes_between_a_look_and_a_read_is_waited_for(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = copy(made, "bm25", tmp_path)
+    read, gone = Path.read_bytes, list[Path]()
+
+    def replaced_meanwhile(file: Path) -> bytes:
+        if file == path / MANIFEST and len(gone) < 2:  # twice in a row, as where one change follows another
+            gone.append(path.rename(path.with_name(f".{path.name}.x{len(gone)}.old")))
+            try:
+                return read(file)
+            finally:
+                gone[-1].rename(path)
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", replaced_meanwhile)
+    assert read_manifest(path).passages == 12 and len(gone) == 2
