@@ -137,15 +137,18 @@ def change_documents(
             return only and name not in there and not any(name and file.hides(name) for file in hiding)
 
         changes = _Changes(writer, lambda old: old.source in names or goes(old.source))
+        emptied = set[str]()
 
         def left_out(file: Skipped) -> None:
             skip(file)
             del prints[file.name]
-            if not file.empty:
+            if file.empty:
+                emptied.add(file.name)
+            else:
                 changes.keep(file.name)
 
         def now() -> dict[str, str]:
-            before = {name: print for name, print in known.items() if not goes(name)}
+            before = {name: print for name, print in known.items() if not goes(name) and name not in emptied}
             return {**before, **prints}
 
         new = read_whole((document for document in changed if document.name in names), left_out, changes.seen)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
+from cachetools import LRUCache
 
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
@@ -24,6 +26,9 @@ from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
 
 SearchMode = Literal["auto", "exact", "plaid"]
+
+KEPT = 4_096
+"""Searches of an index whose hits are kept: programs that are compared all search for the same questions."""
 
 
 class Searcher(Protocol):
@@ -76,6 +81,8 @@ class Index:
         # It holds the passages, not the index, which would else hold itself and outlive its last user.
         find = functools.partial(_find_allowed, self._passages, self._alive, self._names)
         self._allowed = functools.lru_cache(maxsize=32)(find)
+        self._found: LRUCache[tuple[str, int, str | None], Hits] = LRUCache(KEPT)
+        self._finding = threading.Lock()
 
     @property
     def passages(self) -> list[Passage]:
@@ -145,7 +152,7 @@ class Index:
 
     @classmethod
     def load(cls, path: Path | str, checkpoint: str | Path | None = None) -> Self:
-        """Opens an index.
+        """Opens an index; one that is open in this process already, and has not been changed since, is that very one.
 
         Args:
             path: The index folder.
@@ -160,6 +167,9 @@ class Index:
             if manifest.kind != cls.kind:
                 raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
             found = find_again(cls.find, path, manifest, checkpoint)
+            kept = _OPEN.get((cls, str(path.absolute()), manifest.corpus_sha256))
+            if kept is not None and kept.path == path and kept.manifest == manifest:
+                return cast(Self, kept)  # it is what would be opened, and remembers what it has found
             # Another process may change the index meanwhile. A new index has folders of the same names, so that what
             # was read can be of both, and fit or not.
             try:
@@ -169,6 +179,7 @@ class Index:
                     raise
             else:
                 if read_manifest(path) == manifest:
+                    _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
@@ -188,11 +199,15 @@ class Index:
         """
         check_k(k)
         allowed = self._alive if where is None else self._allowed(where)
-        if not queries:
-            return []
+        with self._finding:
+            found = {query: hits for query in queries if (hits := self._found.get((query, k, where))) is not None}
+        if unknown := [query for query in dict.fromkeys(queries) if query not in found]:
+            found.update(zip(unknown, self._hits(unknown, k, allowed), strict=True))
+            with self._finding:
+                self._found.update({(query, k, where): found[query] for query in unknown})
         return [
-            [dataclasses.replace(self._passages[number], score=score) for number, score in row]
-            for row in self._hits(queries, k, allowed)
+            [dataclasses.replace(self._passages[number], score=score) for number, score in found[query]]
+            for query in queries
         ]
 
     def where(self, condition: str) -> Filtered:
@@ -216,11 +231,11 @@ class Index:
         """Pickles as its folder, which is opened again; in this process it is itself once more."""
         assert self.path is not None
         path = str(self.path.absolute())
-        _PICKLED[path, self.corpus_hash] = self
+        _OPEN[type(self), path, self.corpus_hash] = self
         return _open_again, (type(self), path, self.corpus_hash)
 
 
-_PICKLED: "WeakValueDictionary[tuple[str, str], Index]" = WeakValueDictionary()
+_OPEN: "WeakValueDictionary[tuple[type[Index], str, str], Index]" = WeakValueDictionary()
 
 
 def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
@@ -229,7 +244,7 @@ def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
     Raises:
         InputError: Its folder is gone, or has other passages by now.
     """
-    if (kept := _PICKLED.get((path, corpus_hash))) is not None:
+    if (kept := _OPEN.get((kind, path, corpus_hash))) is not None:
         return kept
     try:
         index = kind.load(path)
@@ -240,7 +255,6 @@ def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
         ) from error
     if index.corpus_hash != corpus_hash:
         raise InputError(f"the index {path} has other passages than when it was pickled: open it, and pickle it again")
-    _PICKLED[path, corpus_hash] = index
     return index
 
 

@@ -5,14 +5,16 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
+from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.dense import DenseEncoder, find_model
 from raisf.retrieval.index import EngineName, add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage, Retriever
@@ -51,6 +53,25 @@ def test_an_index_opens_elsewhere_and_finds_the_same(index: Path, passages: list
     assert moved.path == tmp_path / "moved" and moved.corpus_hash == before.corpus_hash
     assert isinstance(moved, Retriever)
     assert [(p.pid, p.title, p.text) for p in moved.passages] == [(p.pid, p.title, p.text) for p in passages]
+
+
+def test_an_index_that_is_open_already_is_shared_and_searches_but_once(index: Path, monkeypatch: pytest.MonkeyPatch):
+    one, searched = open_index(index), list[list[str]]()
+    hits = type(one)._hits
+
+    def count(self: Index, queries: Sequence[str], k: int, allowed: Any) -> Any:
+        searched.append(list(queries))
+        return hits(self, queries, k, allowed)
+
+    monkeypatch.setattr(type(one), "_hits", count)
+    found = one.search_many(["chess", "Hamlet", "chess"], 2)
+    assert searched == [["chess", "Hamlet"]] and found[0] == found[2]
+    assert one("chess", 2) == found[0] and len(searched) == 1
+    assert open_index(index) is one and one("chess", 1) == found[0][:1] and len(searched) == 2
+    add_to_index(index, [Passage("new", "Chess has a queen.", "Queens")], progress=False)
+    other = open_index(index)
+    assert other is not one and "new" in {passage.pid for passage in other("chess queen", 3)}
+    assert "new" not in {passage.pid for passage in one("chess queen", 3)}
 
 
 def test_whoever_may_open_the_folder_may_read_the_index(index: Path):

@@ -1,5 +1,6 @@
 """An index can be added to, reduced and refreshed, and then answers as a new one would."""
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,25 @@ def test_another_engine_or_encoding_is_not_mixed_into_an_old_index(docs: Path, t
         build_index(docs, tmp_path / "i", "dense", progress=False, skip=stop)
     index = build_index(docs, tmp_path / "i", "dense", encoding="latin-1", progress=False)
     assert "Oberösterreich" in [p.text for p in index.passages]
+
+
+@pytest.mark.parametrize(
+    "states", [*itertools.product(["good", "empty", "unreadable", "gone"], repeat=2)], ids="-".join
+)
+def test_a_document_that_was_empty_unreadable_or_gone_comes_back(states: tuple[str, str], docs: Path, tmp_path: Path):
+    file = docs / "games.txt"
+    contents = {"good": file.read_bytes(), "empty": b" \n", "unreadable": b"Chess \xff", "gone": None}
+    build_index(docs, tmp_path / "i", "bm25", progress=False)
+    shown = True
+    for state in (*states, "good"):
+        if (content := contents[state]) is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_bytes(content)
+        shown = {"good": True, "empty": False, "unreadable": shown, "gone": False}[state]
+        index = build_index(docs, tmp_path / "i", "bm25", progress=False, skip=lambda _: None)
+        assert ("games.txt" in {passage.source for passage in index.passages}) == shown
+        assert set(read_manifest(tmp_path / "i").documents) == {passage.source for passage in index.passages}
 
 
 def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs: Path, tmp_path: Path):
