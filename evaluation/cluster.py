@@ -17,7 +17,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.runner import Outcome, ask_here, asked_by
+from raisf.evaluation.runner import Outcome, Patience, ask_here, asked_by
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError
@@ -109,7 +109,7 @@ class _Cluster:
         size = max(1, min(CHUNK, -(-len(examples) // (2 * max(1, len(self._nodes()))))))
         waiting = [list(range(start, min(start + size, len(examples)))) for start in range(0, len(examples), size)]
         computes = _in_process(program)
-        lost: Counter[int] = Counter()
+        lost, patience = Counter[int](), Patience()
         rests: dict[str, float] = {}
         running: dict[Any, tuple[str, list[int]]] = {}
         try:
@@ -140,7 +140,9 @@ class _Cluster:
                         waiting.insert(0, chunk)
                         continue
                     for at, prediction, failure, seconds in found:
-                        keep(Outcome(examples[at], prediction, failure and failure.error(), seconds))
+                        outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds)
+                        keep(outcome)
+                        patience.saw(outcome)  # a chunk may have too few questions for its node to give up
                     if error is not None:
                         raise error.error()
         finally:

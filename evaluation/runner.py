@@ -40,6 +40,30 @@ class Outcome:
     seconds: float
 
 
+class Patience:
+    """Counts failures; over several calls of `ask_all` too, each of which may ask too few questions to give up.
+
+    Attributes:
+        failed: How many there were.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self._in_a_row = 0
+
+    def saw(self, outcome: Outcome) -> None:
+        """To be called in `keep`.
+
+        Raises:
+            LMError: The LM failed on ten questions in a row.
+            RaisfError: The program did, for another reason.
+        """
+        self.failed += outcome.error is not None
+        self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
+        if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
+            raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
+
+
 _asker: Callable[..., None] | None = None
 
 
@@ -91,11 +115,11 @@ def ask_here(
     for example in examples:
         waiting.put((example, contextvars.copy_context()))
     lock, over = threading.Lock(), threading.Event()
-    left, in_a_row = len(examples), 0
+    left, patience = len(examples), Patience()
     raised: list[BaseException] = []
 
     def work() -> None:
-        nonlocal left, in_a_row
+        nonlocal left
         try:
             while not over.is_set():
                 example, context = waiting.get_nowait()
@@ -105,9 +129,7 @@ def ask_here(
                     if raised:
                         return
                     keep(outcome)
-                    in_a_row = 0 if outcome.error is None else in_a_row + 1
-                    if outcome.error is not None and in_a_row >= MAX_FAILURES:
-                        raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
+                    patience.saw(outcome)
                     left -= 1
                     if left == 0:
                         over.set()
@@ -233,7 +255,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),
         "accuracy": 0.0 if answer is None else accuracy(answer, answers, scoring),
         "route": root.route if root is not None else None,
-        **_retrieval(example, root),
+        **_retrieval(example, trace),
         "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},
         "readable": root.readable if root is not None else None,
         "read": trace.read if trace is not None else 0,
@@ -243,12 +265,16 @@ def _record(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _retrieval(example: dspy.Example, root: Any) -> dict[str, Any]:
+def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
-    passages = root.passages if root is not None else []
     gold = example.get("gold_pids") or example.get("gold_titles")
-    if not passages or not gold:
-        return {"k": len(passages) or None, "recall": None, "precision": None}
+    if trace is None or not gold:
+        return {"k": trace and (len(trace.root.passages) or None), "recall": None, "precision": None}
+    root = trace.root
+    passages = root.passages
+    if not passages:  # one that searched for itself alone has found nothing; others leave it to their parts
+        in_vain = trace.cost.retrievals and not (root.sub_questions or root.steps)
+        return {"k": None, "recall": 0.0 if in_vain else None, "precision": None}
     ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
     k = len(passages)
     return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}

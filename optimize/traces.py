@@ -12,7 +12,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from raisf.evaluation.runner import MAX_FAILURES, Outcome, ask_all, given_up, progress_bar
+from raisf.evaluation.runner import Outcome, ask_all, progress_bar
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
@@ -135,30 +135,6 @@ def ask_whole(
 
     # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
     ask_all(ask, [dspy.Example(question=example) for example in examples], keep, threads=threads)
-
-
-class Patience:
-    """Counts failures over several calls of `ask_all`, each of which may ask too few questions to give up.
-
-    Attributes:
-        failed: How many there were.
-    """
-
-    def __init__(self) -> None:
-        self.failed = 0
-        self._in_a_row = 0
-
-    def saw(self, outcome: Outcome) -> None:
-        """To be called in `keep`.
-
-        Raises:
-            LMError: The LM failed on ten questions in a row.
-            RaisfError: The program did, for another reason.
-        """
-        self.failed += outcome.error is not None
-        self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
-        if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
-            raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
 
 
 def marked(example: dspy.Example) -> dspy.Example:

@@ -158,7 +158,7 @@ class GrowingTrace:
         elif isinstance(event, SufficiencyEvent):
             node.sufficient = event.judgement
         elif isinstance(event, StepEvent):
-            node.steps[event.number - 1 :] = [event.step]
+            node.steps[event.number - 1 : event.number] = [event.step]
         elif isinstance(event, AnswerEvent):
             node.end(event.route, event.reason, event.answer)
             for name in OUTCOME:

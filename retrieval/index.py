@@ -1,5 +1,6 @@
 """Making index folders of every kind, of documents, passages or texts, and looking at them."""
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator
@@ -15,10 +16,12 @@ from raisf.retrieval.engines.base import Index, SearchMode
 from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST, IndexManifest, read_manifest, verify
+from raisf.retrieval.store.manifest import FORMAT, MANIFEST, IndexManifest, read_manifest, verify
+from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import row_of
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
+from raisf.utils.leftovers import alone
 
 logger = logging.getLogger(__name__)
 
@@ -137,12 +140,15 @@ def index(
     checkpoint = kind.default_checkpoint() if checkpoint is None else checkpoint
     if out is None:
         found = kind.find(checkpoint).sha256 if kind.find else ""
-        made_of = hashlib.sha256(f"{engine} {found}".encode())
+        made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {PACKING}".encode())
         for passage in passages:
             made_of.update(row_of(passage).encode())
         out = cache_folder() / "indexes" / made_of.hexdigest()[:16]
-        if (out / MANIFEST).is_file():
-            return kind.load(out, checkpoint)
+        with alone(out.with_name(f".{out.name}.lock")):  # of two processes the second waits, and opens it
+            if (out / MANIFEST).is_file():
+                with contextlib.suppress(InputError):  # what is damaged in the cache is made anew
+                    return kind.load(out, checkpoint)
+            return build_index(passages, out, engine, checkpoint, progress=progress)
     return build_index(passages, out, engine, checkpoint, progress=progress)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
@@ -72,8 +73,12 @@ class Journal:
         return self._values[key] if key in self._values else self.add(key, make())
 
     def close(self) -> None:
-        """Ends it: the next call begins anew."""
+        """Ends it: what is asked next begins anew; see `ending_together`."""
+        if (waiting := _WAITING.get()) is not None:
+            waiting.append(self)
+            return
         self.path.unlink(missing_ok=True)
+        self._values.clear()
 
     def _read(self) -> None:
         """A kill may have cut the last line: it is dropped, also from the file, which is appended to."""
@@ -84,3 +89,19 @@ class Journal:
             self._values[row["key"]] = row["value"]
         with self.path.open("r+b") as file:
             file.truncate(len(whole))
+
+
+@contextlib.contextmanager
+def ending_together() -> Iterator[None]:
+    """Journals that end within the block stay until it ends well: what comes later may fail, and is then done again."""
+    ended = list[Journal]()
+    token = _WAITING.set(ended)
+    try:
+        yield
+    finally:
+        _WAITING.reset(token)
+    for journal in ended:
+        journal.close()
+
+
+_WAITING: ContextVar[list[Journal] | None] = ContextVar("_WAITING", default=None)

@@ -193,7 +193,7 @@ class FinetuneRun:
         shown = round(self.learnt / self.batches, 4) if self.curve else None
         self.curve.append({"epoch": len(self.curve), "train_loss": shown, "loss": loss, "exact": exact})
         self.learnt = 0.0
-        if loss <= min(point["loss"] for point in self.curve):
+        if loss < min((point["loss"] for point in self.curve[:-1]), default=math.inf):
             self.best_epoch = len(self.curve) - 1
             self.best = {name: weights.detach().clone() for name, weights in self.weights.items()}
         self.seconds += time.monotonic() - started

@@ -53,12 +53,13 @@ class JudgeRows:
         return cls(rows, {"folders": [str(folder) for folder in folders]})
 
     def parts(
-        self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]
+        self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], *, hold_out: bool = True
     ) -> list[dict[str, list[dspy.Example]]]:
         """By judge, the rows to learn from, and those to validate on.
 
         A row belongs to the split of its `origin`, else to the one whose question, or sub-question, it is about. Where
-        none is of the validation questions, those of a tenth of the training questions are held out.
+        none is of the validation questions, those of a tenth of the training questions are held out, unless nobody
+        validates.
 
         Raises:
             InputError: Most rows are of other questions, or none is of a training question.
@@ -76,7 +77,7 @@ class JudgeRows:
             raise InputError(
                 f"no row in {self._folders} is of a training question: give the folder that was collected from --train"
             )
-        if not validated:
+        if not validated and hold_out:
             validated = {text for text in learnt if int(digest(text), 16) % 1000 < 1000 * HELD_OUT}
             learnt -= validated
         return [

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import dspy
 
 from raisf.evaluation.identity import digest
-from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import Outcome, Patience, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
-from raisf.optimize.traces import Patience, lacks_reply
+from raisf.optimize.traces import lacks_reply
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import JudgedPassage, Node, Trace
@@ -91,6 +91,7 @@ class Trying:
         self, program: RAISF, metric: Any, call_price: float, search_price: float, threads: int, progress: bool
     ) -> None:
         self.program: RAISF = remembering(program)
+        self.program.max_calls = self.program.max_seconds = None  # each try must end with the same sub-questions
         for judge in (self.program.know, self.program.relevant):
             _obey(judge)
         self._metric, self._call_price, self._search_price = metric, call_price, search_price

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from raisf.evaluation.identity import digest, gold_answers, weights_of
+from raisf.evaluation.identity import digest, gold_answers, question_id, weights_of
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
@@ -132,7 +132,7 @@ class TuneRetriever(Teleprompter):
             raise InputError(
                 "only a dense index can be tuned so: make one (raisf index DOCS --engine dense) and give that"
             )
-        reader = _Reader(program, self.work)
+        reader = _Reader(program)
         for examples, name in ((trainset, "training"), (valset, "validation")):
             if not examples:
                 raise InputError(f"the {name} set is empty: give questions with answers")
@@ -144,6 +144,30 @@ class TuneRetriever(Teleprompter):
         check_replaceable(self.checkpoint, "config.json")
         check_replaceable(self.index, MANIFEST)
         learner = QueryStudent(dense, tuning.learning_rate)
+        with Journal.alone(self.work, "lsr", reader.identity([*trainset, *valset])) as reader.journal:
+            curve, best_epoch = self._tune(learner, reader, trainset, valset)
+            report = {
+                "how": "retriever",
+                "tuning": asdict(tuning),
+                "lm": reader.lm.model,
+                "trainset": len(trainset),
+                "valset": len(valset),
+                "curve": curve,
+                "best_epoch": best_epoch,
+                "lm_calls": reader.calls,
+            }
+            learner.reindex(learner.publish(self.checkpoint, report), self.index)
+            reader.journal.close()
+        tuned: Any = copy_of(student)
+        program_within(tuned, Program, "").retriever = open_folder(self.index)
+        tuned.compile_report = {**report, **earlier(student)}
+        return tuned
+
+    def _tune(
+        self, learner: QueryStudent, reader: "_Reader", trainset: Sequence[Any], valset: Sequence[Any]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Teaches the learner; its curve, and the epoch that it is left at."""
+        tuning = self.tuning or Tuning()
         curve: list[dict[str, Any]] = []
         best, best_epoch = learner.weights(), 0
         with progress_bar(self.progress) as bar:
@@ -160,22 +184,7 @@ class TuneRetriever(Teleprompter):
                 if curve[-1]["likelihood"] > curve[best_epoch]["likelihood"]:
                     best, best_epoch = learner.weights(), epoch
         learner.restore(best)
-        report = {
-            "how": "retriever",
-            "tuning": asdict(tuning),
-            "lm": reader.lm.model,
-            "trainset": len(trainset),
-            "valset": len(valset),
-            "curve": curve,
-            "best_epoch": best_epoch,
-            "lm_calls": reader.calls,
-        }
-        learner.reindex(learner.publish(self.checkpoint, report), self.index)
-        reader.journal.close()
-        tuned: Any = copy_of(student)
-        program_within(tuned, Program, "").retriever = open_folder(self.index)
-        tuned.compile_report = {**report, **earlier(student)}
-        return tuned
+        return curve, best_epoch
 
 
 def tune_retriever(
@@ -236,9 +245,11 @@ def _measure(
 
 
 class _Reader:
-    """The LM that reads: how likely it finds an answer with a passage as its evidence."""
+    """The LM that reads: how likely it finds an answer with a passage as its evidence, kept in `journal`."""
 
-    def __init__(self, program: Program, work: Path | str):
+    journal: Journal
+
+    def __init__(self, program: Program):
         self._predictor: Any = getattr(program, "answer_from", None)
         lm: Any = getattr(self._predictor, "lm", None) or dspy.settings.lm
         adapter = getattr(lm, "adapter", None)
@@ -250,9 +261,11 @@ class _Reader:
                 f"LoRA adapter, and not of {getattr(lm, 'model', lm)}: give --lm pocket or --lm local/..."
             )
         self.lm, self._adapter, self.calls = lm, adapter, 0
-        self.journal = Journal(
-            Path(work) / f"lsr-{digest([weights_of(lm), lm.adapter_name, self._predictor.dump_state()])}.jsonl"
-        )
+
+    def identity(self, examples: Sequence[Any]) -> str:
+        """A digest of all that decides the likelihoods, but for the passages, which name themselves."""
+        questions = sorted(map(question_id, examples))
+        return digest([weights_of(self.lm), self.lm.adapter_name, self._predictor.dump_state(), questions])
 
     def likelihoods(
         self, examples: Sequence[Any], numbers: Sequence[Sequence[int]], passages: Sequence[Passage], show: Any

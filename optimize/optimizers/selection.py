@@ -9,9 +9,9 @@ from rich.progress import Progress
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
-from raisf.evaluation.runner import Outcome
+from raisf.evaluation.runner import Outcome, Patience
 from raisf.optimize.prompts import prompts_of
-from raisf.optimize.traces import Patience, ask_whole
+from raisf.optimize.traces import ask_whole
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of

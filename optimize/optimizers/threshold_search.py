@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raisf.evaluation.judges import cuts
-from raisf.evaluation.runner import Outcome, ask_all
+from raisf.evaluation.runner import Outcome, Patience, ask_all
 from raisf.optimize.judges.judgements import Judge
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
 from raisf.optimize.remembering import remember, remembering
-from raisf.optimize.traces import Patience
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
 

@@ -216,7 +216,7 @@ def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.
 
 
 def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[str]:
-    """The predictors to train: those asked for, else the judges that the program uses, else all."""
+    """The predictors to train: those asked for; where nobody asks, the judges that the program uses, else all."""
     names = [name for name, _ in program.named_predictors()]
     if wanted == "all":
         idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGES} - set(judges(program))
@@ -227,6 +227,8 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
         if strangers := [name for name in wanted if name not in names]:
             raise InputError(f"no predictor {strangers[0]!r} in this program: choose of {', '.join(names)}")
         return list(wanted)
+    if wanted == "judges" and not judges(program):
+        raise InputError(f"no judges in this program, only {', '.join(names)}: name those that are to learn, or all")
     return judges(program) or names
 
 

@@ -124,6 +124,9 @@ def test_an_endpoint_that_is_down_ends_the_run_as_here_and_what_was_answered_is_
         evaluate(Echo(), asked, tmp_path / "r.jsonl", progress=False, threads=1)
     kept = (tmp_path / "r.jsonl").read_text()
     assert all(f'"q{at}"' in kept for at in range(4))
+    few = [dspy.Example(id=f"{at}", question="down" if at > 3 else f"q{at}", answer="x") for at in range(24)]
+    with over(Ray(4, {})), pytest.raises(LMError, match="10 questions in a row"):  # three questions a chunk
+        evaluate(Echo(), few, progress=False, threads=1)
 
 
 def test_what_cannot_travel_is_asked_here(caplog: pytest.LogCaptureFixture) -> None:

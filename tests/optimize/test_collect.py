@@ -164,6 +164,8 @@ def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, wo
     learnt, held = read.parts(world.train, world.dev)
     texts = [{row.question for rows in part.values() for row in rows} for part in (learnt, held)]
     assert texts[1] and not texts[0] & texts[1] and len(texts[1]) < len(texts[0]) / 3
+    (whole, none) = read.parts(world.train, world.dev, hold_out=False)  # for who does not validate
+    assert {row.question for rows in whole.values() for row in rows} == texts[0] | texts[1] and not any(none.values())
     with pytest.raises(InputError, match="that the training file does not hold"):
         read.parts([question("Who is Cy?")], world.dev)
     with pytest.raises(InputError, match=r"no row in .*judges is of a training question"):

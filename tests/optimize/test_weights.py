@@ -158,6 +158,8 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
     base = LocalLM(f"local/{llama}", adapter="chat")
     with pytest.raises(InputError, match=r"no predictor 'juge' in this program: choose of judge, halve"):
         tune(halving, tmp_path, base=base, predictors=["juge"])
+    with pytest.raises(InputError, match=r"no judges in this program, only judge, halve"):
+        tune(halving, tmp_path, base=base, predictors="judges")
     with pytest.raises(InputError, match="in the validation split too"):
         tune(halving, tmp_path, base=base, valset=numbers(5))
     with pytest.raises(InputError, match="rows must be at least 2"):

@@ -10,9 +10,9 @@ from rich.console import Console
 import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm.scripted import ScriptedLM
-from raisf.programs.events import DoneEvent, GrowingTrace, SufficiencyEvent
+from raisf.programs.events import DoneEvent, GrowingTrace, StepEvent, SufficiencyEvent
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.trace import render
+from raisf.programs.trace import Step, render
 from raisf.serving.service import tells
 from raisf.utils.errors import InputError
 
@@ -94,6 +94,13 @@ def test_whoever_watches_is_told_whether_they_suffice(ask: Any, shelf: Any, suff
     screen = Console(file=io.StringIO(), width=80)
     screen.print(render(growing.trace))
     assert f"do these suffice? {'yes' if suffice else 'no'}" in screen.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_step_that_is_told_again_takes_its_own_place_alone() -> None:
+    growing = GrowingTrace("ircot")
+    for number, told in ((1, "a"), (2, "b"), (3, "c"), (2, "B")):
+        growing.add(StepEvent(node="0", number=number, step=Step(generation=told)))
+    assert [step.generation for step in growing.trace.root.steps] == ["a", "B", "c"]
 
 
 def test_steps_are_asked_one_by_one_in_view_of_the_answers_until_they_suffice(ask: Any, shelf: Any) -> None:

@@ -67,6 +67,12 @@ def test_training_questions_for_another_judge_are_a_mistake(home, capsys):
     assert "--module know" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [["--labels", "gold"], ["--module", "know", "--cache"]], ids=" ".join)
+def test_an_option_that_would_do_nothing_is_refused(home, capsys, options):
+    assert cli.main(["eval", *options, "--test", str(home / "world/test.jsonl")]) == 2
+    assert "leave it out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("module", ["know", "decomposition"])
 def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monkeypatch, module):
     """A test file given as --out by mistake would be lost; and a folder would be found out after all the work."""

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from raisf import cli
+from raisf.experiments.opening import open_program
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,26 @@ def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(arg
     report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
     assert report["lm_calls"] > 0 and "confidence" not in report
     assert cli.main(["ask", "Who founded Velm?", "--program", str(tmp_path / "artifact")]) == 0
+
+
+def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_path):
+    """What was found had been forgotten before the artifact was written."""
+    from raisf.optimize import artifact
+
+    class Full(Exception):
+        pass
+
+    def full(*_):
+        raise Full
+
+    with monkeypatch.context() as broken, pytest.raises(Full):
+        broken.setattr(artifact, "save", full)
+        cli.main([*argv, "--lm", "pocket"])
+    assert cli.main([*argv, "--lm", "pocket"]) == 0
+    report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
+    assert report["resumed"] and not list((tmp_path / "runs/compile").glob("*.jsonl"))
+    opened = open_program(str(tmp_path / "artifact"), max_calls=3)
+    assert opened.max_calls == 3 and opened.compile_report == report
 
 
 @pytest.mark.slow

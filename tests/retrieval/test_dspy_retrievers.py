@@ -123,6 +123,8 @@ def test_an_index_of_strings_takes_one_line_and_is_made_once(cache: Path):
     made = sorted((cache / "indexes").iterdir())
     assert raisf.index(list(TEXTS), "bm25").path == index.path and sorted((cache / "indexes").iterdir()) == made
     assert raisf.index(TEXTS[:2], "bm25", progress=False).path != index.path
+    (index.path / "manifest.json").write_text("{")
+    assert raisf.index(TEXTS, "bm25", progress=False)("Hamlet", 1)[0].text == TEXTS[1], "what is damaged is made anew"
 
 
 def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_path: Path):

@@ -277,6 +277,7 @@ def compile_command(
     from raisf.optimize.teaching import teach_for
     from raisf.reports import compiled as told
     from raisf.utils.files import check_replaceable
+    from raisf.utils.journal import ending_together
 
     check_replaceable(out, "manifest.json")
     how, (strategy, options) = ways.how, ways.options(prompts.strategy)
@@ -306,7 +307,7 @@ def compile_command(
     if rows_from:
         judged_program(program)
         rows = JudgeRows.read(*rows_from)
-    with counting() as spent:
+    with counting() as spent, ending_together():
         if labeller is not None:
             rows = teach_for(learners[-1], program, labeller, trainset, valset)
         for learner in learners if rows is not None else []:
@@ -324,8 +325,8 @@ def compile_command(
             if isinstance(error, RaisfError):
                 raise RaisfError(f"{out} holds the program as it was compiled, but its {missing}: {error}") from error
             raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
-    compiled.compile_report |= spent.told()  # of all of it
-    save(compiled, out)
+        compiled.compile_report |= spent.told()  # of all of it
+        save(compiled, out)
     report = compiled.compile_report
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
     view: list[RenderableType] = told.compiled_view(report)

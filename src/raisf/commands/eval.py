@@ -19,6 +19,7 @@ from raisf.commands.options import (
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE
 from raisf.experiments.opening import LMChoice, records_path, without_cache
+from raisf.utils.errors import InputError
 
 ALONE = "one judge alone, against gold"
 
@@ -82,13 +83,17 @@ def eval_command(
     from raisf.evaluation.runner import evaluate
     from raisf.utils.display import as_text
 
+    if not module and (train or labels != "model"):
+        raise InputError(f"{'--train' if train else '--labels'} is for a judge alone: give --module, or leave it out")
+    if module and cache:
+        raise InputError("--cache is about the cost of answers, which judges alone have not: leave it out")
     examples = load_questions(test)[:limit]
     choice = choice.named(lm, examples)
     asked = str(choice.program)
     program = choice.open(lm, searches=module in (None, "relevance"), questions=examples)
     if module:
         with asked_on(ray, lm):
-            return JudgeEvaluation(module, program, asked, test, limit, train, out, labels, threads).run()
+            return JudgeEvaluation(module, program, asked, test, limit, train, out, labels, threads, fresh).run()
     if not cache:
         program = without_cache(program)
     name = f"{Path(asked).name.replace(':', '.')}-{test.stem}"

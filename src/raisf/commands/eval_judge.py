@@ -31,6 +31,7 @@ class JudgeEvaluation:
         out: Where the verdicts go.
         labels: What the LM knows: "model" asks it, "gold" believes the questions' own marks.
         threads: Questions at a time.
+        fresh: Whether what a measurement that was stopped has left is dropped.
     """
 
     module: str
@@ -42,6 +43,7 @@ class JudgeEvaluation:
     out: Path | None
     labels: Any
     threads: int
+    fresh: bool = False
 
     def run(self) -> CommandResult:
         """Measures it.
@@ -68,6 +70,8 @@ class JudgeEvaluation:
         check_disjoint(train or [], {"test": examples})
         identity = digest([describe(self.program), describe_test(examples), self.module, self.labels])
         with Journal.alone(JUDGED, self.module, identity) as journal:
+            if self.fresh:
+                journal.close()
             options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "journal": journal}
             report, rows, errors = judge_alone(self.program, self.module, examples, **options)
             journal.close()

@@ -106,6 +106,10 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
     indexes = {label: place for label, place in named if not _is_artifact(place)}
     if len(indexes) + sum(_is_artifact(place) for _, place in named) < len(named):
         raise InputError("two indexes have the same name: write NAME=FOLDER for one of them")
+    if choice.index and targets and len(indexes) == len(named):
+        raise InputError(f"--index {choice.index} beside {', '.join(targets)}: give each index as a target")
+    if choice.program and named and not indexes:
+        raise InputError(f"--program {choice.program} says what answers over an index, and there is none: leave it out")
     for label, place in named:
         if _is_artifact(place):
             add(label, replace(choice, program=place))

@@ -143,41 +143,57 @@ def judge_all(
     verdict could not be read; `verdicts` is the file, in the folder, that holds the rows.
 
     Raises:
+        InputError: Another process asks the judges of one of them, for the same folder.
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
-    from raisf.experiments.judging import judge_alone
-    from raisf.optimize.judges.predictor_roles import judges_of
-    from raisf.utils.files import read_json, write_json, write_jsonl
-    from raisf.utils.journal import Journal
+    from raisf.utils.files import locked
 
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, list[str]] = {}
     for label, program in programs.items():
         path = judged_path(program, examples, folder, labels=labels)
-        journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
-        kept: dict[str, Any] = read_json(path) if path.is_file() else {}
-        found[label] = dict(kept)
-        has = judges_of(program)
-        for judge in [judge for judge in PREDICTORS if judge in has]:
-            try:  # the questions may have no such gold
-                verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
-                if "unreadable" not in kept.get(judge, {}) or not verdicts.is_file():
-                    options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
-                    report, rows, errors = judge_alone(program, judge, examples, **options)
-                    counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
-                    found[label][judge] = {**report.as_dict(), **counted, "errors": errors}
-                    found[label][judge]["verdicts"] = verdicts.name
-                    write_jsonl(verdicts, map(asdict, rows))
-                    if not errors:
-                        kept[judge] = found[label][judge]
-                        write_json(path, kept)
-            except InputError as error:
-                missing.setdefault(f"{judge}: {error}", []).append(label)
-        if kept.keys() == found[label].keys():
-            journal.close()
+        taken = f"another comparison is asking the judges of {label} alone, in {folder}: wait for it, or give another"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_name(f".{path.stem}.lock"), taken):
+            found[label], untold = _judge(program, examples, path, labels, threads)
+        for reason in untold:
+            missing.setdefault(reason, []).append(label)
     for reason, labels_without in missing.items():
         logger.warning("not measured alone, of %s: %s", ", ".join(labels_without), reason)
     return {label: reports for label, reports in found.items() if reports}
+
+
+def _judge(
+    program: "dspy.Module", examples: "Sequence[dspy.Example]", path: Path, labels: "Labels", threads: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The reports of a program's judges, and why others have none: the questions may have no such gold."""
+    from raisf.experiments.judging import judge_alone
+    from raisf.optimize.judges.predictor_roles import judges_of
+    from raisf.utils.files import read_json, write_json, write_jsonl
+    from raisf.utils.journal import Journal
+
+    journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
+    kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+    found, untold, has = dict(kept), list[str](), judges_of(program)
+    for judge in [judge for judge in PREDICTORS if judge in has]:
+        verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
+        if "unreadable" in kept.get(judge, {}) and verdicts.is_file():
+            continue
+        try:
+            options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
+            report, rows, errors = judge_alone(program, judge, examples, **options)
+        except InputError as error:
+            untold.append(f"{judge}: {error}")
+            continue
+        counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
+        found[judge] = {**report.as_dict(), **counted, "errors": errors, "verdicts": verdicts.name}
+        write_jsonl(verdicts, map(asdict, rows))
+        if not errors:
+            kept[judge] = found[judge]
+            write_json(path, kept)
+    if kept.keys() == found.keys():
+        journal.close()
+    return found, untold
 
 
 def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:

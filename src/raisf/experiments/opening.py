@@ -285,6 +285,8 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     if not options:
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
+    if hasattr(compiled, "compile_report"):
+        program.compile_report = compiled.compile_report
     for name, predictor in compiled.named_predictors():
         if not hasattr(program, name):
             continue  # an option of this call leaves that judge out

@@ -50,7 +50,7 @@ def make_mcp(service: Service) -> FastMCP:
         Gives the answer ("unknown" if there is none), the sentence that it was read from, and the passages it rests on.
         """
         steps = 0
-        with service.begin(question, program, client="mcp") as asked:
+        with service.begin(question, program, client=_client(ctx)) as asked:
             done: Any = None
             async for event in asked.events():
                 done = event
@@ -61,14 +61,15 @@ def make_mcp(service: Service) -> FastMCP:
 
     @server.tool(annotations=READS)
     @_told
-    async def search(query: str, k: int = 5, program: str | None = None) -> dict[str, Any]:
+    async def search(query: str, ctx: Context, k: int = 5, program: str | None = None) -> dict[str, Any]:
         """Find the k passages of the indexed documents that fit a query best."""
         served = service.choose(program)
         if served.retriever is None:
             raise InputError(f"{served.name} searches nothing")
         if not 1 <= k <= MOST_PASSAGES:
             raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
-        found = await run_in_threadpool(served.retriever, query, k)
+        with service.place(_client(ctx)):
+            found = await run_in_threadpool(served.retriever, query, k)
         rows = [
             {"id": p.pid, "title": p.title, "text": p.text, "citation": p.citation, "score": p.score} for p in found
         ]
@@ -96,6 +97,12 @@ async def serve_stdio(server: FastMCP) -> None:
         for pipe in (heard, said):
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()
+
+
+def _client(ctx: Context) -> str:
+    """The address that a request came from; over standard input there is but one client."""
+    request = ctx.request_context.request
+    return request.client.host if request is not None and request.client else ""
 
 
 def _answer(done: DoneEvent) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,12 +109,7 @@ class Service:
         calls = _limit("max_calls", max_calls, self.limits.max_calls, int)
         seconds = _limit("max_seconds", max_seconds, self.limits.max_seconds, float)
         with ExitStack() as held:
-            try:
-                held.enter_context(self.admission.place(client))
-            except TooManyQuestions:
-                self.metrics.refused("rate")
-                raise
-
+            held.enter_context(self.place(client))
             conversation = served.conversation or Conversation(served.program)
             reword = (lambda text, run: conversation.standalone(text, turns, run)) if turns else None
             if isinstance(served.program, Program):
@@ -124,6 +119,21 @@ class Service:
             asked = Question(self, served, question, live)
             asked.held = held.pop_all()
             return asked
+
+    @contextmanager
+    def place(self, client: str) -> Iterator[None]:
+        """A place for one question, or search, of a client.
+
+        Raises:
+            TooManyQuestions: There is none, or the client has asked too often.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self.admission.place(client))
+            except TooManyQuestions:
+                self.metrics.refused("rate")
+                raise
+            yield
 
 
 class Question:

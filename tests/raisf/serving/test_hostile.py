@@ -240,7 +240,7 @@ def test_no_path_leads_out_of_the_documents(tmp_path: Path, make: Any, start: An
     """Not even one that the index itself calls a source."""
     folder = tmp_path / "documents"
     folder.mkdir()
-    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "secret.txt").write_text("nobody may read this")
     (folder / "good.txt").write_text("good")
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
     (folder / "loop").symlink_to(folder / "loop")
@@ -256,7 +256,7 @@ def test_no_path_leads_out_of_the_documents(tmp_path: Path, make: Any, start: An
         for source in [*sources, "%2e%2e/secret.txt", "..%2fsecret.txt", ""]:
             path = quote(source, safe="%").encode()
             said = sent(server, b"GET /document?source=" + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert b"secret" not in said.partition(b"\r\n\r\n")[2] or b'"error"' in said
+            assert b"nobody may" not in said
             assert status(said) == (200 if source == "good.txt" else 400), source
         for pid in ("../p1", "%00", "p1%00", "", "x" * 5_000):
             said = sent(server, b"GET /source?pid=" + pid.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -12,6 +12,7 @@ import pytest
 
 import raisf
 from raisf.commands.served import _log
+from raisf.serving.limits import Limits
 from raisf.serving.service import Service
 
 pytest.importorskip("mcp")
@@ -54,6 +55,20 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
 
     anyio.run(use)
     assert told[0].startswith("0: In which sea") and any(one.startswith("0.1: Funzol River") for one in told)
+
+
+def test_clients_of_one_address_share_its_rate_searches_too(make: Any, start: Any, ask: Any) -> None:
+    service = make(Limits(rate=2))
+
+    async def use(url: str) -> list[bool]:
+        async with streamable_http_client(f"{url}/mcp") as (read, write, _), ClientSession(read, write) as session:
+            await session.initialize()
+            calls = [("search", {"query": "Pasmur Sea"}), ("ask", {"question": ask.sea}), ("search", {"query": "sea"})]
+            return [(await session.call_tool(tool, arguments)).isError for tool, arguments in calls]
+
+    with start(service) as server:
+        assert anyio.run(use, server.url) == [False, False, True]
+    assert set(service.admission._clients) == {"127.0.0.1"}
 
 
 def test_standard_output_is_the_clients_alone_to_the_end(rivers: Any) -> None:

@@ -67,6 +67,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Any, rivers: Any, cap
     for words, told in (
         (["serve", "--host", "0.0.0.0", str(rivers.path)], "--api-key-file"),
         (["serve", str(tmp_path / "none")], "none"),
+        (["serve", str(rivers.path), "--index", str(rivers.path)], "give each index as a target"),
         (["serve", str(rivers.path), f"index={rivers.path}", "--program", "rag"], "the same name"),
     ):
         assert cli.main([*words, "--port", "0"]) == 2
