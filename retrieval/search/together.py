@@ -16,8 +16,8 @@ class Together(Generic[Item, Result]):
     wait takes all that is there.
 
     Args:
-        work: From items to their results, in the same order. What it makes of an item does not depend on the others.
-        most: Items that one call takes.
+        work: From items to their results, in the same order.
+        most: Items that are worked on at once; 1 where what becomes of an item would depend on the others.
     """
 
     def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]], most: int = 32) -> None:
@@ -27,6 +27,10 @@ class Together(Generic[Item, Result]):
 
     def __call__(self, items: Sequence[Item]) -> Sequence[Result]:
         """The results for some items."""
+        parts = (items[start : start + self._most] for start in range(0, len(items), self._most))
+        return [result for part in parts for result in self._done(part)]
+
+    def _done(self, items: Sequence[Item]) -> Sequence[Result]:
         mine: Future[Sequence[Result]] = Future()
         with self._arriving:
             self._waiting.append((items, mine))

@@ -1,6 +1,7 @@
 """Searches of several threads are encoded together, each gets its own, and one that fails takes no other along."""
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -102,3 +103,15 @@ def test_ctrl_c_in_the_middle_loses_nobodys_work():
     assert [future.done() for future in futures] == [True, False, False]
     assert together([5]) == [5]
     assert [future.result(0) for future in futures] == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_one_caller_of_many_items_has_no_more_worked_on_at_once(most: int) -> None:
+    seen: list[int] = []
+
+    def work(items: Sequence[int]) -> list[int]:
+        seen.append(len(items))
+        return [10 * item for item in items]
+
+    assert Together(work, most=most)(range(7)) == [0, 10, 20, 30, 40, 50, 60]
+    assert max(seen) == most and sum(seen) == 7
