@@ -63,3 +63,14 @@ def test_answers_without_a_probability_stand_above_those_that_nothing_supports()
     report = summarise([record(3 * n + i, *one) for n in range(4) for i, one in enumerate(made)])
     assert report.risk is not None
     assert report.risk.right[0.2] == 1.0 and report.risk.right[1.0] == pytest.approx(1 / 3)
+
+
+def test_a_search_that_finds_nothing_has_recalled_nothing() -> None:
+    class Vain(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            root = Node(question=question)
+            root.end("no_passages", "nothing was found", "unknown")
+            return dspy.Prediction(answer="unknown", trace=Trace(system="s", root=root, cost=Cost(retrievals=1)))
+
+    report = run(Vain(), [dspy.Example(question=f"Who is {name}?", answer="x", gold_titles=["A"]) for name in "AB"])
+    assert report.recall is not None and (report.recall.value, report.recall.n) == (0.0, 2) and not report.precision

@@ -344,14 +344,3 @@ def test_titles_are_compared_where_gold_has_no_ids() -> None:
     report = run(Traced(), questions(2, gold_titles=["A"]))
     assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
     assert run(Traced(), questions(2)).recall is None
-
-
-def test_a_search_that_finds_nothing_has_recalled_nothing() -> None:
-    class Vain(dspy.Module):
-        def forward(self, question: str) -> dspy.Prediction:
-            root = Node(question=question)
-            root.end("no_passages", "nothing was found", "unknown")
-            return dspy.Prediction(answer="unknown", trace=Trace(system="s", root=root, cost=Cost(retrievals=1)))
-
-    report = run(Vain(), questions(2, gold_titles=["A"]))
-    assert report.recall is not None and (report.recall.value, report.recall.n) == (0.0, 2) and not report.precision

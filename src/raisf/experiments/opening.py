@@ -17,6 +17,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 logger = logging.getLogger(__name__)
+_CHANGES = {"relevant": "--relevance", "know": "--know", "decompose": "--decomposition"}
 _warn_once = functools.cache(logger.warning)
 
 POCKET = "pocket"
@@ -285,15 +286,12 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     if not options:
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
-    if hasattr(compiled, "compile_report"):
-        program.compile_report = compiled.compile_report
+    program.compile_report = getattr(compiled, "compile_report", None)
     for name, predictor in compiled.named_predictors():
         if not hasattr(program, name):
             continue  # an option of this call leaves that judge out
         if predictor.signature.fields.keys() != getattr(program, name).signature.fields.keys():
-            changes = {"relevant": "--relevance", "know": "--know", "decompose": "--decomposition"}.get(
-                name, "evidence"
-            )
+            changes = _CHANGES.get(name, "evidence")
             raise InputError(
                 f"{folder} was compiled with another {changes}: leave that option out, give --program {ZERO_SHOT}, or "
                 "compile again"
