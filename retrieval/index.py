@@ -138,18 +138,18 @@ def index(
     """
     kind, passages = _engine(engine), list(passages_of_texts(texts))
     checkpoint = kind.default_checkpoint() if checkpoint is None else checkpoint
-    if out is None:
-        found = kind.find(checkpoint).sha256 if kind.find else ""
-        made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {PACKING}".encode())
-        for passage in passages:
-            made_of.update(row_of(passage).encode())
-        out = cache_folder() / "indexes" / made_of.hexdigest()[:16]
-        with alone(out.with_name(f".{out.name}.lock")):  # of two processes the second waits, and opens it
-            if (out / MANIFEST).is_file():
-                with contextlib.suppress(InputError):  # what is damaged in the cache is made anew
-                    return kind.load(out, checkpoint)
-            return build_index(passages, out, engine, checkpoint, progress=progress)
-    return build_index(passages, out, engine, checkpoint, progress=progress)
+    if out is not None:
+        return build_index(passages, out, engine, checkpoint, progress=progress)
+    found = kind.find(checkpoint).sha256 if kind.find else ""
+    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {PACKING}".encode())
+    for passage in passages:
+        made_of.update(row_of(passage).encode())
+    cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
+    with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
+        if (cached / MANIFEST).is_file():
+            with contextlib.suppress(InputError):  # what is damaged in the cache is made anew
+                return kind.load(cached, checkpoint)
+        return build_index(passages, cached, engine, checkpoint, progress=progress)
 
 
 def index_info(path: Path | str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ passages have gone.
 """
 
 import dataclasses
+import errno
 import glob
 import importlib.metadata
 import os
@@ -50,6 +51,9 @@ LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
 
 _SWAP = 2.0
 """Seconds to wait for a folder that is just being replaced, which takes two renames; between them it is not there."""
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""What the system says where no file is."""
 
 SMALL = 1 << 20
 """Bytes of a file whose checksum is verified whenever the index is opened: a millisecond. `verify` reads all."""
@@ -239,7 +243,9 @@ def _raw_manifest(folder: Path) -> bytes | None:
     while True:
         try:
             return file.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
             replaced = any(folder.parent.glob(old)) or file.is_file()  # still going on, or done since
             if not replaced or time.monotonic() > end:
                 return None

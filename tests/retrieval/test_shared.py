@@ -145,6 +145,12 @@ def test_an_index_is_waited_for_while_it_is_just_being_replaced(made: dict[str, 
         assert len(opened.result().passages) == 12
 
 
+def test_a_link_that_leads_to_itself_is_no_index(tmp_path: Path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match="no index at"):
+        read_manifest(tmp_path / "loop")
+
+
 def test_an_index_that_vanishes_between_a_look_and_a_read_is_waited_for(
     made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
