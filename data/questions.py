@@ -56,7 +56,10 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         found = question_row(row)
     except ValueError as error:
         raise InputError(f"{place}, question {number}: {error}") from error
-    except (TypeError, KeyError, AttributeError) as error:
+    except KeyError as error:
+        has, like = ", ".join(map(str, row)) or "nothing", schema_of(row)
+        raise InputError(f"{place}, question {number}: no {error} in it, as {like} has; found {has}") from error
+    except (TypeError, AttributeError) as error:
         raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
     _check_gold(f"{place}, question {number}", found)
     identity = found.get("id")

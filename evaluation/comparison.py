@@ -31,6 +31,7 @@ class Pair:
         p_em: McNemar's exact test on `won` and `lost`, two-sided.
         p_f1: Approximate randomisation on token F1, two-sided.
         p_em_holm: `p_em` after Holm's correction for all pairs of the comparison.
+        p_f1_holm: `p_f1` likewise.
     """
 
     first: str
@@ -42,6 +43,7 @@ class Pair:
     p_em: float
     p_f1: float
     p_em_holm: float
+    p_f1_holm: float
 
     def turned(self) -> "Pair":
         """The same pair, the second before the first."""
@@ -82,8 +84,8 @@ def compare_records(records: Mapping[str, RecordsById], against: str | None = No
     # What is named later is mostly what is hoped to be better: then gains are positive.
     tested = [pair for pair in combinations(records, 2) if against is None or against in pair]
     pairs = [_pair(b, records[b], a, records[a]) for a, b in tested]
-    corrected = holm([pair.p_em for pair in pairs])
-    return Comparison(reports, [replace(pair, p_em_holm=p) for pair, p in zip(pairs, corrected, strict=True)])
+    corrected = zip(pairs, holm([pair.p_em for pair in pairs]), holm([pair.p_f1 for pair in pairs]), strict=True)
+    return Comparison(reports, [replace(pair, p_em_holm=em, p_f1_holm=f1) for pair, em, f1 in corrected])
 
 
 def mcnemar(won: int, lost: int) -> float:
@@ -136,5 +138,5 @@ def _pair(a: str, ours: RecordsById, b: str, theirs: RecordsById) -> Pair:
     )
     won = sum(x > y for x, y in zip(*em, strict=True))
     lost = sum(x < y for x, y in zip(*em, strict=True))
-    p = mcnemar(won, lost)
-    return Pair(a, b, paired_difference(*em), paired_difference(*f1), won, lost, p, randomisation(*f1), p)
+    p_em, p_f1 = mcnemar(won, lost), randomisation(*f1)
+    return Pair(a, b, paired_difference(*em), paired_difference(*f1), won, lost, p_em, p_f1, p_em, p_f1)

@@ -15,7 +15,9 @@ _LATER = dict.fromkeys(("grounded", "likelihood", "sufficient", "computed_confid
 
 
 def of_record(record: dict[str, Any]) -> float | None:
-    """The confidence of a record's answer; None where it has none, or its program keeps no trace."""
+    """The confidence of a record's answer, told or by its trace; None where it has none, or its program no trace."""
+    if "confidence" in record:
+        return record["confidence"]
     root = (record.get("trace") or {}).get("root")
     if root is None:
         return None

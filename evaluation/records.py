@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from raisf.evaluation.confidence import of_record
 from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_json, read_jsonl, write_json
 
@@ -20,18 +21,33 @@ class Records:
 
     Without a path they live in memory alone. Of two records of one question the later counts: a question that ended in
     an error is asked again when the run resumes.
+
+    Attributes:
+        done: The records, with the answer's `confidence` in the place of the `trace` it follows from, which is most of
+            a record and stays in the file.
+        right: The sum of their exact matches.
+        errors: How many of them are errors.
     """
 
-    def __init__(self, lines: IO[str] | None, done: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, lines: IO[str] | None = None) -> None:
         self._lines = lines
-        self.done = done
+        self.done: dict[str, dict[str, Any]] = {}
+        self.right, self.errors = 0.0, 0
 
     def add(self, record: dict[str, Any]) -> None:
         """Keeps a record; when it returns, a kill of the process can no longer lose it."""
-        self.done[record["id"]] = record
+        self.found(record)
         if self._lines is not None:
             self._lines.write(dump_line(record))
             self._lines.flush()
+
+    def found(self, record: dict[str, Any]) -> None:
+        """Takes note of a record that the file has."""
+        told = {name: value for name, value in record.items() if name != "trace"} | {"confidence": of_record(record)}
+        before = self.done.get(record["id"], {"em": 0.0, "error": None})
+        self.right += record["em"] - before["em"]
+        self.errors += (record["error"] is not None) - (before["error"] is not None)
+        self.done[record["id"]] = told
 
 
 @contextlib.contextmanager
@@ -48,7 +64,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
             or there is something else in the place of either file.
     """
     if path is None:
-        yield Records(None, {})
+        yield Records()
         return
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
@@ -68,7 +84,15 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
             _check(path, found, binding)
             _heal(lines)
         write_json(meta, {"format": FORMAT, **binding})
-        yield Records(lines, {record["id"]: record for record in read_jsonl(path)})
+        records = Records(lines)
+        for number, record in enumerate(read_jsonl(path), 1):
+            try:
+                records.found(record)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise InputError(
+                    f"{path}, line {number}, is no record ({error!r:.80}): mend or drop the line, or {_ELSEWHERE}"
+                ) from error
+        yield records
 
 
 def _lock(lines: IO[str], path: Path) -> None:

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
 from raisf.evaluation.identity import GOLD, answer_of, describe, describe_test, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
-from raisf.evaluation.records import open_records
+from raisf.evaluation.records import Records, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -211,11 +211,11 @@ def evaluate(
                 answer_of(outcome.prediction, program)  # a module of the user's own may give none
             records.add(_record(outcome))
             failure = outcome.error or failure
-            bar.update(task, advance=1, score=_running(done))
+            bar.update(task, advance=1, score=_running(records))
 
         try:
             ask_all(program, left, keep, threads=threads)
-            if failure is not None and all(record["error"] is not None for record in done.values()):
+            if failure is not None and records.errors == len(done):
                 raise given_up("every question", failure)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
@@ -325,7 +325,6 @@ def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
     return told
 
 
-def _running(done: dict[str, dict[str, Any]]) -> str:
-    errors = sum(record["error"] is not None for record in done.values())
-    em = sum(record["em"] for record in done.values()) / len(done)
-    return f"EM {100 * em:.1f}" + (f", errors {errors}" if errors else "")
+def _running(records: Records) -> str:
+    em = 100 * records.right / len(records.done)
+    return f"EM {em:.1f}" + (f", errors {records.errors}" if records.errors else "")

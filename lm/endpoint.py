@@ -104,7 +104,13 @@ class EndpointLM(dspy.LM):
             super()._warn_zero_temp_rollout(temperature, rollout_id)
 
     def dump_state(self) -> dict[str, Any]:
-        """The state of a plain `dspy.LM` of the same model: where it is asked is for whoever loads it to say."""
+        """The state of a plain `dspy.LM` of the same model.
+
+        Of one at an endpoint of one's own there is none, so that what loads it has no LM until it is given one: by its
+        name alone it would send questions and passages to the provider of that name.
+        """
+        if self.endpoint.place is not None:
+            return {}
         state = dspy.BaseLM.dump_state(self)
         return {**state, "_dspy_lm_class": _BASE_LM, "num_retries": self.endpoint.retries}
 

@@ -37,11 +37,12 @@ from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, relative_path, sha256_file, write_json
+from raisf.utils.files import atomic_folder, check_replaceable, read_json, relative_path, sha256_file, write_json
 
 logger = logging.getLogger(__name__)
 
-OWN = {MANIFEST, STATE, ADAPTERS, README, PLOT}
+ARTIFACT = (MANIFEST, STATE, ADAPTERS, README, PLOT)
+"""All that lies in an artifact's folder."""
 OPTIONS = ("temperature", "max_tokens", "max_completion_tokens")  # the last is the second, of a model that reasons
 LIBRARIES = ("dspy", "pydantic", "torch", "transformers")
 
@@ -69,13 +70,11 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     if not isinstance(program, dspy.Module):
         raise InputError(f"a program is a dspy.Module, found a {type(program).__name__}")
     name = name_of(program)
-    strangers = {file.name for file in folder.iterdir()} - OWN if folder.is_dir() else set()
-    if strangers:
-        raise InputError(f"{folder} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
+    check_replaceable(folder, *ARTIFACT)
     if isinstance(program, Program) and not is_foreign(name):
         check_predictors(program)
     _warn_of_lms(program, folder)
-    with atomic_folder(folder, MANIFEST) as made:
+    with atomic_folder(folder, *ARTIFACT) as made:
         write_json(made / STATE, _state(program))
         weights = save_weights(program, made, folder)
         manifest = {

@@ -22,6 +22,7 @@ from raisf.optimize.judges.predictor_roles import JUDGED, role_of
 from raisf.optimize.traces import marked, readable
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
+from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import (
     AnswerTruth,
@@ -239,8 +240,7 @@ def _in_use(program: dspy.Module, role: Any) -> bool:
 
 
 def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
-    retriever = getattr(owner, "retriever", None)
-    if retriever is None:
+    if (retriever := searched(owner)) is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
     return passage_examples(role, trainset, retriever, getattr(owner, "k", 5))
 

@@ -15,6 +15,7 @@ from raisf.lm.local import gguf
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS
 from raisf.lm.local.weights import ANY_PRECISION, PREFIX, same_weights, weights_folder, weights_hash
 from raisf.optimize.adapters import ADAPTERS, README, adapter_hash, readme
+from raisf.optimize.artifact import ARTIFACT
 from raisf.optimize.manifest import MANIFEST, STATE, read
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
@@ -50,7 +51,7 @@ def ship(artifact: Path, name: str, out: Path) -> dict[str, Any]:
             raise InputError(f"{ADAPTERS}/{predictor} of {artifact} has changed since it was saved: save it again")
     for entry in kept.lms:
         _check_base(" and ".join(entry.predictors), entry.connect.spec, base)
-    with atomic_folder(out, MANIFEST) as folder:
+    with atomic_folder(out, *ARTIFACT) as folder:
         shutil.copyfile(artifact / STATE, folder / STATE)
         for predictor in kept.weights:
             _copy_adapter(artifact / ADAPTERS / predictor, folder / ADAPTERS / predictor, name, spec)

@@ -79,6 +79,7 @@ class Run:
         self._used: set[int] = set()
         self._started = time.monotonic()
         self._deadline = None if max_seconds is None else self._started + max_seconds
+        self._aside = {} if max_seconds is None else {"send_stream": None}  # no other thread can write to DSPy's stream
         self._lock = threading.Lock()
         self._asked: dict[tuple[int, str], Future[tuple[dspy.Prediction | None, list[Any]]]] = {}
 
@@ -198,7 +199,8 @@ class Run:
         self._check()
         with self._lock:
             if (query, k) not in self._searches:
-                self._searches[query, k] = Task(lambda: observed_search(retriever, query, k))
+                with dspy.context(**self._aside):
+                    self._searches[query, k] = Task(lambda: observed_search(retriever, query, k))
             return self._searches[query, k]
 
     def found(self, search: Task[list[Passage]]) -> list[Passage]:
@@ -206,7 +208,8 @@ class Run:
         with self._lock:
             self._used.add(id(search))
         try:
-            return within(self._seconds_left(), search.get)
+            with dspy.context(**self._aside):
+                return within(self._seconds_left(), search.get)
         except TimeoutError:
             if self._seconds_left() != 0:
                 raise  # a retriever's own

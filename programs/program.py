@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args, get_origin
+from typing import Any, ClassVar, cast
 
 import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, require_lm
+from raisf.programs.changing import OptionsState, asked, check_anew, in_place_of, made_alike
 from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
@@ -152,9 +153,9 @@ class Program(dspy.Module):
                 found.add(self.stored.get(name, name))
         return found
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """DSPy's state of the predictors, and the program's options."""
-        return {**super().dump_state(json_mode), OPTIONS: self.options()}
+    def named_parameters(self) -> list[tuple[str, Any]]:
+        """DSPy's, after the options: a module that contains the program is written with these, too."""
+        return [(OPTIONS, OptionsState(self)), *super().named_parameters()]
 
     def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
         """Take up a state that `dump_state` gave, its options too; one without options leaves them as they are.
@@ -170,27 +171,39 @@ class Program(dspy.Module):
             state, dropped = harmless(state)
             if dropped:
                 logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
-        before = dict(vars(self))
+        before = [(one, dict(vars(one))) for one in (self, *self.predictors())]
         try:
-            self._set_options(state.get(OPTIONS) or {})
-            super().load_state(state, allow_unsafe_lm_state=allow_unsafe_lm_state)
+            self.become(state.get(OPTIONS) or {})
+            super().load_state({OPTIONS: {}, **state}, allow_unsafe_lm_state=allow_unsafe_lm_state)
         except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
-            vars(self).clear()
-            vars(self).update(before)
+            for one, had in before:
+                vars(one).clear()
+                vars(one).update(had)
             raise
 
-    def _set_options(self, given: dict[str, Any]) -> None:
-        """Become what the constructor makes of these options: it checks them, and they shape the predictors."""
+    def become(self, given: dict[str, Any]) -> None:
+        """Become what the constructor makes of these options: it checks them, and they shape the predictors.
+
+        Predictors that they shape as they are stay, with all that they have learnt.
+
+        Raises:
+            InputError: One of them is none of this program's, or cannot be used.
+        """
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
-        # Of the class itself, DSPy's metaclass would show (*args, **kwargs).
-        takes = inspect.signature(type(self).__init__).parameters
-        retriever = {"retriever": self.retriever} if "retriever" in takes else {}
         try:
-            made = type(self)(**retriever, **{**self.options(), **given})
+            made = made_alike(self, given)
         except TypeError as error:
             raise InputError(f"the saved options are not those of {type(self).__name__}: {error}") from error
-        vars(self).update({name: value for name, value in vars(made).items() if name not in ("history", "callbacks")})
+        before, after = asked(made_alike(self, {})), asked(made)
+        for name, value in vars(made).items():
+            if isinstance(value, dspy.Predict) and name in vars(self):
+                if (
+                    before[name] != after[name]
+                ):  # the same object: DSPy, while it loads, goes on with those it has found
+                    vars(vars(self)[name]).update(vars(value))
+            elif name not in ("history", "callbacks"):
+                vars(self)[name] = value
 
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError
@@ -230,7 +243,9 @@ class Program(dspy.Module):
         if name == "retriever" and value is not None:
             value = as_retriever(value)
         elif isinstance(old := vars(self).get(name), dspy.Predict):
-            value = _in_place_of(old, name, value)
+            value = in_place_of(old, name, value)
+        elif name in vars(self):
+            check_anew(self, name, value)
         super().__setattr__(name, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
@@ -240,36 +255,6 @@ class Program(dspy.Module):
         memo[id(self)] = new
         new.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return new
-
-
-def _in_place_of(old: dspy.Predict, name: str, new: object) -> dspy.Predict:
-    """A predictor that takes another's place: asked for the same, it gives the same in the end.
-
-    Of a ChainOfThought it is the Predict inside.
-    """
-    if isinstance(new, dspy.ChainOfThought):
-        new = new.predict
-    if not isinstance(new, dspy.Predict):
-        raise InputError(f"{name} is {new!r}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
-    before, now = cast(Any, old.signature), cast(Any, new.signature)
-    wanted = [*before.output_fields][-1]
-    kind = before.output_fields[wanted].annotation
-    labels = get_args(kind) if get_origin(kind) is Literal else ()
-    if wanted not in now.output_fields:
-        wrong = f"has no output {wanted}"
-    elif not before.input_fields.keys() & now.input_fields.keys():
-        wrong = f"is asked for {_shown(new)}"
-    elif labels and get_args(now.output_fields[wanted].annotation) != labels:
-        wrong = f"gives another {wanted} than {' or '.join(map(str, labels))}"
-    else:
-        return new
-    raise InputError(f"{name} {wrong}: give a dspy.Predict or dspy.ChainOfThought of {_shown(old)}")
-
-
-def _shown(predictor: dspy.Predict) -> str:
-    """A predictor's inputs and outputs, as DSPy writes a signature."""
-    signature = cast(Any, predictor.signature)
-    return f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"
 
 
 def _plain(value: object) -> bool:

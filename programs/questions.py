@@ -28,6 +28,24 @@ _NO_SPACES_FROM = "\u2e80"
 _ONE_SHAPE = str.maketrans(
     dict.fromkeys("\u2018\u2019\u00b4\u0060", "'") | dict.fromkeys("\u2010\u2011\u2012\u2013", "-")
 )
+# How LMs that were instructed say that they have no answer: the whole of it, in the words that `normal` leaves.
+_REST = r"(?:(?!\b(?:but|however)\b).)*"
+_SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|retrieved)\ )?
+    (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)"""
+_NO_ANSWER = re.compile(
+    rf"""(?:(?:(?:i'm\ |i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
+    the\ unknown | none | null | n/a | no\ idea | not\ sure | not\ applicable
+    | (?:there\ is\ )?(?:no|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
+    | i\ (?:do\ not|don't|cannot|can't|could\ not|couldn't|have\ no|am\ not|am\ unable\ to)\ \w{_REST}
+    | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
+      (?:(?:not|nowhere|isn't|aren't)\ (?:explicitly\ |directly\ )?
+         (?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear) | unknown)
+      (?:\ (?:in|by|from)\ {_SOURCE})?
+    | (?:(?:it|{_SOURCE})\ )?(?:cannot|can't|could\ not)\ be\ (?:determined|answered|found|known){_REST}
+    | {_SOURCE}\ (?:(?:do|does|did|is|are)\ not|don't|doesn't|didn't)\ {_REST}
+    )""",
+    re.VERBOSE,
+)
 _REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 
 
@@ -45,8 +63,13 @@ def normal(text: str) -> str:
 
 
 def is_unknown(answer: str) -> bool:
-    """Whether an answer says that there is none; "The Unknown" is a film."""
-    return normal(answer) in ("", UNKNOWN) or (answer.strip().startswith(f"the {UNKNOWN}") and len(answer.split()) == 2)
+    """Whether an answer says, in these words or in others, that there is none.
+
+    "The Unknown" is a film and "I Don't Know" a song, so titles are answers; and so is what goes on with a "but".
+    """
+    said = normal(answer.translate(_ONE_SHAPE))
+    titled = [word[:1].isupper() for word in answer.split()[1:]]
+    return {*said.split()} <= {UNKNOWN} or (not (titled and all(titled)) and _NO_ANSWER.fullmatch(said) is not None)
 
 
 def is_yes_no(question: str) -> bool:

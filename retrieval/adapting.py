@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class Adapted:
         self.name = name or _name_of(given)
         self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
         self._given = given
-        self._keyword = _keyword_of(given)
+        self._call = _caller_of(given)
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, with scores where it gives any.
@@ -78,7 +78,7 @@ class Adapted:
         """
         check_k(k)
         try:
-            found = self._given(query, **({self._keyword: k} if self._keyword else {}))
+            found = self._call(query, k)
         except RaisfError:
             raise
         except Exception as error:
@@ -139,18 +139,27 @@ def _passage(item: Any, beside: Mapping[str, Any], name: str) -> Passage:
     )
 
 
-def _keyword_of(given: Any) -> str | None:
-    """The argument by which it takes how many passages to find; None where it takes none."""
+def _caller_of(given: Any) -> Callable[[str, int], Any]:
+    """How it is called with a query and how many passages to find; with the query alone where it takes no more."""
+    # A dspy.Module is called with anything, and its `forward` says with what.
+    forward = getattr(type(given), "forward", None)
     try:
-        # A dspy.Module is called with anything, and its `forward` says with what.
-        parameters = list(inspect.signature(getattr(given, "forward", given)).parameters.values())
+        parameters = list(inspect.signature(given if forward is None else forward).parameters.values())
     except (TypeError, ValueError):
-        return None
-    named = {one.name: one for one in parameters}
-    if "k" in named or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return "k"
-    needed = [one.name for one in parameters[1:] if one.default is inspect.Parameter.empty]
-    return next((name for name in ("top_k", *needed[:1]) if name in named), None)
+        return lambda query, k: given(query)
+    others = parameters[1 if forward is None else 2 :]
+    if any(one.name == "k" or one.kind is inspect.Parameter.VAR_KEYWORD for one in others):
+        return lambda query, k: given(query, k=k)
+    if any(one.name == "top_k" for one in others):
+        return lambda query, k: given(query, top_k=k)
+    # Else the first that must be given, or a number, whatever it is called.
+    counts = [one for one in others if one.default is inspect.Parameter.empty or type(one.default) is int]
+    count = next((one for one in counts if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
+    if count is None:
+        return lambda query, k: given(query)
+    if count.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return lambda query, k: given(query, k)
+    return lambda query, k: given(query, **{count.name: k})
 
 
 def _name_of(given: Any) -> str:

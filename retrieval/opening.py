@@ -46,6 +46,6 @@ def engine_of(path: Path | str, manifest: IndexManifest) -> type[Index]:
     Raises:
         InputError: The manifest names none.
     """
-    if manifest.kind not in ENGINES:
+    if not isinstance(manifest.kind, str) or manifest.kind not in ENGINES:
         raise InputError(f"the index {path} is of an unknown kind, {manifest.kind!r}; make it again")
     return ENGINES[manifest.kind]

@@ -16,7 +16,7 @@ from raisf.cli import COMMANDS, raisf
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("src", "optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data", "utils")
-DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 

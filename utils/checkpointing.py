@@ -70,7 +70,7 @@ class Unfinished:
             write: Writes the tensors to a file.
             state: The rest.
         """
-        with atomic_folder(self.folder, "state.safetensors") as folder:
+        with atomic_folder(self.folder, "state.safetensors", "at.json") as folder:
             write(folder / "state.safetensors")
             write_json(folder / "at.json", {"settings": self.settings, **state})
 

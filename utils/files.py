@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
+def atomic_folder(path: Path | str, marker: str, *names: str) -> Iterator[Path]:
     """A new folder to fill that takes `path`'s place only when the block ends well.
 
     On any exception until then, Ctrl-C included, what stood at `path` stays there as it was, or is put back, and the
@@ -100,6 +101,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     Args:
         path: Where the folder is to stand.
         marker: A file that every folder of this sort holds: only such a folder is replaced.
+        names: What else one may hold, see `check_replaceable`.
 
     Raises:
         InputError: See `check_replaceable`.
@@ -107,7 +109,7 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     sweep(path)
-    check_replaceable(path, marker)
+    check_replaceable(path, marker, *names)
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming_full_disk(path), make_partial_folder(path) as temporary:
         old = temporary.with_name(temporary.name.removesuffix(PARTIAL) + REPLACED)
@@ -129,18 +131,30 @@ def atomic_folder(path: Path | str, marker: str) -> Iterator[Path]:
             raise
 
 
-def check_replaceable(path: Path | str, marker: str) -> None:
+def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     """Makes sure that writing a folder would not cost the user another; long work asks before it begins.
 
+    Args:
+        path: Where the folder is to stand.
+        marker: A file that every folder of this sort holds.
+        names: What else one may hold: names of files and folders, with the wildcards of a shell.
+
     Raises:
-        InputError: `path` is a file, a folder with things in it but no `marker` among them, or where nothing can be
-            written.
+        InputError: `path` is a file, a folder with other things in it or without the `marker`, one that cannot be
+            replaced (the current one, or where a disk is mounted), or where nothing can be written.
     """
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
-    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
-        raise InputError(f"{path} holds other things (no {marker}), which would be replaced: give a new folder")
+    found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    others = [name for name in found if not any(fnmatchcase(name, own) for own in (marker, *names, f".*{PARTIAL}"))]
+    if others or (found and not (path / marker).is_file()):
+        told = ", ".join(others[:3]) or f"no {marker}"
+        raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")
+    whole = Path(os.path.realpath(path))
+    if whole.is_mount() or Path.cwd().is_relative_to(whole):
+        where = "the folder that you are in" if Path.cwd().is_relative_to(whole) else "where a disk is mounted"
+        raise InputError(f"{path} is {where}, which cannot be replaced by a new one: give a folder in it")
     check_writable(path.parent)
 
 

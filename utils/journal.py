@@ -1,9 +1,11 @@
 """A resumable journal: keys and values in a file, appended to as they are found, read again after a kill."""
 
 import contextlib
+import errno
 import json
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
@@ -59,12 +61,23 @@ class Journal:
         """The value of a key; None if it has not been found."""
         return self._values.get(key)
 
+    def kept(self, kind: str, names: Iterable[str]) -> dict[str, Any]:
+        """Of these names, those with a value under the key "KIND NAME", and the value."""
+        return {name: self._values[key] for name in names if (key := f"{kind} {name}") in self._values}
+
     def add(self, key: str, value: Any) -> Any:
         """Keeps a JSON-able value, and gives it back."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(dump_line({"key": key, "value": value}))
+            line = dump_line({"key": key, "value": value}).encode()
+            with self.path.open("ab", buffering=0) as file:
+                before = file.tell()
+                try:
+                    if file.write(line) != len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+                except OSError:  # half a line would spoil the next one
+                    file.truncate(before)
+                    raise
             self._values[key] = value
         return value
 
@@ -81,12 +94,16 @@ class Journal:
         self._values.clear()
 
     def _read(self) -> None:
-        """A kill may have cut the last line: it is dropped, also from the file, which is appended to."""
+        """A kill may have cut the last line: it is dropped, also from the file, which is appended to.
+
+        Any other line that cannot be read is passed over: what it held is found again.
+        """
         whole = self.path.read_bytes()
         whole = whole[: whole.rfind(b"\n") + 1]
         for line in whole.splitlines():
-            row = json.loads(line)
-            self._values[row["key"]] = row["value"]
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                row = json.loads(line)
+                self._values[row["key"]] = row["value"]
         with self.path.open("r+b") as file:
             file.truncate(len(whole))
 

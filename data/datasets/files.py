@@ -16,6 +16,8 @@ from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write
 
 MANIFEST = "dataset.json"
 SPLITS = ("train", "dev", "test")
+DATASET = (MANIFEST, *(f"{name}.jsonl" for name in (*SPLITS, "corpus")))
+"""All that lies in a data set's folder."""
 
 
 def write_dataset(
@@ -62,7 +64,7 @@ def write_dataset(
     """
     if name not in BENCHMARKS:
         raise InputError(f"unknown data set {name!r}: choose {', '.join(BENCHMARKS)}")
-    check_replaceable(out, MANIFEST)
+    check_replaceable(out, *DATASET)
     benchmark = BENCHMARKS[name]
     if files:
         sources = {split: file_source(path) for split, path in files.items()}
@@ -85,7 +87,7 @@ def write_dataset(
         "n": n,
         "seed": seed,
     }
-    with atomic_folder(out, MANIFEST) as folder:
+    with atomic_folder(out, *DATASET) as folder:
         kinds, corpus = _write(folder, benchmark, sources, draws, origin, progress)
         about["splits"] = {
             split: {

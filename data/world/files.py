@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 # Of six regions in a row three are for training, one for selection and two for testing: no split shares an entity.
 SPLITS = ("train", "train", "train", "dev", "test", "test")
+WORLD = ("world.json", *(f"{name}.jsonl" for name in ("corpus", "facts", "train", "dev", "test")), "hotpot_*.json")
+"""All that lies in a world's folder."""
 QUESTIONS = {"train": 600, "dev": 200, "test": 500}
 # HotpotQA's distractor setting shows the gold paragraphs among others, ten in all.
 HOTPOT_PARAGRAPHS = 10
@@ -48,7 +50,7 @@ def write_world(
     total = -(-entities // REGION_SIZE)
     written = dict.fromkeys(("passages", "facts", *counts), 0)
     hotpot: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
-    with atomic_folder(out, "world.json") as folder:
+    with atomic_folder(out, *WORLD) as folder:
         files = {name: (folder / f"{name}.jsonl").open("w", encoding="utf-8") for name in ("corpus", "facts", *counts)}
         try:
             for made in regions(seed, entities):

@@ -104,7 +104,7 @@ def train(
         "seconds": round(run.seconds, 2),
         "tokens_per_second": round(run.tokens / run.seconds),
     }
-    with atomic_folder(out, CONFIG if training.method == "lora" else "config.json") as folder:
+    with atomic_folder(out, CONFIG if training.method == "lora" else "config.json", "*") as folder:
         run.publish(folder)
         write_json(folder / TRAINING, report)
     checkpoint.unlink()

@@ -5,6 +5,7 @@ This needs the probabilities of every token at every step, so it works for model
 
 import copy
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,7 @@ def mix(
 def twin(engine: InferenceEngine) -> "PreTrainedModel":
     """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
     shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
-    twin = copy.deepcopy(engine.model, {id(tensor): tensor for tensor in shared})
-    for module in twin.modules():
-        module._forward_hooks.clear()
-    return twin
+    instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
+    # Not copied and then cleared: the engine's thread may change them in the middle.
+    instead |= {id(module._forward_hooks): OrderedDict() for module in engine.model.modules()}
+    return copy.deepcopy(engine.model, instead)

@@ -98,7 +98,7 @@ def converted(path: Path | str) -> Path:
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
     try:
-        with atomic_folder(out, SOURCE) as folder:
+        with atomic_folder(out, SOURCE, "*") as folder:
             _convert(path, folder)
             write_json(folder / SOURCE, {"format": FORMAT, "file": path.name, "sha256": sha, **head})
     except OSError as error:  # a full disk is told by `atomic_folder`

@@ -211,19 +211,16 @@ def _judges_words(tokenizer: "PreTrainedTokenizerFast", tests: list[Lesson]) -> 
 
 
 def _share(right: int, n: int) -> dict[str, Any]:
-    share, z = right / n, 1.96
-    middle, spread = share + z * z / (2 * n), z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    low, high = (min(1.0, max(0.0, (middle + sign * spread) / (1 + z * z / n))) for sign in (-1, 1))
-    return {"right": round(share, 3), "low": round(low, 3), "high": round(high, 3), "n": n}
+    from scipy.stats import binomtest
+
+    low, high = binomtest(right, n).proportion_ci(method="wilson")
+    return {"right": round(right / n, 3), "low": round(float(low), 3), "high": round(float(high), 3), "n": n}
 
 
 def _auroc(scores: list[float], positive: list[bool]) -> float:
-    """The chance that a positive is scored above a negative, ties counting half."""
-    import numpy as np
+    """The chance that a positive is scored above a negative, ties counting half; as good as none without both."""
+    from scipy.stats import mannwhitneyu
 
-    of = np.array(scores)
-    yes, no = of[np.array(positive)], of[~np.array(positive)]
-    if not (len(yes) and len(no)):
-        return 0.5
-    above = (yes[:, None] > no).mean() + 0.5 * (yes[:, None] == no).mean()
-    return float(above)
+    yes = [score for score, is_positive in zip(scores, positive, strict=True) if is_positive]
+    no = [score for score, is_positive in zip(scores, positive, strict=True) if not is_positive]
+    return float(mannwhitneyu(yes, no).statistic) / (len(yes) * len(no)) if yes and no else 0.5

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # What each size reads: the shipped weights did.
 TOKENS = {"tiny": 30_000_000, "pocket": 60_000_000, "large": 60_000_000, "t5": 8_000_000}
 # Points of the learning curves, and the questions behind each skill's points.
+FILES = ("manifest.json", "learning.png", "model.safetensors", "*.json")
+"""What tells a folder of ours from another model's, and all that lies in one."""
 CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 
 
@@ -65,7 +67,7 @@ def train(
     if tokens < BATCH_TOKENS:
         raise InputError(f"{tokens} tokens are less than one step; give at least {BATCH_TOKENS}")
     out = Path(out)
-    check_replaceable(out, "model.safetensors")
+    check_replaceable(out, *FILES)
     import torch
 
     from raisf.utils.progress import ProgressBars
@@ -97,7 +99,7 @@ def train(
         "curve": at["curve"],
         "skills": at["skills"],
     }
-    with atomic_folder(out, "model.safetensors") as folder:
+    with atomic_folder(out, *FILES) as folder:
         # Half the bytes of float32, and the loop computes in bfloat16 anyway.
         model.bfloat16().save_pretrained(folder)
         tokenizer.save_pretrained(folder)

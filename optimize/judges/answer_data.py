@@ -15,6 +15,7 @@ from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.citations import holding_sentence
 from raisf.programs.questions import UNKNOWN, fill, holds
 from raisf.programs.trace import JudgedPassage
+from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 
@@ -45,7 +46,7 @@ def answer_rows(
     Raises:
         InputError: No questions, or one without a gold answer.
     """
-    role, retriever = role_of(predictor), getattr(owner, "retriever", None)
+    role, retriever = role_of(predictor), searched(owner)
     if role in READERS and retriever is not None:
         return reading_rows(trainset, retriever, getattr(owner, "k", 5), rng)
     if role is DirectAnswer:

@@ -5,7 +5,9 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.runner import Outcome, ask_all
+from raisf.optimize.judges.labels import from_memory
 from raisf.programs.calls import Run
 from raisf.programs.questions import clean, is_unknown
 from raisf.utils.journal import Journal
@@ -28,11 +30,8 @@ def with_drafts(
         LMError: The LM failed on ten questions in a row.
     """
     questions = list(dict.fromkeys(row.question for row in rows))
-    drafts: dict[str, str] = {}
-    if journal is not None:
-        drafts = {
-            question: journal.get(f"draft {question}") for question in questions if f"draft {question}" in journal
-        }
+    kind = f"draft of {digest(describe(from_memory(answerer)))}"
+    drafts: dict[str, str] = {} if journal is None else journal.kept(kind, questions)
 
     def ask(question: str) -> dspy.Prediction:
         outputs = Run(None, None, None).ask(answerer, question=question)
@@ -42,7 +41,7 @@ def with_drafts(
         if outcome.prediction is not None and outcome.prediction.answer is not None:
             drafts[outcome.example.question] = outcome.prediction.answer
             if journal is not None:
-                journal.add(f"draft {outcome.example.question}", outcome.prediction.answer)
+                journal.add(f"{kind} {outcome.example.question}", outcome.prediction.answer)
 
     ask_all(ask, [dspy.Example(question=one) for one in questions if one not in drafts], keep, threads=threads)
     return [

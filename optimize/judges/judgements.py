@@ -23,6 +23,7 @@ from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run, require_lm
 from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
@@ -245,9 +246,9 @@ def _rows(
         options: Any = {"labels": labels, "threads": threads, "journal": journal}
         made = know_labels(examples, answerer=answerer, **options).checked()
         return made.rows, made.told()
-    if getattr(program, "retriever", None) is None:
+    if (retriever := searched(program)) is None:
         raise InputError(f"the {judge} judge is measured on retrieved passages: give --index (program.retriever)")
-    return passage_examples(role_of(predictor), examples, program.retriever, program.k), None
+    return passage_examples(role_of(predictor), examples, retriever, program.k), None
 
 
 def plain(predictor: Any) -> Callable[..., dspy.Prediction]:

@@ -14,6 +14,7 @@ from raisf.optimize.judges.judge_data import decomposition_examples, listwise_ex
 from raisf.optimize.judges.judgements import ask_each, plain
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
 
@@ -96,8 +97,7 @@ class Labelling:
                 self._compare(kept, "know", row.question, [("know" if gold else "unknown", row.verdict)])
 
     def _relevance(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
-        retriever = self.program.retriever
-        if retriever is None:
+        if (retriever := searched(self.program)) is None:
             return
         together = self.program.relevance == "listwise"
         make = listwise_examples if together else relevance_examples

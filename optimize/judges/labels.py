@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import dspy
 
+from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.judge_data import checked, steps
@@ -113,11 +114,10 @@ def know_labels(
     asked = {step.question: step for example in checked(trainset) for step in steps(example)}
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     total = len(asked) - len(verdicts)
+    program = from_memory(answerer)
+    kind = f"known by {digest(describe(program))}"  # a module's other programs have LMs of their own
     if journal is not None:
-        verdicts |= {q: journal.get(f"known {q}") for q in asked if q not in verdicts and f"known {q}" in journal}
-    program = Direct()
-    if answerer is not None:
-        program.answer_directly = answerer
+        verdicts = journal.kept(kind, asked) | verdicts
     unreadable: list[str] = []
     failed: dict[str, Exception | None] = {}
 
@@ -131,7 +131,7 @@ def know_labels(
             step = asked[question]
             verdicts[question] = accuracy(outcome.prediction.answer, step.answers, step.scoring) == 1.0
             if journal is not None:
-                journal.add(f"known {question}", verdicts[question])
+                journal.add(f"{kind} {question}", verdicts[question])
 
     ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
     rows = [
@@ -140,6 +140,14 @@ def know_labels(
         if q in verdicts
     ]
     return Labelled(rows, total, sorted(unreadable), sorted(failed), next(reversed(failed.values()), None))
+
+
+def from_memory(answerer: dspy.Predict | None) -> Direct:
+    """What asks this predictor alone; None: a plain one, with the LM of DSPy's settings."""
+    program = Direct()
+    if answerer is not None:
+        program.answer_directly = answerer
+    return program
 
 
 def know_examples(trainset: Sequence[dspy.Example], **options: Any) -> list[dspy.Example]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.identity import describe, digest, gold_answers
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.labels import check_labelled, missing_labels
@@ -36,15 +36,14 @@ def skr_cases(
     """
     without, with_passages = program.compared()
     ways: dict[str, Any] = {"without": without, "with": with_passages}
-    right: dict[str, dict[str, float]] = {}
+    of, right = digest(describe(program)), dict[str, dict[str, float]]()
     unreadable, failed = set[str](), set[str]()
     asked = list(dict.fromkeys(example.question for example in trainset))
     for way, answers in ways.items():
-        scores = right[way] = {}
-        if journal is not None:
-            scores |= {q: journal.get(f"{way} {q}") for q in asked if f"{way} {q}" in journal}
+        kind = f"{way} {of}"
+        scores = right[way] = {} if journal is None else journal.kept(kind, asked)
 
-        def keep(outcome: Outcome, way: str = way, scores: dict[str, float] = scores) -> None:
+        def keep(outcome: Outcome, kind: str = kind, scores: dict[str, float] = scores) -> None:
             question = outcome.example.question
             if outcome.prediction is None:
                 failed.add(question)
@@ -55,7 +54,7 @@ def skr_cases(
                     outcome.prediction.answer, gold_answers(outcome.example), outcome.example.get("scoring")
                 )
                 if journal is not None:
-                    journal.add(f"{way} {question}", scores[question])
+                    journal.add(f"{kind} {question}", scores[question])
 
         ask_all(answers, [example for example in trainset if example.question not in scores], keep, threads=threads)
     check_labelled(len(asked), len(unreadable))

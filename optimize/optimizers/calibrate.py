@@ -155,10 +155,11 @@ class Calibrate(Teleprompter):
         """A copy of the student, an RA-ISF or a module that contains one, with fitted thresholds.
 
         The result's `compile_report["calibration"]` has for each judge the thresholds and its measures and reliability
-        before and after, or why it was left alone; and under "answer" the answers and their cost. "After" of a judge is
-        held out: a fifth of the questions at a time, under the threshold fitted on the others; and the probabilities of
-        the ECE are those that `recentred` puts on the threshold's scale. "After" of the answers is held out for the
-        aims that are fitted on them. Where kinds of self-knowledge were tried, it has under "know" each one's answers,
+        before and after, or why it was left alone; and under "answer" the answers and their cost. "After" is held out,
+        a fifth of the questions at a time under the threshold fitted on the others, for what the aim is fitted on: the
+        answers ("answer", "cost") or the verdicts ("accuracy", "balanced"). Of the other it is under the thresholds
+        that were chosen on the same questions. The probabilities of the ECE are those that `recentred` puts on the
+        threshold's scale. Where kinds of self-knowledge were tried, it has under "know" each one's answers,
         cost and thresholds, or why it was left out; those of the best are a little flattered, being the best of some.
 
         Args:

@@ -30,7 +30,7 @@ def turn(program: RAISF, kind: Know) -> None:
     """
     if (kind == "truth") != (program.self_knowledge == "truth"):
         lms: list[Any] = [program.answer_directly.lm, *(one.lm for _, one in program.named_predictors())]
-        program.know = knowledge_judge(kind)
+        vars(program)["know"] = knowledge_judge(kind)  # it is asked for something else than the one before
         bases = (lm for lm in lms if getattr(lm, "lora", None) is None and getattr(lm, "probe", None) is None)
         program.know.lm = next(bases, lms[0])
-    program.self_knowledge = kind
+    vars(program)["self_knowledge"] = kind

@@ -23,8 +23,8 @@ from raisf.programs.program import Program
 from raisf.retrieval.engines.dense import Dense
 from raisf.retrieval.index import open_folder
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST
-from raisf.retrieval.training.query_tuning import QueryStudent
+from raisf.retrieval.store.manifest import INDEX
+from raisf.retrieval.training.query_tuning import PUBLISHED, QueryStudent
 from raisf.utils import schedule
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.files import check_replaceable
@@ -112,7 +112,7 @@ class TuneRetriever(Teleprompter):
 
         Its `compile_report` has `curve`, a point an epoch: train_kl (nats), and on the validation questions kl,
         likelihood (the one to be expected of a passage), and found (the share with a gold passage among the first 5,
-        where gold is known); best_epoch; lm_calls.
+        where questions have gold_pids); best_epoch; lm_calls.
 
         Args:
             student: With `answer_from`, whose LM in this process is asked, and a dense index; or a module that contains
@@ -141,8 +141,8 @@ class TuneRetriever(Teleprompter):
                     f"the {name} question {missing.question!r} has no gold answer: add one or leave it out"
                 )
         check_disjoint(trainset, {"validation": valset})
-        check_replaceable(self.checkpoint, "config.json")
-        check_replaceable(self.index, MANIFEST)
+        check_replaceable(self.checkpoint, *PUBLISHED)
+        check_replaceable(self.index, *INDEX)
         learner = QueryStudent(dense, tuning.learning_rate)
         with Journal.alone(self.work, "lsr", reader.identity([*trainset, *valset])) as reader.journal:
             curve, best_epoch = self._tune(learner, reader, trainset, valset)

@@ -140,7 +140,7 @@ class ProbeJudges(JudgeTraining):
             "too_long": sum(len(part.gold) - len(found.gold) for part, found in zip(data, states, strict=True)),
             "seconds": round(time.perf_counter() - start, 2),
         }
-        with atomic_folder(out, PROBE) as folder:
+        with atomic_folder(out, PROBE, "*") as folder:
             probe.write(folder, told)
         return out, counts
 

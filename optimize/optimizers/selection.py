@@ -21,12 +21,19 @@ Metric = Callable[..., float]
 
 def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
-    return exact_match(text_of(prediction.get("answer")), gold_answers(example), example.get("scoring"))
+    return exact_match(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
 
 
 def answer_accuracy(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
     """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
-    return accuracy(text_of(prediction.get("answer")), gold_answers(example), example.get("scoring"))
+    return accuracy(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
+
+
+def _gold(example: dspy.Example) -> list[str]:
+    """The gold answers; without any every score would be 0, and an optimizer would choose by nothing."""
+    if not (answers := gold_answers(example)):
+        raise InputError(f"no gold answer, but {', '.join(example.keys())}: give each example `answer` or `answers`")
+    return answers
 
 
 FROM_GOLD: tuple[Metric, ...] = (answer_exact_match, answer_accuracy)

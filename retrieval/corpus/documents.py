@@ -111,6 +111,8 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
         return [Document(_checked_name(path, path.name), path, encoding)]
     if not path.is_dir():
         raise InputError(f"no documents at {path}; give a file or a folder")
+    if _is_made(path):
+        raise InputError(f"{path} is an index or a compiled program: give the documents themselves")
     documents, count = [], 0
     for file, reason, unseen in _walk(path):
         name = file.relative_to(path).as_posix()

@@ -1,5 +1,6 @@
 """Reading a corpus document by document: each becomes passages whole, or is skipped and named."""
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -84,7 +85,8 @@ def _whole(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable
             f"{document.name} has no text"
             + (", only pictures perhaps; run text recognition over it, or leave it out" if pictures else "")
         )
-    return _passages(parser, document) if rest else held
+    # Read again, no further than it has been checked: the file may have grown.
+    return itertools.islice(_passages(parser, document), len(held) + rest) if rest else held
 
 
 def _passages(parser: ParserProcess, document: Document) -> Iterator[Passage]:

@@ -142,7 +142,7 @@ def _made_once(name: str, make: Callable[[Path], object]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
             if not path.is_dir():
-                with atomic_folder(path, "config.json") as made:
+                with atomic_folder(path, "config.json", "*") as made:
                     make(made)
     return path
 

@@ -17,6 +17,8 @@ from raisf.utils.files import read_json, sha256_file, write_json
 TRAINED = "raisf-minilm"
 """The name of the checkpoint that ships: MiniLM's weights out of its package, and the delta beside this file."""
 DELTA, FACTS, SETTINGS, PROVENANCE = "delta.safetensors", "delta.json", "artifact.metadata", "training.json"
+DELTA_FILES = (FACTS, DELTA, PROVENANCE)
+"""All that lies in a delta's folder."""
 FORMAT = 1
 MOST = 25 * 10**6
 """Bytes of a delta that ships."""

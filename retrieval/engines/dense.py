@@ -106,9 +106,10 @@ class Tower:
     Args:
         path: The absolute folder of its weights and tokenizer.
         cosine: Whether to bring the vectors to unit length.
+        longest: Tokens of a text at most.
     """
 
-    def __init__(self, path: Path, cosine: bool):
+    def __init__(self, path: Path, cosine: bool, longest: int = LONGEST):
         with ONE_AT_A_TIME:
             from transformers import AutoModel, AutoTokenizer
 
@@ -123,7 +124,8 @@ class Tower:
                 f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"
             ) from error
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
-        self._longest = min(self.tokenizer.model_max_length, positions, LONGEST)
+        self._longest = min(self.tokenizer.model_max_length, positions, longest)
+        self.tokenizer.model_max_length = self._longest  # is saved with it
         self._cosine = cosine
 
     def vectors(self, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":

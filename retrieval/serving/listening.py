@@ -1,11 +1,14 @@
 """An application behind HTTP at a port of this machine: the one set-up of all servers of the project."""
 
 import contextlib
+import ipaddress
 import logging
 import socket
 from typing import Any, Literal, Self
 
 import uvicorn
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
 from raisf.utils.errors import InputError
@@ -72,6 +75,23 @@ class HttpServer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def own_hosts(host: str) -> Middleware:
+    """Where `host` is loopback, refuses requests that name another.
+
+    So no website can read what is served by a name of its own that leads here (DNS rebinding).
+    """
+    hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if is_loopback(host) else ["*"]
+    return Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,20 +3,26 @@
 import hashlib
 import http.client
 import json
+import math
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import Passage, is_value
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.text import text_of
 
 SECONDS = 60
 """How long to wait for an answer: `MOST_QUERIES` over millions of passages take some seconds."""
+
+LARGEST_ANSWER = 1 << 30
+"""Bytes of an answer: `MOST_QUERIES` with 1,000 passages of 8 kB each."""
 
 
 class RemoteIndex:
@@ -79,8 +85,10 @@ class RemoteIndex:
     def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
         answer = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
         try:
-            served, found = answer["index"], [[_passage(row) for row in rows] for rows in answer["topk"]]
-        except (KeyError, TypeError) as error:
+            served, found = answer["index"], [[_passage(row) for row in rows[:k]] for rows in answer["topk"]]
+            if len(found) != len(queries):
+                raise ValueError(f"{len(found)} lists of passages for {len(queries)} queries")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
         if served != self._served:
             raise RaisfError(
@@ -95,9 +103,29 @@ class RemoteIndex:
 
 
 def _passage(row: dict[str, Any]) -> Passage:
-    return Passage(
-        row["pid"], row["passage"], row["title"], row["score"], row.get("source"), metadata=row.get("metadata") or {}
-    )
+    """A row of an answer, checked: whoever is at the address may send anything."""
+    texts = [row["pid"], row["passage"], row["title"]]
+    score, source = row["score"], row.get("source")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(source, str | None):
+        raise ValueError(f"{texts} are no texts")
+    if isinstance(score, bool) or not isinstance(score, int | float | None) or not math.isfinite(score or 0):
+        raise ValueError(f"{score!r} is no score")
+    metadata = {name: value for name, value in (row.get("metadata") or {}).items() if is_value(value)}
+    pid, text, title = map(text_of, texts)
+    return Passage(pid, text, title, score, None if source is None else text_of(source), metadata=metadata)
+
+
+def _read(response: Any) -> bytes:
+    """A body, piece by piece: a timeout of the socket holds for each piece alone."""
+    until, pieces, size = time.monotonic() + SECONDS, list[bytes](), 0
+    while piece := response.read1(1 << 20):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            raise OSError(f"more than {LARGEST_ANSWER >> 20} MiB")
+        if time.monotonic() > until:
+            raise TimeoutError("timed out")
+    return b"".join(pieces)
 
 
 def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
@@ -111,7 +139,7 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
     try:
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            return json.loads(response.read())
+            return json.loads(_read(response))
     except urllib.error.HTTPError as error:
         try:
             message = json.loads(error.read())["message"]

@@ -39,6 +39,8 @@ READABLE = (2, FORMAT)
 """The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
+INDEX = (MANIFEST, SEGMENTS, "words-*", ".lock")
+"""All that lies in an index's folder."""
 ALL_WORDS = "all-words"
 """A file beside BM25's counts: single characters, Chinese and composed letters count too, which they once did not."""
 EXACT_UP_TO = 10_000
@@ -138,9 +140,11 @@ class IndexManifest:
 
     @property
     def ranking(self) -> str:
-        """All of it that decides the scores: how passages are searched, vectors packed, and words counted."""
+        """All of it that decides the scores: how it is searched, vectors packed, words counted; and in bfloat16."""
         packing = f" ({self.packing})" if self.packing else ""
-        return self.shown_search + packing + (" all words" if f"{self.words}/{ALL_WORDS}" in self.files else "")
+        words = " all words" if f"{self.words}/{ALL_WORDS}" in self.files else ""
+        precision = f" {self.precision}" if self.precision not in (None, "float32") else ""
+        return self.shown_search + packing + words + precision
 
     @property
     def prefetches(self) -> bool:
@@ -152,6 +156,21 @@ class IndexManifest:
     def packing(self) -> str | None:
         """How its vectors are packed, and whatever is added will be; None where they are not."""
         return next((segment.packing for segment in self.segments if segment.packing), None)
+
+
+def check_no_strangers_manifest(path: Path) -> None:
+    """Refuses a folder whose manifest is another program's, such as a web page's; a damaged one may be an index's.
+
+    Raises:
+        InputError: It is.
+    """
+    raw = _raw_manifest(path)
+    try:
+        found: Any = ujson.loads(raw or "")
+    except ValueError:
+        return
+    if not isinstance(found, dict) or not {"format", "kind"} <= found.keys():
+        raise InputError(f"{path} holds a {MANIFEST} that is no index's, which would be replaced: give a new folder")
 
 
 def read_manifest(path: Path | str) -> IndexManifest:

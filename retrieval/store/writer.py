@@ -18,12 +18,14 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     FORMAT,
+    INDEX,
     MANIFEST,
     SEGMENTS,
     File,
     IndexManifest,
     Segment,
     as_json,
+    check_no_strangers_manifest,
     describe_files,
     library_versions,
     read_manifest,
@@ -181,7 +183,8 @@ def new_index(
     Raises:
         InputError: `out` is a folder with other things in it, or another process is changing it.
     """
-    with _locked(Path(out)), atomic_folder(out, MANIFEST) as folder:
+    check_no_strangers_manifest(Path(out))
+    with _locked(Path(out)), atomic_folder(out, *INDEX) as folder:
         yield Writer(folder, manifest, checkpoint, progress)
 
 

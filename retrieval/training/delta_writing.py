@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import MINILM, find_checkpoint
-from raisf.retrieval.encoders.delta import DELTA, FACTS, FORMAT, PROVENANCE, SETTINGS, tensors
+from raisf.retrieval.encoders.delta import DELTA, DELTA_FILES, FACTS, FORMAT, PROVENANCE, SETTINGS, tensors
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
@@ -52,7 +52,7 @@ def write_delta(
         "settings": read_json(trained.path / SETTINGS),
         "training": training or {name: value for name, value in told.items() if name not in ("queries", "curve")},
     }
-    with atomic_folder(out, FACTS) as folder:
+    with atomic_folder(out, *DELTA_FILES) as folder:
         save_file(changed, folder / DELTA)
         facts["delta_sha256"] = sha256_file(folder / DELTA)
         write_json(folder / FACTS, facts)

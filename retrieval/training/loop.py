@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PROVENANCE = "training.json"
 METADATA = "artifact.metadata"
+TRAINED = (PROVENANCE, METADATA, "*.json", "vocab.txt", "merges.txt", "*.model", "*.safetensors")
+"""What tells a checkpoint's folder that was trained here, and all that lies in one."""
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 200
 """The share of the queries that is never trained on, and how many at most: the training is measured on them."""
@@ -99,7 +101,7 @@ def train_checkpoint(
     https://arxiv.org/abs/2112.01488, section 3.2.
     """
     out, recipe = Path(out), recipe or Recipe()
-    check_replaceable(out, METADATA)
+    check_replaceable(out, *TRAINED)
     check_triples(triples)
     checkpoint = find_checkpoint(base)
     train, held_out = _split(triples, recipe.seed)
@@ -118,12 +120,12 @@ def train_checkpoint(
     at, total = learning.at, learning.total
     made = {
         "triples": len(triples),
-        "held_out": len({triple.query for triple in held_out}),
+        "held_out": len({example.query for batch in learning.exam for example in batch}),
         "steps": total,
         "before": at["held_out"][0],
         "after": at["held_out"][-1],
     }
-    with atomic_folder(out, METADATA) as folder:
+    with atomic_folder(out, *TRAINED) as folder:
         _copy_base(checkpoint.path, folder)
         student.publish(folder)
         queries = {_print_of(triple.query) for triple in triples} | seen_queries(checkpoint.path)
@@ -147,7 +149,7 @@ class _Learning:
         bar: "Progress",
     ):
         self.student, self.train, self.recipe, self.unfinished, self.bar = student, train, recipe, unfinished, bar
-        self.exam = list(_batches(held_out, recipe, "held out"))
+        self.exam = list(_batches(held_out, recipe, "held out"))  # whole batches: a small one would be easier
         self.per_epoch = max(1, len(train) // recipe.batch_size)
         self.total = recipe.epochs * self.per_epoch
         self.batches: list[list[Example]] = []

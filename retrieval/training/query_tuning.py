@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.checkpoints import find_again, place_of
-from raisf.retrieval.engines.dense import BATCH, QUERIES, DenseModel, Tower, find_model
-from raisf.retrieval.store.manifest import MANIFEST, SEGMENTS, as_json
+from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, Tower, find_model
+from raisf.retrieval.store.manifest import INDEX, MANIFEST, SEGMENTS, as_json
 from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.files import atomic_folder, write_json
@@ -23,6 +23,8 @@ CLIP = 1.0
 """The longest gradient."""
 
 _KEPT = {".safetensors", ".json", ".txt", ".model", ".metadata"}
+PUBLISHED = (f"{QUERIES}/training.json", QUERIES, "1_Pooling", *(f"*{suffix}" for suffix in sorted(_KEPT)))
+"""What tells a folder that `QueryStudent.publish` wrote, and all that lies in one."""
 
 
 class QueryStudent:
@@ -46,7 +48,7 @@ class QueryStudent:
         base = find_again(type(index).find, index.path, index.manifest)
         assert isinstance(base, DenseModel)
         self._index, self._base, self._rate = index, base, learning_rate
-        self._tower = Tower(base.queries or base.path, base.cosine)
+        self._tower = Tower(base.queries or base.path, base.cosine, base.query_tokens or LONGEST)
         self._tower.model.get_input_embeddings().weight.requires_grad_(False)
         self._weights = [p for p in self._tower.model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self._weights, lr=learning_rate, weight_decay=0.01)
@@ -126,7 +128,7 @@ class QueryStudent:
         Raises:
             InputError: `out` holds other things.
         """
-        with atomic_folder(out, "config.json") as folder:
+        with atomic_folder(out, *PUBLISHED) as folder:
             for file in self._base.path.iterdir():
                 if file.is_file() and file.suffix in _KEPT:
                     shutil.copyfile(file, folder / file.name)
@@ -148,7 +150,7 @@ class QueryStudent:
         old = self._index
         assert old.path is not None
         manifest = dataclasses.replace(old.manifest, **place_of(model, out))
-        with atomic_folder(out, MANIFEST) as folder:
+        with atomic_folder(out, *INDEX) as folder:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 try:

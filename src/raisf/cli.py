@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import gc
+import io
 import logging
 import os
 import pkgutil
@@ -78,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdin", "stdout", "stderr"):  # None where a parent has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))
+    if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():  # what is no UTF-8 is told with its question
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
     # tqdm's bars (DSPy's, bm25s', transformers', colbert-ai's) would stand beside ours; read as it is imported.

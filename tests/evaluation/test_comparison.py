@@ -85,7 +85,7 @@ def test_every_pair_is_compared_on_its_questions_whatever_their_order():
     (pair,) = compare_records(records).pairs
     assert (pair.first, pair.second, pair.won, pair.lost) == ("better", "worse", 20, 2)
     assert pair.em.value == pytest.approx(18 / 40) and pair.em.low > 0
-    assert pair.p_em == pair.p_em_holm < 0.001 and pair.p_f1 < 0.01
+    assert pair.p_em == pair.p_em_holm < 0.001 and pair.p_f1 == pair.p_f1_holm < 0.01
     three = compare_records({**records, "same": _records(better)})
     assert [(pair.first, pair.second) for pair in three.pairs] == [
         ("better", "worse"),
@@ -93,6 +93,7 @@ def test_every_pair_is_compared_on_its_questions_whatever_their_order():
         ("same", "better"),
     ]
     assert three.pairs[0].p_em_holm == pytest.approx(3 * three.pairs[0].p_em)
+    assert three.pairs[0].p_f1_holm == pytest.approx(3 * three.pairs[0].p_f1)
     assert three.reports["same"].em.n == 40 and not math.isnan(three.pairs[2].em.value)
 
 

@@ -139,12 +139,13 @@ def test_a_demonstration_more_is_another_program(tmp_path: Path) -> None:
         run(program, questions(2), out)
 
 
-@pytest.mark.parametrize("change", [{"search": "plaid"}, {"checkpoint": "b"}, {"corpus_hash": "d"}])
+@pytest.mark.parametrize("change", [*({name: "d"} for name in ("search", "checkpoint", "corpus_hash", "precision"))])
 def test_records_over_one_index_are_not_taken_for_those_over_another(tmp_path: Path, change: dict[str, str]) -> None:
-    def over(search: str = "exact", checkpoint: str = "a", corpus_hash: str = "c") -> Answers:
+    def over(search: str = "exact", checkpoint: str = "a", corpus_hash: str = "c", **more: Any) -> Answers:
         program: Any = Answers(echo)
         segment = Segment(name="1", passages=1, search=search)
-        manifest = IndexManifest("colbert", search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
+        parts: Any = (search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
+        manifest = IndexManifest("colbert", *parts, **more)
         program.retriever = SimpleNamespace(corpus_hash=corpus_hash, manifest=manifest)
         return program
 

@@ -281,7 +281,7 @@ def test_a_predictor_that_the_options_do_not_make_is_refused_and_not_loaded_as_a
     program.answer_from = RAISF(evidence=False).answer_from
     with pytest.raises(InputError, match=r"answer_from is .* -> answer, .* -> evidence, answer, .*build"):
         save(program, tmp_path / "kept")
-    program.evidence = False
+    program.evidence = False  # which goes with that reader
     save(program, tmp_path / "kept")
     assert list(load(tmp_path / "kept").answer_from.signature.output_fields) == ["answer"]  # type: ignore[attr-defined]
 

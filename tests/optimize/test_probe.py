@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from raisf.commands.compile import WeightsChoice
+from raisf.commands.optimizing import WeightsChoice
 from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
 from raisf.lm.connect import adapter_for, connect

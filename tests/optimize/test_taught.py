@@ -9,9 +9,11 @@ from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.teaching import teach_for
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
+from raisf.utils.journal import Journal
 
 
 @pytest.fixture
@@ -76,3 +78,24 @@ def test_what_is_known_goes_by_the_data_sets_own_rule():
     assert [row.verdict for row in rows] == ["know", "know"]
     plain = dspy.Example(question=rapper.question, answers=rapper.answers)
     assert [row.verdict for row in know_labels([plain], answerer=direct, threads=1).rows] == ["unknown"]
+
+
+def test_what_one_lm_knows_is_not_taken_for_what_another_in_the_same_module_knows(tmp_path):
+    """They share a journal, whose keys were the questions alone."""
+    asked = [dspy.Example(question=f"Question {n}?", answer=f"a{n}").with_inputs("question") for n in range(6)]
+
+    def knowing(many: int) -> ScriptedLM:
+        def say(fields):
+            number = int("".join(filter(str.isdigit, fields["question"])))
+            return {"answer": f"a{number}" if number < many else "wrong"}
+
+        lm = ScriptedLM(say)
+        lm.model = f"knows-{many}"
+        return lm
+
+    journal = Journal(tmp_path / "journal.jsonl")
+    for many in (1, 5, 1):
+        direct = Direct().answer_directly
+        direct.lm = knowing(many)
+        rows = know_labels(asked, answerer=direct, threads=1, journal=journal).rows
+        assert [row.verdict for row in rows].count("know") == many

@@ -298,3 +298,19 @@ def test_a_program_of_the_registry_needs_no_class(program: RAISF, tmp_path: Path
     raisf.save(program, tmp_path / "a")
     with pytest.raises(InputError, match="holds ra-isf, which needs no program="):
         raisf.load(tmp_path / "a", program=RAISF)
+
+
+def test_dspys_rm_is_searched_for_demonstrations_as_it_is_for_answers(program: RAISF, world: Any) -> None:
+    """The judge of relevance was left without any, and calibrating passed over it."""
+    own = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=world.dev)
+    rm, program.retriever = program.retriever, None
+    with dspy.context(rm=rm):
+        ours = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=world.dev)
+    assert prompts_of(ours) == prompts_of(own)
+
+
+def test_a_metric_refuses_examples_whose_gold_has_another_name() -> None:
+    """Every score was 0, and an optimizer chose by nothing."""
+    for metric in (raisf.answer_exact_match, raisf.answer_accuracy):
+        with pytest.raises(InputError, match="no gold answer, but question, target"):
+            metric(dspy.Example(question="q", target="a"), dspy.Prediction(answer="a"))

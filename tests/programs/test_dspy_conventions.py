@@ -4,6 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import pickle
+import threading
 from typing import Any
 
 import cloudpickle
@@ -15,12 +16,9 @@ from dspy.utils.callback import BaseCallback
 import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
-from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.judges.predictor_roles import judges_of, predictor_of
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
-from raisf.signatures.judges import ListwiseRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(3)]
@@ -193,6 +191,19 @@ def test_streamify_gives_status_tokens_and_the_prediction(
         assert statuses.count("asking") == 7 and len(items) > 50
 
 
+def test_a_slow_search_is_waited_for_no_longer_than_max_seconds_where_answers_stream(faulty: Any) -> None:
+    """The question came to its end when the retriever did."""
+    over = threading.Event()
+    program = RAISF(lambda query, k: [over.wait(60)] and ["x"] * k, max_seconds=2)
+    with faulty.serve(answer=reading) as endpoint:
+        program.set_lm(connect("openai/x", api_base=endpoint.url).copy(cache=False))
+        try:
+            *_, said = dspy.streamify(program, async_streaming=False)(question="Who?")
+            assert (said.answer, said.trace.root.route) == ("unknown", "budget") and said.trace.cost.seconds < 30
+        finally:
+            over.set()
+
+
 # Copies in other processes and on disk
 
 
@@ -285,66 +296,22 @@ def test_json_that_dspy_wrote_without_options_still_loads(tmp_path: Any) -> None
     assert program.k == 3
 
 
-def test_a_connected_lm_is_saved_in_json_as_dspys_own(tmp_path: Any) -> None:
-    """Whoever loads it says where it is asked."""
-    program = Direct()
-    program.set_lm(connect("openai/x", api_base="http://127.0.0.1:1/v1", temperature=0.5))
-    program.save(tmp_path / "state.json")
-    assert "127.0.0.1" not in (tmp_path / "state.json").read_text()
-    again = Direct()
-    again.load(tmp_path / "state.json")
-    assert (again.answer_directly.lm.model, again.answer_directly.lm.kwargs["temperature"]) == ("openai/x", 0.5)
+def test_a_connected_lm_is_saved_in_json_as_dspys_own_and_not_where_it_is_at_an_endpoint_of_ones_own(
+    tmp_path: Any,
+) -> None:
+    """By its name alone it would send what was asked there to the provider of that name."""
+    for where, kept in ((None, "openai/x"), ("http://127.0.0.1:1/v1", None)):
+        program, again = Direct(), Direct()
+        program.set_lm(connect("openai/x", api_base=where, temperature=0.5))
+        program.save(tmp_path / "state.json")
+        assert "127.0.0.1" not in (tmp_path / "state.json").read_text()
+        again.load(tmp_path / "state.json")
+        lm = again.answer_directly.lm
+        assert getattr(lm, "model", None) == kept and (lm is None or lm.kwargs["temperature"] == 0.5)
+    with pytest.raises(InputError, match="needs a language model"):
+        again(question="Who?")
 
 
 def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
     raisf.Direct(max_calls=3).save(tmp_path / "folder")
     assert raisf.load(tmp_path / "folder").max_calls == 3
-
-
-# Predictors of one's own
-
-
-def test_a_judge_of_lists_may_reason_first(shelf: Any) -> None:
-    program = RAISF(shelf, relevance="listwise")
-    program.relevant = dspy.ChainOfThought(ListwiseRelevance)
-    said = {"reasoning": "r", "verdict": "unknown", "relevant_ids": [2], "evidence": "e", "answer": "Rome"}
-    program.set_lm(ScriptedLM(lambda fields: said))
-    trace = program(question="root").trace
-    assert trace.root.route == "passages" and [one.relevant for one in trace.root.passages][:3] == [False, True, False]
-
-
-def test_a_judge_that_reasons_is_not_measured_alone_and_that_is_told(shelf: Any) -> None:
-    program = RAISF(shelf)
-    program.know = dspy.ChainOfThought(SelfKnowledge)
-    assert "know" in judges_of(program)
-    with pytest.raises(InputError, match="know of ra-isf reasons first"):
-        predictor_of(program, SelfKnowledge)
-
-
-def test_a_judge_may_reason_first(shelf: Any) -> None:
-    program = RAISF(shelf)
-    program.know = dspy.ChainOfThought(SelfKnowledge)
-    program.set_lm(ScriptedLM(lambda fields: {"reasoning": "it is famous", "verdict": "know", "answer": "Rome"}))
-    trace = program(question="root").trace
-    assert (trace.root.route, trace.cost.lm_calls, trace.unreadable) == ("direct", 2, 0)
-    assert "know" in dict(program.named_predictors())
-    assert list(program.know.signature.output_fields) == ["reasoning", "verdict"]
-
-
-@pytest.mark.parametrize(
-    ("other", "wrong"),
-    [
-        (None, "is None"),
-        (dspy.Module(), "is "),
-        (dspy.Predict("question -> answer"), "has no output verdict"),
-        (dspy.Predict("query, facts -> verdict"), "is asked for query, facts -> verdict"),
-        (dspy.Predict("question -> verdict"), "gives another verdict than know or unknown"),
-        (dspy.Predict("question -> verdict: Literal['yes', 'no']"), "gives another verdict than know or unknown"),
-    ],
-)
-def test_what_cannot_judge_is_told_where_it_is_put(other: Any, wrong: str, shelf: Any) -> None:
-    program = RAISF(shelf)
-    told = f"^know {wrong}.*: give a dspy.Predict or dspy.ChainOfThought of question -> verdict$"
-    with pytest.raises(InputError, match=told):
-        program.know = other
-    assert program.know.signature is RAISF(shelf).know.signature

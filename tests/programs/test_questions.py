@@ -105,5 +105,40 @@ def test_other_words_and_other_numbers_are_no_answer(text: str, answer: str):
 
 def test_an_article_before_unknown_makes_no_answer_of_it():
     """A small reader said so, and its question was not broken down."""
-    assert all(map(is_unknown, ("unknown", "Unknown.", "the unknown", " the unknown. ", "")))
+    assert all(map(is_unknown, ("unknown", "Unknown.", "the unknown", " the unknown. ", "", "unknown unknown")))
     assert not any(map(is_unknown, ("The Unknown", "the unknown soldier", "the unknown one", "unknowns")))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("I don't know.", "I don\u2019t know the answer.", "I have no idea", "I am not sure", "None", "N/A", "n/a."),
+        *("Not mentioned.", "not mentioned in the passages", "It is not stated in the passage.", "not specified"),
+        *("The passages do not mention it.", "The provided text doesn't say who wrote it.", "Insufficient information"),
+        *("Sorry, I cannot answer that question.", "I'm sorry, but I don't know.", "No information available"),
+        *("It cannot be determined from the given passages.", "The answer is unknown.", "unknown in the passages"),
+    ],
+)
+def test_a_refusal_in_other_words_is_no_answer(answer: str):
+    """It was filled into the next sub-question: "Where was I don't know. born?"."""
+    assert is_unknown(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("I Don't Know", "Not Mentioned", "No", "no", "Nonesuch", "None of them were", "No Country for Old Men"),
+        *(
+            "nothing else matters",
+            "The text",
+            "not the king",
+            "Unknown Pleasures",
+            "N/A Records",
+            "I know",
+            "no data set",
+        ),
+        *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),
+    ],
+)
+def test_what_only_looks_like_a_refusal_is_an_answer(answer: str):
+    assert not is_unknown(answer)

@@ -87,7 +87,7 @@ def test_mistakes_are_told_before_anything_is_made(world: Any, tmp_path: Any, ca
         (("--ways", "probe=x"), "NAME=N"),
         (("--ways", "outcome=3"), "no size is so small"),
         (("--rows", "9"), "--sizes"),
-        (("--only", "rag"), "for one experiment that has rows"),
+        (("--only", "rag"), "--only is not for data-efficiency"),
     ):
         assert _run(world, tmp_path / "out", *told) == 2
         assert complaint in " ".join(capsys.readouterr().err.split())

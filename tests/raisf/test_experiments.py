@@ -119,7 +119,7 @@ def test_rows_can_be_run_by_their_labels_commas_and_all(world, out, capsys):
     told = " ".join(capsys.readouterr().err.split())
     assert "no row 'rga'; choose of direct; cot;" in told
     assert _run("all", world, out, "--only", "direct") == 2
-    assert "--only is for one experiment" in " ".join(capsys.readouterr().err.split())
+    assert "--only is not for all: leave it out" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):

@@ -1,6 +1,7 @@
 """Whoever opens an index by its URL gets what its owner gets, all from one corpus, and clear errors."""
 
 import dataclasses
+import http.client
 import socket
 import threading
 import time
@@ -8,12 +9,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.serving import remote as remote_module
 from raisf.retrieval.serving import watcher
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
@@ -152,3 +155,42 @@ def test_another_service_and_a_broken_answer_are_told(answer: bytes, server: Ind
 def test_an_address_that_is_none_is_told(url: str):
     with pytest.raises(InputError, match="no index server answers"):
         RemoteIndex(url)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"score": "abc"}, {"score": float("nan")}, {"pid": 5}, {"passage": None}, {"title": ["x"]}, {"source": 1}),
+        *({"metadata": [1]}, {"metadata": "x"}),
+    ],
+)
+def test_a_reply_that_is_none_of_an_index_is_told(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch, server: Any):
+    """Whoever is at the address may send anything: there were tracebacks, and NaN in JSON."""
+    remote, ask = RemoteIndex(server.url), remote_module._ask
+
+    def changed(url: str, body: Any = None) -> Any:
+        answer = ask(url, body)
+        return {**answer, "topk": [[{**row, **wrong} for row in rows] for rows in answer["topk"]]}
+
+    monkeypatch.setattr(remote_module, "_ask", changed)
+    with pytest.raises(RaisfError, match="does not answer as an index server"):
+        remote("Hamlet", 2)
+
+
+def test_lists_that_are_missing_are_told_and_those_too_long_are_cut(monkeypatch: pytest.MonkeyPatch, server: Any):
+    remote, ask = RemoteIndex(server.url), remote_module._ask
+    monkeypatch.setattr(remote_module, "_ask", lambda *given: {**ask(*given), "topk": []})
+    with pytest.raises(RaisfError, match="0 lists of passages for 1 queries"):
+        remote("Hamlet", 2)
+    many = lambda *given: (answer := ask(*given)) and {**answer, "topk": [rows * 9 for rows in answer["topk"]]}  # noqa: E731
+    monkeypatch.setattr(remote_module, "_ask", many)
+    assert len(remote("Hamlet", 2)) == 2
+
+
+def test_a_website_cannot_read_what_is_served_on_this_machine(server: IndexServer):
+    """Its own name may lead to 127.0.0.1."""
+    for host, status in (("evil.example", 400), ("localhost", 200)):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("GET", "/?query=Hamlet&k=1", headers={"Host": host})
+        assert connection.getresponse().status == status
+        connection.close()

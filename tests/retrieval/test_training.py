@@ -108,7 +108,7 @@ def test_questions_with_one_answer_do_not_push_it_away():
 
 def test_what_cannot_be_trained_is_refused(triples: list[Triple], tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match=r"holds other things \(no artifact.metadata\)"):
+    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
         train_checkpoint(triples, tmp_path, progress=False)
     with pytest.raises(InputError, match="too few to train on"):
         train_checkpoint(triples[:1], tmp_path / "new", progress=False)

@@ -44,9 +44,10 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             prediction = ask_live(program, question, reword=partial(_reworded, conversation, turns, asked))
             if asked[-1] != question:
                 screen.print(as_text(f"asked as: {asked[-1]}", "dim"))
-        except RaisfError as error:
-            print(f"error: {error}", file=sys.stderr)
-            answers.append({"question": question, "asked_as": None, "answer": None, "error": str(error)})
+        except Exception as error:  # a module of the user's own may raise anything
+            told = str(error) if isinstance(error, RaisfError) else f"{type(error).__name__}: {error}"
+            print(f"error: {visible(told)}", file=sys.stderr)
+            answers.append({"question": question, "asked_as": None, "answer": None, "error": told})
             continue
         except KeyboardInterrupt:
             print(f"stopped at: {visible(question)}", file=sys.stderr)

@@ -81,14 +81,14 @@ def colbert_train_command(
     seed: int,
 ) -> CommandResult:
     """Train a ColBERT checkpoint for `raisf index --checkpoint`, on your own questions or on your documents alone."""
-    from raisf.retrieval.training.loop import METADATA, Recipe, train_checkpoint
+    from raisf.retrieval.training.loop import TRAINED, Recipe, train_checkpoint
     from raisf.utils.files import check_replaceable
 
     if corpus and index:
         raise InputError("--corpus and --index both name the passages: leave one out")
     settings = {"epochs": epochs, "batch_size": batch_size, "negatives": negatives, "learning_rate": learning_rate}
     recipe = Recipe(seed=seed, **given(settings))
-    check_replaceable(out, METADATA)
+    check_replaceable(out, *TRAINED)
     asked = _load(questions, test)
     with tempfile.TemporaryDirectory() as folder:
         passages = _passages(corpus, index, questions, Path(folder))
@@ -116,11 +116,11 @@ def colbert_train_command(
 )
 def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | None) -> CommandResult:
     """Keep of a trained checkpoint what differs from its base: a fifth of its size, for `raisf index --checkpoint`."""
-    from raisf.retrieval.encoders.delta import FACTS
+    from raisf.retrieval.encoders.delta import DELTA_FILES
     from raisf.retrieval.training.delta_writing import write_delta
     from raisf.utils.files import check_replaceable, read_json
 
-    check_replaceable(out, FACTS)
+    check_replaceable(out, *DELTA_FILES)
     made = write_delta(checkpoint, out, base, read_json(facts) if facts else None)
     shown = {"out": str(out), **{name: made[name] for name in ("base", "tensors", "bytes", "error")}}
     return facts_result(shown, f"raisf index DOCS --checkpoint {out} --out indexes/mine")

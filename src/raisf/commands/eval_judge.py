@@ -55,10 +55,7 @@ class JudgeEvaluation:
         """
         from raisf.data.questions import load_questions
         from raisf.evaluation.identity import describe, describe_test, digest
-        from raisf.optimize.judges.labels import check_labelled
         from raisf.optimize.overlap import check_disjoint
-        from raisf.reports.judges import judge_table
-        from raisf.utils.display import as_text
         from raisf.utils.files import write_jsonl
         from raisf.utils.journal import Journal
 
@@ -74,9 +71,18 @@ class JudgeEvaluation:
                 journal.close()
             options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "journal": journal}
             report, rows, errors = judge_alone(self.program, self.module, examples, **options)
+            if self.out is not None:
+                write_jsonl(self.out, [asdict(row) for row in rows])
+            result = self._told(report, rows, errors, train)
             journal.close()
-        if self.out is not None:
-            write_jsonl(self.out, [asdict(row) for row in rows])
+        return result
+
+    def _told(self, report: "JudgeReport", rows: list[Any], errors: int, train: list[Any] | None) -> CommandResult:
+        """What the judge said; of know beside baselines, for which the LM is asked again."""
+        from raisf.optimize.judges.labels import check_labelled
+        from raisf.reports.judges import judge_table
+        from raisf.utils.display import as_text
+
         unreadable = sum(not row.readable for row in rows)
         check_labelled(len(rows), unreadable, f"verdicts of the {self.module} judge could not be read")
         found = {"rows": len(rows), "unreadable": unreadable, "errors": errors}

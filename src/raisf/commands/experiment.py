@@ -38,6 +38,17 @@ PAPERS = (
 REAL, SIZED = "real", "data-efficiency"
 NAMES = (*PAPERS, "judges", SIZED)
 VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
+ONLY_FOR = {
+    "--bases": ("table3", "all"),
+    "--sizes": (SIZED,),
+    "--ways": (SIZED,),
+    "--program": (REAL,),
+    "--no-judges": (REAL,),
+    "--page": (REAL, SIZED),
+    "--variant": OF_ONE,
+}
+NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED), "--zero-shot": (REAL,)}
+INSTEAD = {"--rows": "--sizes", "--bases": "--base", "--zero-shot": "--only"}
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
@@ -196,25 +207,11 @@ def experiment_command(
     from raisf.reports.markdown import write_markdown
     from raisf.reports.report import check_folder
 
+    told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
+    told |= {"--teacher": teacher.teacher, "--variant": variant != "weights", "--page": real.page}
+    told |= {"--program": real.programs, "--no-judges": real.no_judges, "--only": real.only}
+    _check_told(name, told)
     by_way = sizes_of_ways(sizes, ways)
-    if bases is not None and name not in ("table3", "all"):
-        raise InputError("--bases is for the experiment table3: leave it out, or give --base")
-    if (sizes or ways) and name != SIZED:
-        raise InputError(f"--sizes and --ways are for the experiment {SIZED}: leave them out")
-    if name == SIZED and (rows is not None or teacher.teacher is not None):
-        raise InputError(
-            f"--rows and --teacher are not for {SIZED}, which takes --sizes of gold's rows: leave them out"
-        )
-    if name != REAL and (real.programs or real.no_judges):
-        raise InputError("--program and --no-judges are for the experiment real: leave them out")
-    if real.page is not None and name not in (REAL, SIZED):
-        raise InputError(f"--page is for the experiments real and {SIZED}: leave it out")
-    if real.only and name in ("all", SIZED):
-        raise InputError(f"--only is for one experiment that has rows, not for {name}: leave it out")
-    if variant != "weights" and name not in OF_ONE:
-        raise InputError(f"--variant is for the experiments {', '.join(OF_ONE)}: leave it out")
-    if name == REAL and zero_shot:
-        raise InputError("--zero-shot is for the papers' experiments: leave it out, or name rows with --only")
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
     labeller = teacher.open()
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
@@ -262,6 +259,16 @@ def experiment_command(
         facts["not run"] = _reasons(failed)
         write_page_of_all(out, facts)
     return _result(out, facts, made, left_out, failed)
+
+
+def _check_told(name: str, told: Mapping[str, Any]) -> None:
+    """Tells of an option that the experiment does not have, as nobody is to think that it did something."""
+    for one in (one for one, was in told.items() if was):
+        remedy = f"leave it out{f', or give {INSTEAD[one]}' if one in INSTEAD else ''}"
+        if name in NOT_FOR.get(one, ()):
+            raise InputError(f"{one} is not for {name}: {remedy}")
+        if name not in (having := ONLY_FOR.get(one, (name,))):
+            raise InputError(f"{one} is for {', '.join(having)}, not for {name}: {remedy}")
 
 
 def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfError]) -> None:

@@ -11,7 +11,7 @@ from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
 from raisf.commands.values import FILE, at_least
 from raisf.experiments.opening import LMChoice
-from raisf.utils.errors import RaisfError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.text import visible
 
 DEFAULT_PORT = 8080
@@ -67,6 +67,8 @@ def serve_command(
     except ModuleNotFoundError as error:
         raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
 
+    if documents is not None and not documents.is_dir():
+        raise InputError(f"no folder of documents at {documents}: give the one that was indexed")
     start = time.perf_counter()
     access = Access.of(host, api_key_file, hosts)
     service = open_service(targets, choice, lm, limits)

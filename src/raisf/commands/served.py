@@ -164,3 +164,6 @@ def _log() -> None:
         log.addHandler(handler)
         log.setLevel(logging.WARNING)
     logging.getLogger("raisf.serving").setLevel(logging.INFO)
+    for library in map(logging.getLogger, ("uvicorn.error", "mcp", "bm25s")):  # in this log's form, and no chatter
+        library.handlers, library.propagate = [*log.handlers], False
+        library.setLevel(logging.ERROR)

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 FILE = click.Path(path_type=Path)
+MOST_SECONDS = 1_000_000_000
+"""Thirty years; the system's clock ends somewhere beyond."""
 
 
 def at_least(least: int) -> click.IntRange:
@@ -29,8 +31,8 @@ def not_negative(text: str) -> float:
 def seconds(text: str) -> float:
     """A number of seconds above 0."""
     value = not_negative(text)
-    if value == 0:
-        raise click.BadParameter("expected more than 0 seconds")
+    if not 0 < value <= MOST_SECONDS:
+        raise click.BadParameter(f"expected more than 0 seconds, and at most {MOST_SECONDS:,}; found {text}")
     return value
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from raisf.commands.command import argument, command, option
 from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.values import FILE, at_least
+from raisf.utils.errors import InputError
 from raisf.utils.text import visible
 
 DEFAULT_PORT = 8895
@@ -58,6 +59,8 @@ def view_command(
         from raisf.viewing.page import export as write
 
         out = export / EXPORTED if export.is_dir() or not export.suffix else export
+        if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+            raise InputError(f"{out} is no page, and would be replaced by one: give another file")
         view = View(paths, index)
         size = write(view, out)
         shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}

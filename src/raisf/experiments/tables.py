@@ -145,17 +145,19 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
     for label, records in answers.items():
         kinds = sorted({record["kind"] for record in records.values() if record["kind"]})
         for kind in ("all", *(kinds if len(kinds) > 1 else ())):
-            of = [record for record in records.values() if kind in ("all", record["kind"])]
+            of = [one for one in records.values() if kind in ("all", one["kind"]) and one["trace"]]
+            if not of:
+                continue
             searched, discarded = (
                 sum(record["cost"].get(name, 0) for record in of) / len(of)
                 for name in ("retrievals", "discarded_retrievals")
             )
-            asked = sum(_questions((record["trace"] or {}).get("root")) for record in of) / len(of)
+            asked = sum(_questions(record["trace"]["root"]) for record in of) / len(of)
             rows.append([label if kind == "all" else f"{label}: {kind}", searched, asked, discarded, len(of)])
     theirs = [published.figure_of(published.TABLE_4, name, workspace.name) for name in ("retrievals", "questions")]
     rows.append(["the paper's, GPT-3.5", *theirs, None, None])
     text = (
-        "Mean per question. Questions: the question itself and all sub-questions below it, as the paper counts. "
+        "Mean per question answered. Questions: itself and all sub-questions below it, as the paper counts. "
         "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
         f"retrievals. The paper's figures: {published.shown_for(published.TABLE_4, workspace.name)}."
     )
@@ -266,6 +268,6 @@ def _read(node: dict[str, Any] | None, field: str) -> list[str]:
     return here + [name for sub in node["sub_questions"] for name in _read(sub, field)]
 
 
-def _questions(node: dict[str, Any] | None) -> int:
+def _questions(node: dict[str, Any]) -> int:
     """The questions of a tree, its root among them."""
-    return 1 + sum(_questions(sub) for sub in node["sub_questions"]) if node else 0
+    return 1 + sum(_questions(sub) for sub in node["sub_questions"])

@@ -181,7 +181,9 @@ def unlabelled_lines(report: dict[str, Any]) -> list[Text]:
 
 def calibration_view(report: dict[str, Any]) -> RenderableType:
     """What `raisf.optimize.optimizers.calibrate` found, a line a judge."""
-    title = f"calibrated on {report['valset']} questions for aim {report['aim']}; after is held out"
+    held, seen = ("answers", "verdicts") if report["aim"] in ("answer", "cost") else ("verdicts", "answers")
+    title = f"calibrated on {report['valset']} questions for aim {report['aim']}: of the {held}, after is held out; "
+    title += f"of the {seen}, it is on the questions that chose the thresholds"
     table = DataTable("", "threshold", "accuracy before", "after", "ECE before", "after")
     notes: list[RenderableType] = []
     for judge, found in report["judges"].items():

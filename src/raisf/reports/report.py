@@ -117,16 +117,27 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
         InputError: It does.
     """
     if out.is_dir():
-        strangers = [
-            file.name
-            for file in out.iterdir()
-            if file.suffix not in (".csv", ".json", ".html", ".svg") and file.name not in parts
-        ]
-        if strangers:
-            raise InputError(f"{out} holds other things ({', '.join(sorted(strangers)[:3])}): give a new folder")
+        files = sorted(file.name for file in out.iterdir() if file.name not in parts)
+        strangers = [name for name in files if Path(name).suffix not in (".csv", ".json", ".html", ".svg")]
+        if strangers or (files and not _is_report(out, parts)):
+            told = ", ".join((strangers or files)[:3])
+            raise InputError(f"{out} holds other things ({told}): give a new folder")
     elif out.exists():
         raise InputError(f"{out} is a file: give a folder for the report")
     out.mkdir(parents=True, exist_ok=True)
+
+
+def _is_report(out: Path, parts: Collection[str]) -> bool:
+    """Whether a folder of tables is a report's, by its results or by a folder that it has beside them."""
+    from raisf.utils.files import read_json
+
+    if any((out / part).is_dir() for part in parts):
+        return True
+    try:
+        results = read_json(out / RESULTS)
+    except InputError:
+        return False
+    return isinstance(results, dict) and "facts" in results
 
 
 def answer_sections(comparison: "Comparison") -> list[Section]:
@@ -240,14 +251,17 @@ def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:
         [name, pair.em, pair.won, pair.lost, _p(pair.p_em), _p(pair.p_em_holm)]
         for name, pair in zip(names, pairs, strict=True)
     ]
-    f1: list[list[Cell]] = [[name, pair.f1, _p(pair.p_f1)] for name, pair in zip(names, pairs, strict=True)]
+    f1: list[list[Cell]] = [
+        [name, pair.f1, _p(pair.p_f1), _p(pair.p_f1_holm)] for name, pair in zip(names, pairs, strict=True)
+    ]
     text = (
         "On the same questions; won and lost count those that only one has right. p: McNemar's exact test, "
         "Holm: the same, corrected for all pairs."
     )
+    text_f1 = "p: approximate randomisation, Holm: the same, corrected for all pairs."
     return [
         Section("Differences in exact match", ["pair", "difference", "won", "lost", "p", "Holm"], em, text),
-        Section("Differences in F1", ["pair", "difference", "p"], f1, "p: approximate randomisation."),
+        Section("Differences in F1", ["pair", "difference", "p", "Holm"], f1, text_f1),
     ]
 
 

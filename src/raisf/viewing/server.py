@@ -2,19 +2,16 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import threading
 from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from raisf.retrieval.serving.listening import HttpServer
+from raisf.retrieval.serving.listening import HttpServer, own_hosts
 from raisf.utils.errors import RaisfError
 from raisf.viewing.page import as_json, policy, shell
 from raisf.viewing.view import View
@@ -49,15 +46,13 @@ class ViewServer(HttpServer):
 
     def __init__(self, open_view: Callable[[], View], host: str = "127.0.0.1", port: int = 0) -> None:
         self._open, self._view, self._lock = open_view, open_view(), threading.Lock()
-        hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if _is_loopback(host) else ["*"]
         routes = [
             Route("/", self._page),
             Route("/data/summary.json", self._summary),
             Route("/data/block-{number:int}.json", self._block),
             Route("/report", self._report),
         ]
-        application = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
-        super().__init__(application, host, port)
+        super().__init__(Starlette(routes=routes, middleware=[own_hosts(host)]), host, port)
 
     def _fresh(self) -> View:
         """The view, read again where the records have changed; as it was where they cannot be read now."""
@@ -99,10 +94,3 @@ async def _json(make: Callable[[], object]) -> Response:
     except RaisfError as error:
         return PlainTextResponse(str(error), 500, _HEADERS)
     return Response(text.encode("utf-8", "replace"), media_type="application/json", headers=_HEADERS)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -375,9 +375,14 @@ async function openSource(program, pid) {
 
 async function openFile(program, passage) {
   const tab = window.open("about:blank"); // before anything is awaited, or it counts as a pop-up
-  const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
-  const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
-  tab.location = URL.createObjectURL(await response.blob()) + place;
+  try {
+    const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
+    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
+    tab.location = URL.createObjectURL(await response.blob()) + place;
+  } catch (problem) {
+    tab.close();
+    $("source-file").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
+  }
 }
 
 // ---- the start

@@ -1,0 +1,124 @@
+"""Changing a program that is made: its options set anew, its predictors exchanged, both taken up from DSPy's JSON."""
+
+import inspect
+from contextvars import ContextVar
+from typing import Any, Literal, cast, get_args, get_origin
+
+import dspy
+from dspy.predict.parameter import Parameter
+
+from raisf.utils.errors import InputError
+
+# A constructor may set an option a second time; what it makes to try one out is not tried out in turn.
+_trying: ContextVar[bool] = ContextVar("trying", default=False)
+
+
+class OptionsState(Parameter):
+    """A program's options as a parameter of the module that contains it, so that DSPy writes and reads them, too.
+
+    Args:
+        program: The `raisf.programs.program.Program` whose options they are.
+    """
+
+    def __init__(self, program: Any):
+        self.program = program
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The options."""
+        return self.program.options()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Makes the program one of these options; those that are not among them stay as they are.
+
+        Raises:
+            InputError: One cannot be used, or the program would have other predictors, whose states are not loaded.
+        """
+        before = asked(self.program).keys()
+        self.program.become(state)
+        if (after := asked(self.program).keys()) != before:
+            raise InputError(
+                f"the saved {self.program.system} has the predictors {', '.join(after)}, this one {', '.join(before)}: "
+                "make it with the options that it was saved with, then load"
+            )
+
+    def reset(self) -> None:
+        """Nothing: options are not learnt."""
+
+
+def made_alike(program: Any, changed: dict[str, Any]) -> Any:
+    """Another program of this kind over the same retriever, with some options changed.
+
+    Raises:
+        TypeError: Its constructor takes none of that name.
+        InputError: It refuses a value.
+    """
+    # Of the class itself, DSPy's metaclass would show (*args, **kwargs).
+    takes = inspect.signature(type(program).__init__).parameters
+    retriever = {"retriever": program.retriever} if "retriever" in takes else {}
+    token = _trying.set(True)
+    try:
+        return type(program)(**retriever, **{**program.options(), **changed})
+    finally:
+        _trying.reset(token)
+
+
+def check_anew(program: Any, attribute: str, value: object) -> None:
+    """Makes sure that an attribute of a program that is made, if it is an option, may have this value.
+
+    Raises:
+        InputError: The constructor refuses it; or other predictors than the program has go with it.
+    """
+    option = next((name for name, other in program.stored.items() if other == attribute), attribute)
+    now = program.options()
+    if _trying.get() or option not in now or now[option] == value:
+        return
+    try:
+        before, after = (asked(made_alike(program, changed)) for changed in ({}, {option: value}))
+    except TypeError:  # a subclass whose constructor wants more than options
+        return
+    have = asked(program)
+    for name in [name for name, fields in after.items() if before.get(name) != fields != have.get(name)]:
+        raise InputError(
+            f"{option}={value!r} needs {name} of {after[name]}, and this program's is of {have.get(name, 'nothing')}: "
+            f"make another, {type(program).__name__}(..., {option}={value!r})"
+        )
+
+
+def asked(program: dspy.Module) -> dict[str, str]:
+    """By predictor, its inputs and outputs."""
+    return {name: shown(predictor) for name, predictor in program.named_predictors()}
+
+
+def in_place_of(old: dspy.Predict, name: str, new: object) -> dspy.Predict:
+    """A predictor that takes another's place: asked for the same, it gives the same in the end.
+
+    Of a ChainOfThought it is the Predict inside.
+
+    Raises:
+        InputError: It is none, is asked for something else, or gives something else.
+    """
+    if isinstance(new, dspy.ChainOfThought):
+        new = new.predict
+    if not isinstance(new, dspy.Predict):
+        raise InputError(f"{name} is {new!r}: give a dspy.Predict or dspy.ChainOfThought of {shown(old)}")
+    before, now = cast(Any, old.signature), cast(Any, new.signature)
+    wanted = [*before.output_fields][-1]
+    kind = before.output_fields[wanted].annotation
+    labels = get_args(kind) if get_origin(kind) is Literal else ()
+    if wanted not in now.output_fields:
+        wrong = f"has no output {wanted}"
+    elif before.input_fields.keys() != now.input_fields.keys():
+        wrong = f"is asked for {shown(new)}"
+    elif labels and get_args(now.output_fields[wanted].annotation) != labels:
+        wrong = f"gives another {wanted} than {' or '.join(map(str, labels))}"
+    elif get_origin(kind) is list and get_origin(now.output_fields[wanted].annotation) is not list:
+        wrong = f"gives no list of {wanted}"
+    else:
+        return new
+    raise InputError(f"{name} {wrong}: give a dspy.Predict or dspy.ChainOfThought of {shown(old)}")
+
+
+def shown(predictor: dspy.Predict) -> str:
+    """A predictor's inputs and outputs, as DSPy writes a signature."""
+    signature = cast(Any, predictor.signature)
+    return f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"

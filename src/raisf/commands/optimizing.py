@@ -1,0 +1,197 @@
+"""The options of `raisf compile` that say how demonstrations are chosen and weights are trained."""
+
+import functools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+
+from raisf.commands.command import option
+from raisf.commands.options import as_one
+from raisf.commands.values import at_least, not_negative
+from raisf.experiments.opening import LMChoice, given
+from raisf.utils.errors import InputError
+
+WRITES = ("mipro", "gepa")
+PROBED = ("base", "train_predictors", "rows")
+"""The options of `--how weights` that a probe has too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChoice:
+    """What `--how prompts` was told; None: not given."""
+
+    strategy: str | None
+    demos: int | None
+    candidates: int | None
+    trials: int | None
+    reflection_lm: str | None
+    reflection_api_base: str | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the optimizers that compile to prompts, as far as they were given.
+
+        Raises:
+            InputError: An option that the strategy does not have, or an LM that cannot be opened.
+        """
+        written = {
+            "trials": self.trials,
+            "reflection_lm": self.reflection_lm,
+            "reflection_api_base": self.reflection_api_base,
+        }
+        if (told := given(written)) and self.strategy not in WRITES:
+            shown = next(iter(told)).replace("_", "-")
+            raise InputError(f"--{shown} is for --strategy {' and '.join(WRITES)}: leave it out, or take one of them")
+        if self.reflection_api_base is not None and self.reflection_lm is None:
+            raise InputError("--reflection-api-base without --reflection-lm: give openai/MODEL too")
+        return given(
+            {"demos": self.demos, "candidates": self.candidates, "trials": self.trials, "reflection_lm": self._writer()}
+        )
+
+    def _writer(self) -> Any:
+        if self.reflection_lm is None:
+            return None
+        from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS
+
+        return LMChoice(self.reflection_lm, self.reflection_api_base, max_tokens=REFLECTION_TOKENS).open()
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsChoice:
+    """What `--how weights` or `--how probe` was told; None: not given."""
+
+    base: str | None
+    train_predictors: str | None
+    rows: int | None
+    layers: int | None
+    learning_rate: float | None
+    epochs: int | None
+    batch_size: int | None
+    rank: int | None
+    full: bool
+    processes: int | None
+    go_on: bool
+
+    def options(self, how: str, by: str | None, seed: int) -> dict[str, Any]:
+        """The options of `raisf.FinetuneJudges` or `raisf.ProbeJudges`, as far as they were given.
+
+        Raises:
+            InputError: One of them was given for another way, or cannot be used.
+        """
+        told = given(asdict(self) | {"full": self.full or None, "go_on": self.go_on or None})
+        if how == "prompts" or by == "prompts":
+            rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
+            if told:
+                name = next(iter(told))
+                ways = f"weights{' and --how probe' * (name in PROBED)}"
+                raise InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
+            return rows
+        shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
+        if how == "probe" or by == "probe":
+            if strange := [name for name in told if name not in PROBED]:
+                raise InputError(f"--{strange[0].replace('_', '-')} is for --how weights: leave it out, or add that")
+            return shared | {"seed": seed}
+        from raisf.lm.finetune.training import Training
+
+        if self.full and self.rank is not None:
+            raise InputError("--rank is LoRA's, and --full trains all weights: leave one out")
+        if self.full and self.layers is not None:
+            raise InputError("--layers is LoRA's, and --full trains all weights: leave one out")
+        if self.go_on and (kept := [one for one in ("full", "rank", "layers", "base") if one in told]):
+            raise InputError(
+                f"--go-on keeps the adapters that the program has, and --{kept[0]} asks for others: leave one out"
+            )
+        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes", "go_on")
+        settings = {name: told[name] for name in names if name in told}
+        training = Training(method="full" if self.full else "lora", seed=seed, **settings)
+        return shared | {"training": training}
+
+    def _predictors(self) -> list[str] | str | None:
+        if self.train_predictors in (None, "judges", "all"):
+            return self.train_predictors
+        return [name.strip() for name in self.train_predictors.split(",") if name.strip()]
+
+
+_prompts = functools.partial(option, heading="prompts")
+prompt_options = as_one(
+    "prompts",
+    PromptChoice,
+    _prompts(
+        "--strategy",
+        type=click.Choice(("labeled", "bootstrap", "random", "mipro", "gepa")),
+        help="demonstrations from gold labels, from the program's own right runs, or the best of several such "
+        "draws on the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM "
+        "rewrites by what gold says was wrong; default: labeled",
+    ),
+    _prompts(
+        "--demos",
+        type=at_least(2),
+        metavar="N",
+        help="demonstrations a predictor at most; default: 4",
+    ),
+    _prompts(
+        "--candidates",
+        type=at_least(1),
+        metavar="N",
+        help="draws of random; draws and instructions that mipro chooses from; default: 6",
+    ),
+    _prompts(
+        "--trials",
+        type=at_least(1),
+        metavar="N",
+        help="what mipro and gepa may spend, in runs over the dev split; default: 20",
+    ),
+    _prompts(
+        "--reflection-lm",
+        metavar="SPEC",
+        help="the LM that writes instructions for mipro and gepa, a strong one at best; default: the --lm",
+    ),
+    _prompts("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
+)
+_weights = functools.partial(option, heading="weights")
+weights_options = as_one(
+    "weights",
+    WeightsChoice,
+    _weights(
+        "--base",
+        metavar="SPEC",
+        help="the local LM to train on, or whose states a probe reads: smollm2, pocket, pocket-tiny, pocket-t5, "
+        "local/PATH_OR_HUB_ID or local/FILE.gguf; default: the --lm",
+    ),
+    _weights(
+        "--train-predictors",
+        metavar="NAMES",
+        help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
+        "such as know,relevant,answer_from; probes are for those that give a label; default: judges",
+    ),
+    _weights(
+        "--rows",
+        type=at_least(2),
+        metavar="N",
+        help="examples per predictor at most; default: 1000, the paper's",
+    ),
+    _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
+    _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
+    _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
+    _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
+    _weights(
+        "--layers",
+        type=at_least(1),
+        metavar="N",
+        help="only the upper N layers learn, which is faster: the backward pass ends below them; default: all",
+    ),
+    _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
+    _weights(
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
+    ),
+    _weights(
+        "--go-on",
+        is_flag=True,
+        help="train the LoRA adapters that --program has further, instead of new ones on their base: such as those of "
+        "smollm2 on questions of your own",
+    ),
+)

@@ -1,0 +1,109 @@
+"""What is written takes the place of what the same command wrote before, and of nobody else's files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raisf import cli
+from raisf.optimize.artifact import ARTIFACT, save
+from raisf.programs.baselines.direct import Direct
+from raisf.utils.errors import InputError
+from raisf.utils.files import check_replaceable
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Graz is a city on the Mur.")
+    return tmp_path / "docs"
+
+
+def put(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"manifest_json": '{"name": "My App"}', "src__main_js": "precious"},
+        {"manifest_json": '{"name": "My App"}'},
+        {"manifest_json": "{}", "segments__notes_txt": "precious", "thesis_txt": "precious"},
+    ],
+)
+def test_a_folder_with_a_manifest_of_its_own_is_no_index(files: dict[str, str], docs: Path, tmp_path: Path, capsys):
+    """A web page's folder was replaced, its sources gone."""
+    other = put(tmp_path / "other", **files)
+    before = files_below(other)
+    assert cli.main(["index", str(docs), "--out", str(other), "--engine", "bm25"]) == 2
+    assert "which would be replaced" in capsys.readouterr().err and files_below(other) == before
+
+
+def test_a_program_is_not_replaced_by_an_index_nor_an_index_by_a_program(docs: Path, tmp_path: Path, capsys):
+    save(Direct(), tmp_path / "program")
+    assert cli.main(["index", str(docs), "--out", str(tmp_path / "index"), "--engine", "bm25", "--json"]) == 0
+    before = {name: files_below(tmp_path / name) for name in ("program", "index")}
+    assert cli.main(["index", str(docs), "--out", str(tmp_path / "program"), "--engine", "bm25"]) == 2
+    with pytest.raises(InputError, match=r"holds other things \(.*segments"):
+        save(Direct(), tmp_path / "index")
+    with pytest.raises(InputError, match="holds other things"):
+        check_replaceable(tmp_path / "index", *ARTIFACT)
+    assert {name: files_below(tmp_path / name) for name in ("program", "index")} == before
+    save(Direct(max_calls=3), tmp_path / "program")
+    assert cli.main(["index", str(docs), "--out", str(tmp_path / "index"), "--engine", "bm25", "--json"]) == 0
+
+
+def test_a_world_with_notes_in_it_stays(tmp_path: Path, capsys):
+    assert cli.main(["world", "--out", str(tmp_path / "w"), "--entities", "300", "--json"]) == 0
+    put(tmp_path / "w", notes_txt="mine")
+    before = files_below(tmp_path / "w")
+    assert cli.main(["world", "--out", str(tmp_path / "w"), "--entities", "300"]) == 2
+    assert "holds other things (notes.txt)" in capsys.readouterr().err and files_below(tmp_path / "w") == before
+
+
+def test_a_model_of_somebody_elses_is_not_replaced_by_a_pocket_llama(tmp_path: Path, capsys):
+    model = put(tmp_path / "m", config_json="{}", model_safetensors="x", tokenizer_json="{}")
+    before = files_below(model)
+    assert cli.main(["pocket", "train", "--out", str(model), "--size", "tiny", "--tokens", "8192"]) == 2
+    assert "holds other things (no manifest.json)" in capsys.readouterr().err and files_below(model) == before
+
+
+def test_tables_and_results_of_somebody_elses_are_not_replaced_by_a_report(tmp_path: Path, capsys):
+    own = put(tmp_path / "res", results_json='{"mine": 1}', answers_csv="a,b", report_html="<p>mine</p>")
+    before = files_below(own)
+    test = tmp_path / "test.jsonl"
+    test.write_text(json.dumps({"question": "Who?", "answer": "Ada"}) + "\n")
+    told = ["compare", "--programs", "direct", "--test", str(test), "--lm", "pocket", "--out", str(own)]
+    assert cli.main(told) == 2
+    assert "holds other things" in capsys.readouterr().err and files_below(own) == before
+
+
+def test_the_folder_that_one_is_in_is_refused_before_the_work(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    """It cannot be renamed: the work was done, and thrown away."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cli.main(["index", str(docs), "--out", ".", "--engine", "bm25"]) == 2
+    assert "is the folder that you are in" in capsys.readouterr().err
+
+
+def test_a_page_of_records_does_not_replace_the_records(tmp_path: Path, capsys):
+    records = put(tmp_path, m_jsonl='{"id": "1"}\n') / "m.jsonl"
+    assert cli.main(["view", str(records), "--export", str(records)]) == 2
+    assert "is no page" in capsys.readouterr().err and records.read_text() == '{"id": "1"}\n'
+
+
+def test_an_index_is_no_document(docs: Path, tmp_path: Path, capsys):
+    """It was replaced by an index of its own passages."""
+    assert cli.main(["index", str(docs), "--out", str(tmp_path / "i"), "--engine", "bm25", "--json"]) == 0
+    assert cli.main(["index", str(tmp_path / "i"), "--out", str(tmp_path / "j"), "--engine", "bm25"]) == 2
+    assert "is an index or a compiled program" in capsys.readouterr().err
