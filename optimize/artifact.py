@@ -30,6 +30,7 @@ from raisf.optimize.served import served_lms
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import programs_within
+from raisf.programs.changing import with_options
 from raisf.programs.program import Program
 from raisf.programs.registry import build, check_predictors, options, program_named
 from raisf.programs.state import harmless, may_name
@@ -132,7 +133,7 @@ def load(
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)
     try:
-        opened.load_state(_state_of(folder))
+        opened.load_state(with_options(opened, _state_of(folder)))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"the artifact {folder} was compiled from another version of {manifest.program} "

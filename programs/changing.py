@@ -45,6 +45,12 @@ class OptionsState(Parameter):
         """Nothing: options are not learnt."""
 
 
+def with_options(program: dspy.Module, state: dict[str, Any]) -> dict[str, Any]:
+    """A state of a program, or of a module that contains some, that sets no options where it has none."""
+    parts = {name: {} for name, part in program.named_parameters() if isinstance(part, OptionsState)}
+    return parts | state
+
+
 def made_alike(program: Any, changed: dict[str, Any]) -> Any:
     """Another program of this kind over the same retriever, with some options changed.
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, require_lm
-from raisf.programs.changing import OptionsState, asked, check_anew, in_place_of, made_alike
+from raisf.programs.changing import OptionsState, asked, check_anew, in_place_of, made_alike, with_options
 from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
@@ -174,7 +174,7 @@ class Program(dspy.Module):
         before = [(one, dict(vars(one))) for one in (self, *self.predictors())]
         try:
             self.become(state.get(OPTIONS) or {})
-            super().load_state({OPTIONS: {}, **state}, allow_unsafe_lm_state=allow_unsafe_lm_state)
+            super().load_state(with_options(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
         except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
             for one, had in before:
                 vars(one).clear()
@@ -198,9 +198,7 @@ class Program(dspy.Module):
         before, after = asked(made_alike(self, {})), asked(made)
         for name, value in vars(made).items():
             if isinstance(value, dspy.Predict) and name in vars(self):
-                if (
-                    before[name] != after[name]
-                ):  # the same object: DSPy, while it loads, goes on with those it has found
+                if before[name] != after[name]:  # the object stays: DSPy, while it loads, holds on to it
                     vars(vars(self)[name]).update(vars(value))
             elif name not in ("history", "callbacks"):
                 vars(self)[name] = value

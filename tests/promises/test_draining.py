@@ -63,7 +63,7 @@ def test_a_request_that_is_on_its_way_when_the_server_is_told_to_stop_is_answere
         thread = threading.Thread(target=server.serve)
         thread.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
-            client.sendall(b"GET /?query=chess HTTP/1.1\r\nHost: x\r\n")
+            client.sendall(b"GET /?query=chess HTTP/1.1\r\nHost: localhost\r\n")
             while not server._server.server_state.connections:
                 time.sleep(0.01)
             server.stop()

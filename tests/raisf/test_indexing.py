@@ -108,10 +108,11 @@ def test_a_filter_that_no_passage_satisfies_is_told(index: Path, capsys: pytest.
 
 
 def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "more.txt").write_text("Graz is a city on the Mur.")
     mistakes = {
         "satisfies": ["index", "remove", index, "--where", "id = 'nobody'"],
         "no passage has a field 'sauce'": ["index", "remove", index, "--where", "sauce = 'x'"],
-        "no index at": ["index", "add", tmp_path / "nowhere", index],
+        "no index at": ["index", "add", tmp_path / "nowhere", tmp_path / "more.txt"],
         "is not an index": ["index", "info", tmp_path],
         "--search does nothing with --engine dense": [
             "index",

@@ -181,7 +181,7 @@ def test_mistakes_are_told_before_anything_is_made(data, tmp_path, artifact, cap
     assert _run(tmp_path, tmp_path / "r") == 2
     assert "raisf dataset" in capsys.readouterr().err
     assert cli.main(["experiment", "table2", "--no-judges", "--out", str(tmp_path / "r")]) == 2
-    assert "for the experiment real" in capsys.readouterr().err
+    assert "--no-judges is for real, not for table2" in capsys.readouterr().err
     with pytest.raises(InputError, match="choose"):
         RealChoice(only=("",)).rows()
 

@@ -103,7 +103,7 @@ def test_a_client_whose_request_is_too_large_gets_to_read_so(size: int, server: 
 @pytest.mark.parametrize("length", ["", "many", "-1", "9" * 5_000, "\u00b2"])
 def test_a_length_that_is_none_is_answered(length: str, server: IndexServer):
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(f"POST / HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
+        connection.sendall(f"POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
         assert b" 400 " in connection.recv(1 << 16)
 
 
@@ -112,7 +112,7 @@ def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.Monkey
     with serving(index) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             connection.settimeout(0.05)
-            connection.sendall(b"POST / HTTP/1.0\r\nContent-Length: 1000\r\n\r\n")
+            connection.sendall(b"POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
             start = time.monotonic()
             for _ in range(100):
                 try:
@@ -212,7 +212,7 @@ def test_closing_waits_for_no_client_that_is_still_sending(index: Index, serving
     with contextlib.ExitStack() as kept:
         with serving(index) as server:
             client = kept.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            client.sendall(b"GET /?query=a HTTP/1.0\r\nX-a: ")
+            client.sendall(b"GET /?query=a HTTP/1.0\r\nHost: localhost\r\nX-a: ")
             wait_for(lambda: server._server.server_state.connections)
             start = time.monotonic()
         assert time.monotonic() - start < SETTLE + 3 and not server._server.server_state.connections
