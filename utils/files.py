@@ -147,7 +147,8 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
     found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-    others = [name for name in found if not any(fnmatchcase(name, own) for own in (marker, *names, f".*{PARTIAL}"))]
+    known = (marker, *names, f".*{PARTIAL}", ".DS_Store", ".nfs*")  # a Mac's, and a network disk's
+    others = [name for name in found if not any(fnmatchcase(name, one) for one in known)]
     if others or (found and not (path / marker).is_file()):
         told = ", ".join(others[:3]) or f"no {marker}"
         raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")

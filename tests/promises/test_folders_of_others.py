@@ -57,6 +57,8 @@ def test_a_program_is_not_replaced_by_an_index_nor_an_index_by_a_program(docs: P
     with pytest.raises(InputError, match="holds other things"):
         check_replaceable(tmp_path / "index", *ARTIFACT)
     assert {name: files_below(tmp_path / name) for name in ("program", "index")} == before
+    for name in before:
+        (tmp_path / name / ".DS_Store").touch()  # a Mac puts one into every folder that was looked at
     save(Direct(max_calls=3), tmp_path / "program")
     assert cli.main(["index", str(docs), "--out", str(tmp_path / "index"), "--engine", "bm25", "--json"]) == 0
 
