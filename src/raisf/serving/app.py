@@ -47,7 +47,7 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
                 yield
 
     app = Starlette(
-        routes=[*routes.all(), *(mcp.streamable_http_app().routes if mcp else [])],
+        routes=[*routes.all(), *([_LISTEN, *mcp.streamable_http_app().routes] if mcp else [])],
         lifespan=lifespan,
         exception_handlers={
             RaisfError: _refuse,
@@ -192,6 +192,14 @@ async def _refuse(request: Request, problem: Exception) -> Response:
     status, code = _kind(problem)
     headers = {"retry-after": str(problem.retry_after)} if isinstance(problem, TooManyQuestions) else None
     return error(status, str(problem), code, headers)
+
+
+async def _nothing_to_hear(request: Request) -> Response:
+    raise HTTPException(405, "the server sends nothing of its own accord: POST what you ask", {"Allow": "POST"})
+
+
+# A client of MCP may hold a GET open for messages. There are none, and it would hold up the server's end.
+_LISTEN = Route("/mcp", _nothing_to_hear, methods=["GET"])
 
 
 async def _no_such_way(request: Request, problem: Exception) -> Response:

@@ -1,5 +1,6 @@
 """The tools of the Model Context Protocol, through the SDK's own client."""
 
+import http.client
 import json
 import logging
 import os
@@ -119,3 +120,12 @@ def test_a_service_logs_its_questions_and_all_warnings_as_lines_of_json(capsys: 
         ours.level, ours.handlers[:], served.level = before
     rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert rows == [{"outcome": "done"}, {"level": "warning", "message": "the index i\n1 has changed"}]
+
+
+def test_no_client_holds_a_stream_open_that_nothing_is_sent_on(server: Any) -> None:
+    """It held up the server's end until it was cut off, with a traceback in the log."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", "/mcp", headers={"Accept": "text/event-stream"})
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Allow")) == (405, "POST")
+    connection.close()
