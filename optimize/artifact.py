@@ -38,7 +38,7 @@ from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_replaceable, read_json, relative_path, sha256_file, write_json
+from raisf.utils.files import atomic_folder, read_json, relative_path, sha256_file, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,6 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     if not isinstance(program, dspy.Module):
         raise InputError(f"a program is a dspy.Module, found a {type(program).__name__}")
     name = name_of(program)
-    check_replaceable(folder, *ARTIFACT)
     if isinstance(program, Program) and not is_foreign(name):
         check_predictors(program)
     _warn_of_lms(program, folder)

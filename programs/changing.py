@@ -34,7 +34,7 @@ class OptionsState(Parameter):
             InputError: One cannot be used, or the program would have other predictors, whose states are not loaded.
         """
         before = asked(self.program).keys()
-        self.program.become(state)
+        self.program.become(state or {})
         if (after := asked(self.program).keys()) != before:
             raise InputError(
                 f"the saved {self.program.system} has the predictors {', '.join(after)}, this one {', '.join(before)}: "
@@ -83,7 +83,8 @@ def check_anew(program: Any, attribute: str, value: object) -> None:
     except TypeError:  # a subclass whose constructor wants more than options
         return
     have = asked(program)
-    for name in [name for name, fields in after.items() if before.get(name) != fields != have.get(name)]:
+    name = next((name for name, fields in after.items() if before.get(name) != fields != have.get(name)), None)
+    if name is not None:
         raise InputError(
             f"{option}={value!r} needs {name} of {after[name]}, and this program's is of {have.get(name, 'nothing')}: "
             f"make another, {type(program).__name__}(..., {option}={value!r})"

@@ -67,7 +67,6 @@ class Adapted:
         self.path: Path | None = None
         self.name = name or _name_of(given)
         self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
-        self._given = given
         self._call = _caller_of(given)
 
     def __call__(self, query: str, k: int) -> list[Passage]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # What each size reads: the shipped weights did.
 TOKENS = {"tiny": 30_000_000, "pocket": 60_000_000, "large": 60_000_000, "t5": 8_000_000}
-# Points of the learning curves, and the questions behind each skill's points.
 FILES = ("manifest.json", "learning.png", "model.safetensors", "*.json")
 """What tells a folder of ours from another model's, and all that lies in one."""
+# Points of the learning curves, and the questions behind each skill's points.
 CURVE_POINTS, EXAM_POINTS, CURVE_EXAM = 200, 12, 60
 
 

@@ -169,8 +169,12 @@ def check_no_strangers_manifest(path: Path) -> None:
         found: Any = ujson.loads(raw or "")
     except ValueError:
         return
-    if not isinstance(found, dict) or not {"format", "kind"} <= found.keys():
+    if not _tells_an_index(found):
         raise InputError(f"{path} holds a {MANIFEST} that is no index's, which would be replaced: give a new folder")
+
+
+def _tells_an_index(found: Any) -> bool:
+    return isinstance(found, dict) and {"format", "kind"} <= found.keys()
 
 
 def read_manifest(path: Path | str) -> IndexManifest:
@@ -190,7 +194,7 @@ def read_manifest(path: Path | str) -> IndexManifest:
         found: Any = ujson.loads(raw)
     except ValueError as error:
         raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
-    if not isinstance(found, dict) or "format" not in found or "kind" not in found:
+    if not _tells_an_index(found):
         raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
     if found["format"] not in READABLE:
         raise InputError(f"the index {path} has format {found['format']}, this version reads {FORMAT}; {make}")

@@ -59,8 +59,10 @@ def view_command(
         from raisf.viewing.page import export as write
 
         out = export / EXPORTED if export.is_dir() or not export.suffix else export
-        if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
-            raise InputError(f"{out} is no page, and would be replaced by one: give another file")
+        if out.is_file():
+            with out.open("rb") as there:
+                if there.read(14).lower() != b"<!doctype html":
+                    raise InputError(f"{out} is no page, and would be replaced by one: give another file")
         view = View(paths, index)
         size = write(view, out)
         shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}
