@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import ujson
+
 from raisf.evaluation.confidence import of_record
 from raisf.utils.errors import InputError
-from raisf.utils.files import dump_line, read_json, read_jsonl, write_json
+from raisf.utils.files import dump_line, read_json, write_json
 
 FORMAT = 1
+# What scores and tables stand on; whatever else a record lacks is shown as missing.
+_NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
 _ELSEWHERE = "give another file for the records"
 
 
@@ -46,7 +50,7 @@ class Records:
         told = {name: value for name, value in record.items() if name != "trace"} | {"confidence": of_record(record)}
         before = self.done.get(record["id"], {"em": 0.0, "error": None})
         self.right += record["em"] - before["em"]
-        self.errors += (record["error"] is not None) - (before["error"] is not None)
+        self.errors += (record.get("error") is not None) - (before.get("error") is not None)
         self.done[record["id"]] = told
 
 
@@ -85,14 +89,41 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
             _heal(lines)
         write_json(meta, {"format": FORMAT, **binding})
         records = Records(lines)
-        for number, record in enumerate(read_jsonl(path), 1):
-            try:
-                records.found(record)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(
-                    f"{path}, line {number}, is no record ({error!r:.80}): mend or drop the line, or {_ELSEWHERE}"
-                ) from error
+        for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
+            records.found(record)
         yield records
+
+
+def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
+    """The records of a file that may be growing: a last line without its end is not there yet.
+
+    Args:
+        path: The file.
+        remedy: What to do about a line that is no record.
+
+    Raises:
+        InputError: There is no file, or a line is no record.
+    """
+    if not path.is_file():
+        raise InputError(f"no file at {path}: {remedy}")
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, 1):
+            if not raw.strip():
+                continue
+            try:
+                record = ujson.loads(raw.decode("utf-8"))
+            except ValueError as error:
+                if not raw.endswith(b"\n"):
+                    return
+                raise InputError(f"{path}, line {number}, is no JSON ({error}): {remedy}") from error
+            try:
+                wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
+                record["confidence"] = of_record(record)
+            except (TypeError, AttributeError) as error:
+                raise InputError(f"{path}, line {number}, is no record ({error!r:.80}): {remedy}") from error
+            if wrong:
+                raise InputError(f"{path}, line {number}, is no record (no {wrong[0]!r} in it): {remedy}")
+            yield record
 
 
 def _lock(lines: IO[str], path: Path) -> None:

@@ -40,9 +40,12 @@ def harmless(state: Any) -> tuple[dict[str, Any], list[str]]:
         raise InputError(f"this is no program's state: found {type(state).__name__}")
     kept, dropped = dict(state), []
     for name, predictor in state.items():
+        if name == OPTIONS and not isinstance(predictor, dict | None):
+            raise InputError(f"{name} in the saved program is {predictor!r:.80}: the file is damaged")
         if name in (OPTIONS, "metadata") or not isinstance(predictor, dict):
             continue
         kept[name] = _only(predictor, OF_PREDICTOR, name, dropped)
+        _check_what_is_shown(predictor, name)
         if predictor.get("config"):
             kept[name]["config"] = _only(predictor["config"], OF_GENERATION, f"{name}.config", dropped)
         if predictor.get("lm"):
@@ -59,6 +62,19 @@ def may_name(model: str) -> bool:
     """Whether a file from a stranger may name this LM: a local one, or a model of a provider whose address is known."""
     provider, _, rest = model.partition("/")
     return provider in PROVIDERS and "://" not in rest
+
+
+def _check_what_is_shown(predictor: dict[str, Any], name: str) -> None:
+    """Raise InputError unless demonstrations, instructions and fields are such: DSPy would fail at the first call."""
+    demos, signature = predictor.get("demos", []), predictor.get("signature", {})
+    if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
+        raise InputError(f"{name}.demos in the saved program is {demos!r:.80}: the file is damaged")
+    told = signature if isinstance(signature, dict) else {"instructions": None}
+    fields = told.get("fields", [])
+    described = isinstance(fields, list) and all(isinstance(field, dict) for field in fields)
+    texts = [told.get("instructions", ""), *(text for field in fields for text in field.values())] if described else [0]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{name}.signature in the saved program is {signature!r:.80}: the file is damaged")
 
 
 def _only(given: Any, names: set[str], where: str, dropped: list[str]) -> dict[str, Any]:

@@ -147,18 +147,17 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     except (TypeError, ValueError):
         return lambda query, k: given(query)
     others = parameters[1 if forward is None else 2 :]
-    if any(one.name == "k" or one.kind is inspect.Parameter.VAR_KEYWORD for one in others):
-        return lambda query, k: given(query, k=k)
-    if any(one.name == "top_k" for one in others):
-        return lambda query, k: given(query, top_k=k)
-    # Else the first that must be given, or a number, whatever it is called.
-    counts = [one for one in others if one.default is inspect.Parameter.empty or type(one.default) is int]
-    count = next((one for one in counts if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
+    # "k" or "top_k", else the first that must be given, or a number, whatever it is called.
+    found = [one for name in ("k", "top_k") for one in others if one.name == name]
+    found += [one for one in others if one.kind is inspect.Parameter.VAR_KEYWORD]
+    found += [one for one in others if one.default is inspect.Parameter.empty or type(one.default) is int]
+    count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
         return lambda query, k: given(query)
     if count.kind is inspect.Parameter.POSITIONAL_ONLY:
-        return lambda query, k: given(query, k)
-    return lambda query, k: given(query, **{count.name: k})
+        return given
+    name = "k" if count.kind is inspect.Parameter.VAR_KEYWORD else count.name
+    return lambda query, k: given(query, **{name: k})
 
 
 def _name_of(given: Any) -> str:

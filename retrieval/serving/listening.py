@@ -82,11 +82,11 @@ def own_hosts(host: str) -> Middleware:
 
     So no website can read what is served by a name of its own that leads here (DNS rebinding).
     """
-    hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if is_loopback(host) else ["*"]
+    hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if _is_loopback(host) else ["*"]
     return Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     """Whether an address is this machine's own."""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -28,9 +28,9 @@ def test_a_damaged_line_of_records_is_named(tmp_path: Path):
     examples = [dspy.Example(id=str(n), question=f"q{n}", answer="a").with_inputs("question") for n in range(3)]
     evaluate(Echo(), examples, out=tmp_path / "r.jsonl", progress=False)
     lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    lines[1] = '{"a": 1}'
+    lines[1:2] = ["", '{"a": 1}']  # an empty line counts, though it holds nothing
     (tmp_path / "r.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"r.jsonl, line 2, is no record .*mend or drop the line"):
+    with pytest.raises(InputError, match=r"r.jsonl, line 3, is no record .*mend or drop the line"):
         evaluate(Echo(), examples, out=tmp_path / "r.jsonl", progress=False)
 
 

@@ -116,6 +116,32 @@ def test_a_predictor_is_only_what_it_shows_the_lm(artifact: Path, name: str) -> 
         load(artifact)
 
 
+SHAPES = [
+    {"demos": True},
+    {"demos": ["q"]},
+    {"signature": True},
+    {"signature": {"instructions": True, "fields": []}},
+    {"signature": {"instructions": "x", "fields": True}},
+    {"signature": {"instructions": "x", "fields": [{"prefix": 1}]}},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_is_shown_to_the_lm_is_what_it_says_to_be(artifact: Path, shape: Any) -> None:
+    """Else it would fail at the first question, or in DSPy with a traceback."""
+    edit(artifact, state=shape)
+    with pytest.raises(InputError, match=r"answer_directly.(demos|signature) in the saved program is .* damaged"):
+        load(artifact)
+
+
+def test_options_that_are_none_are_refused(tmp_path: Path) -> None:
+    Direct().save(tmp_path / "direct.json")
+    state = json.loads((tmp_path / "direct.json").read_text())
+    (tmp_path / "direct.json").write_text(json.dumps({**state, "options": [1]}))
+    with pytest.raises(InputError, match=r"options in the saved program is \[1\]: the file is damaged"):
+        Direct().load(tmp_path / "direct.json")
+
+
 def test_how_an_answer_is_drawn_may_be_saved(artifact: Path) -> None:
     edit(artifact, state={"config": {"temperature": 0.7, "max_tokens": 50, "top_p": 0.9, "n": 2}})
     assert load(artifact).answer_directly.config["temperature"] == 0.7  # type: ignore[attr-defined]

@@ -44,6 +44,8 @@ def function(query: str, k: int) -> list[str]:
         (lambda query, n: TEXTS[:n], TEXTS[:2]),
         (lambda query, n_results=1: TEXTS[:n_results], TEXTS[:2]),
         (lambda query, n, /: TEXTS[:n], TEXTS[:2]),
+        (lambda query, k, /: TEXTS[:k], TEXTS[:2]),
+        (lambda query, top_k, **options: TEXTS[:top_k], TEXTS[:2]),
         (lambda query, language="en", most=1: TEXTS[:most] if language == "en" else [], TEXTS[:2]),
         (lambda query, language="en": TEXTS if language == "en" else [], TEXTS[:2]),
         (lambda query, **options: TEXTS[: options["k"]], TEXTS[:2]),

@@ -1,18 +1,15 @@
 """Finds what there is to view: the runs of a records' file, of a report's folder, of experiments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import ujson
-
+from raisf.evaluation.records import read_records
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 RESULTS, PAGE, RECORDS = "results.json", "report.html", "records"
-# What the table of questions and the scores stand on; whatever else is missing is shown as missing.
-NEEDED = {"id": str, "question": str, "answers": list, "em": float, "f1": float}
 _REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
 
 
@@ -38,14 +35,7 @@ class Run:
         Raises:
             InputError: The file is gone, or a line is no record.
         """
-        found: dict[str, dict[str, Any]] = {}
-        for number, row in _rows(self.path):
-            for name, kind in NEEDED.items():
-                value = row.get(name)
-                if not isinstance(value, int | float if kind is float else kind):
-                    raise InputError(f"{self.path}, line {number}, is no record (no {name!r} in it): {_REMEDY}")
-            found[row["id"]] = row
-        return list(found.values())
+        return list({record["id"]: record for record in read_records(self.path, _REMEDY)}.values())
 
 
 @dataclass(frozen=True)
@@ -131,22 +121,3 @@ def _distinct(runs: list[Run]) -> list[Run]:
     """Runs of different labels: where two are called alike, the file tells them apart."""
     labels = [run.label for run in runs]
     return [replace(run, label=f"{run.label} ({run.path})") if labels.count(run.label) > 1 else run for run in runs]
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file that may be growing: a last line without its end is not there yet."""
-    if not path.is_file():
-        raise InputError(f"no file at {path}: {_REMEDY}")
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, 1):
-            if not raw.strip():
-                continue
-            try:
-                row = ujson.loads(raw.decode("utf-8"))
-            except ValueError as error:
-                if not raw.endswith(b"\n"):
-                    return
-                raise InputError(f"{path}, line {number}, is no JSON ({error}): {_REMEDY}") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {number}, is no record: {_REMEDY}")
-            yield number, row
