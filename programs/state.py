@@ -71,8 +71,9 @@ def _check_what_is_shown(predictor: dict[str, Any], name: str) -> None:
         raise InputError(f"{name}.demos in the saved program is {demos!r:.80}: the file is damaged")
     told = signature if isinstance(signature, dict) else {"instructions": None}
     fields = told.get("fields", [])
-    described = isinstance(fields, list) and all(isinstance(field, dict) for field in fields)
-    texts = [told.get("instructions", ""), *(text for field in fields for text in field.values())] if described else [0]
+    texts = [told.get("instructions", "")]
+    for field in fields if isinstance(fields, list) else [fields]:
+        texts += field.values() if isinstance(field, dict) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise InputError(f"{name}.signature in the saved program is {signature!r:.80}: the file is damaged")
 
