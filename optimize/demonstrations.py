@@ -80,6 +80,7 @@ def collect_rows(
     journal: Journal | None = None,
     only_ours: bool = False,
     taught: Mapping[str, Sequence[dspy.Example]] | None = None,
+    most: int | None = None,
 ) -> Rows:
     """Rows for each predictor whose right behaviour follows from gold, told by its fields and the program it is of.
 
@@ -93,6 +94,7 @@ def collect_rows(
         only_ours: Pass over predictors that belong to no program of ours: one with a judge's fields may do something
             else in a module of the user's own.
         taught: By judge, rows that take the place of gold's (`raisf.optimize.judges.judge_rows`).
+        most: Rows a predictor that will be drawn; passages are searched for no more than that takes. None: for all.
 
     Raises:
         InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
@@ -133,7 +135,7 @@ def collect_rows(
                     if role is AnswerTruth and answerer is not None:
                         rows.of[name] = with_drafts(rows.of[name], answerer, threads, journal)
                 else:
-                    rows.of[name] = _relevance(owner, role, trainset)
+                    rows.of[name] = _relevance(owner, role, trainset, most)
                 balanced(rows.of[name], rows.judge[name], 2, random.Random(0))
             except InputError as error:
                 if strict:
@@ -239,10 +241,10 @@ def _in_use(program: dspy.Module, role: Any) -> bool:
     return getattr(program, _SWITCHES.get(role, ""), True)
 
 
-def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
+def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example], rows: int | None) -> list[dspy.Example]:
     if (retriever := searched(owner)) is None:
         raise InputError("the program has no retriever: give it one before compiling (--index DIR)")
-    return passage_examples(role, trainset, retriever, getattr(owner, "k", 5))
+    return passage_examples(role, trainset, retriever, getattr(owner, "k", 5), rows)
 
 
 def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -29,6 +29,9 @@ _REMEDIES = {
     "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
     "let a teacher label passages (--teacher)",
 }
+# Questions searched for, for each row that is wanted, where a question gives one; and as many as cost nothing.
+SEARCHES_A_ROW = 2
+FEW_SEARCHES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ def steps(example: dspy.Example) -> list[Step]:
     return steps
 
 
-def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+def relevance_examples(
+    trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
+) -> list[dspy.Example]:
     """Pairs of question and retrieved passage with the verdict `relevant` or `irrelevant`.
 
     A passage is relevant if it is gold (see `gold_among`) and suffices to answer: the only gold passage of the question
@@ -85,6 +90,7 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
         retriever: The program's own, so that the judge learns on what it will see.
         k: Passages a question.
+        most: Questions and sub-questions searched for at most, drawn by a fixed seed; None: all.
 
     Returns:
         Examples with `question`, `passage` and `verdict`; questions without gold passages give none.
@@ -96,19 +102,21 @@ def relevance_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k
         dspy.Example(question=step.question, passage=passage.prompt_text, verdict=verdict).with_inputs(
             "question", "passage"
         )
-        for step, passages in searched_steps(trainset, retriever, k)
+        for step, passages in searched_steps(trainset, retriever, k, most)
         for passage, verdict in zip(passages, gold_verdicts(step, passages), strict=True)
     ]
 
 
-def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+def listwise_examples(
+    trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
+) -> list[dspy.Example]:
     """Questions with their k retrieved passages and the numbers, from 1, of those that suffice as a set.
 
     These are the gold passages where all of them were retrieved; else, as for `relevance_examples`, the one that
     suffices alone. The arguments and errors are the same; `verdict` tells whether there is any, for balancing.
     """
     rows = []
-    for step, passages in searched_steps(trainset, retriever, k):
+    for step, passages in searched_steps(trainset, retriever, k, most):
         gold = gold_among(step, passages)
         whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
         ids = [n for n, passage in enumerate(passages, 1) if passage in gold and (whole or _suffices(step, passage))]
@@ -122,7 +130,9 @@ def listwise_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k:
     return rows
 
 
-def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
+def sufficiency_examples(
+    trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
+) -> list[dspy.Example]:
     """Questions with passages as a relevance judge lets them through, and whether these suffice by gold.
 
     Where all gold passages were retrieved, they suffice; those that are left without one of them, or, of a question
@@ -136,7 +146,7 @@ def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever,
             row = dspy.Example(question=step.question, passages=texts, verdict=verdict)
             rows.append(row.with_inputs("question", "passages"))
 
-    for step, passages in searched_steps(trainset, retriever, k):
+    for step, passages in searched_steps(trainset, retriever, k, most):
         gold = gold_among(step, passages)
         if {passage.pid if step.by_id else passage.title for passage in gold} == step.gold:
             add(step, gold, "sufficient")
@@ -145,10 +155,23 @@ def sufficiency_examples(trainset: Sequence[dspy.Example], retriever: Retriever,
     return rows
 
 
-def passage_examples(role: Any, trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[dspy.Example]:
-    """What a judge of passages should have said, in the form of its signature: each alone, listed, or sufficient."""
+def passage_examples(
+    role: Any, trainset: Sequence[dspy.Example], retriever: Retriever, k: int, rows: int | None = None
+) -> list[dspy.Example]:
+    """What a judge of passages should have said, in the form of its signature: each alone, listed, or sufficient.
+
+    Args:
+        role: The signature.
+        trainset: As for `relevance_examples`.
+        retriever: Likewise.
+        k: Likewise.
+        rows: How many are wanted, half of each verdict; no more is searched for than that takes. None: all.
+    """
     make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
-    return make(trainset, retriever, k)
+    # Of the k passages of a question one is relevant at most, and half of the rows are to be: some searches are vain.
+    # Lists give a row a question, and these are not of both verdicts in like number.
+    most = None if rows is None else rows if make is relevance_examples else SEARCHES_A_ROW * rows
+    return make(trainset, retriever, k, most and max(most, FEW_SEARCHES))
 
 
 def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
@@ -193,9 +216,13 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     return picked
 
 
-def searched_steps(trainset: Sequence[dspy.Example], retriever: Retriever, k: int) -> list[tuple[Step, list[Passage]]]:
-    """The steps that gold passages support, each with the k passages that the retriever finds for it."""
+def searched_steps(
+    trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
+) -> list[tuple[Step, list[Passage]]]:
+    """The steps that gold passages support, at most so many, each with the k passages that the retriever finds."""
     with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
+    if most is not None and len(with_gold) > most:
+        with_gold = dict(random.Random(0).sample(list(with_gold.items()), most))
     found = retriever.search_many(list(with_gold), k)
     return list(zip(with_gold.values(), found, strict=True))
 

@@ -137,7 +137,8 @@ class Source:
             taught: By judge, rows that take the place of gold's.
         """
         labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
-        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught)
+        most = options.rows if split == SPLITS[0] else MAX_VALIDATION
+        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught, most=most)
         _add_answerers(gold, task.student, examples, chosen, options, labelling)
         source = cls(split, gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
+
 from raisf.retrieval.encoders import colbert_shims
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 QUERY_BATCH = 128
 PASSAGE_BATCH = 32
 """Texts a forward pass: on a CPU larger batches only pad more."""
+KEPT = 1_024
+"""Queries whose vectors are kept, 16 KB each of 32 tokens: the systems of a comparison ask the same ones."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -36,7 +40,6 @@ class ColBERTEncoder:
 
     Attributes:
         dim: Numbers a token vector.
-        rounds: Whether it computes in bfloat16: then a query's vectors differ a little by what it is encoded with.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -51,23 +54,32 @@ class ColBERTEncoder:
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
         self._augment, self._precision = augment, precision
-        self.rounds = precision == "bfloat16"
+        # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
+        # depend on what else is asked.
+        self._batch = 1 if precision == "bfloat16" else QUERY_BATCH
+        self._known: LRUCache[str, torch.Tensor] = LRUCache(KEPT)
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
 
     def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
-        """Token vectors `(n_tokens, dim)` of unit length for each query, float32 on the CPU; long queries are cut."""
+        """Token vectors `(n_tokens, dim)` of unit length for each query, float32 on the CPU; long queries are cut.
+
+        They are shared with whoever asks for the same query: do not change them.
+        """
         import torch
 
-        vectors: list[torch.Tensor] = []
         with self._lock, torch.inference_mode():
-            for start in range(0, len(queries), QUERY_BATCH):
-                texts = queries[start : start + QUERY_BATCH]
+            found = {query: self._known[query] for query in queries if query in self._known}
+            new = [query for query in dict.fromkeys(queries) if query not in found]
+            for start in range(0, len(new), self._batch):
+                texts = new[start : start + self._batch]
                 ids, mask, lengths = query_tokens(self._checkpoint.query_tokenizer, texts, self._augment)
                 with computing_in(self._precision, self._checkpoint.device.type):
                     batch = self._checkpoint.query(ids, mask, to_cpu=True).float()
-                vectors += [query[:length] for query, length in zip(batch, lengths.tolist(), strict=True)]
-        return vectors
+                for query, vectors, length in zip(texts, batch, lengths.tolist(), strict=True):
+                    # Its own memory: a part of the batch would keep all of it.
+                    found[query] = self._known[query] = vectors[:length].clone()
+        return [found[query] for query in queries]
 
     def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:
         """Token vectors of all texts, one after the other, and how many each has; punctuation has none.

@@ -73,8 +73,7 @@ class QdrantIndex:
         self.corpus_hash: str = told["corpus_sha256"]
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self._client, self._collection = client, collection
-        encoder = found.encoder()
-        self._encode = Together(encoder.encode_queries, most=1 if encoder.rounds else 32)
+        self._encode = Together(found.encoder().encode_queries)
 
     @classmethod
     def open(cls, url: str, checkpoint: str | Path | None = None) -> "QdrantIndex":

@@ -26,9 +26,7 @@ class VectorSearch:
     """
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder):
-        # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
-        # depend on what else is asked.
-        self._encode = Together(encoder.encode_queries, most=1 if getattr(encoder, "rounds", False) else 32)
+        self._encode = Together(encoder.encode_queries)
         self._parts: list[tuple[np.ndarray, Any]] = []
         together, start = defaultdict(list), 0
         for segment in manifest.segments:

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import (
+    FEW_SEARCHES,
     balanced,
     decomposition_examples,
     listwise_examples,
+    passage_examples,
     relevance_examples,
     steps,
 )
 from raisf.optimize.judges.labels import know_examples
 from raisf.retrieval.passage import Passage
+from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError, LMError
 
 
@@ -69,6 +72,27 @@ def test_a_passage_is_relevant_to_its_own_hop_and_to_no_other() -> None:
 def test_a_lookup_takes_its_gold_passage() -> None:
     rows = relevance_examples([example(gold_titles=["OTHER"])], Shelf(), 3)
     assert relevant(rows) == {("Q?", "OTHER")}
+
+
+def test_no_more_is_searched_for_than_the_rows_that_are_wanted_take() -> None:
+    asked: list[str] = []
+
+    class Counting(Shelf):
+        def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
+            asked.extend(queries)
+            return super().search_many(queries, k)
+
+    many = [example(question=f"Which is {n}?", gold_titles=["OTHER"]) for n in range(900)]
+    for role, searches in ((PassageRelevance, 300), (ListwiseRelevance, 600)):
+        passage_examples(role, many, Counting(), 3, rows=300)
+        assert len(asked) == searches
+        again = asked.copy()
+        asked.clear()
+        passage_examples(role, many, Counting(), 3, rows=300)
+        assert asked == again, "another draw would give another judge"
+        asked.clear()
+    passage_examples(PassageRelevance, many, Counting(), 3, rows=2)
+    assert len(asked) == FEW_SEARCHES, "of two searches both may be vain"
 
 
 def test_of_passages_under_one_title_those_with_the_answer_are_gold() -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -78,6 +79,27 @@ def test_a_trained_checkpoint_keeps_its_query_augmentation(copy: Path):
         32,
         32,
     ]
+
+
+@pytest.mark.parametrize(("precision", "sizes"), [("float32", [3, 1]), ("bfloat16", [1, 1, 1, 1])])
+def test_a_query_is_encoded_once_and_in_bfloat16_by_itself(
+    precision: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    found = find_checkpoint("minilm")
+    encoder, encoded = ColBERTEncoder(found.path, found.augment, precision), []
+    whole = encoder._checkpoint.query
+
+    def counted(ids: Any, *args: Any, **options: Any) -> Any:
+        encoded.append(len(ids))
+        return whole(ids, *args, **options)
+
+    monkeypatch.setattr(encoder._checkpoint, "query", counted)
+    first = encoder.encode_queries(["Who?", "Where?", "Who?", "When was it?"])
+    again = encoder.encode_queries(["When was it?", "Why?", "Where?"])
+    assert encoded == sizes
+    assert first[3] is again[0] and first[1] is again[2] and first[0] is first[2]
+    alone = ColBERTEncoder(found.path, found.augment, precision).encode_queries(["Where?"])[0]
+    assert abs(first[1] - alone).max() <= (1e-5 if precision == "float32" else 0)
 
 
 def test_a_checkpoint_in_the_hubs_cache_is_found_by_its_id(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
