@@ -53,14 +53,16 @@ def draw_splits(
         wanted: Of train, dev and test.
         n: Questions a split at most; None: all, and `DEV` for a dev split that is drawn.
         seed: Of the shuffle.
-        alike: Tells what must not be trained on. All of a source is compared, not only what is drawn of it, so that
-            training questions stay untested whatever `n` is.
+        alike: Tells what must not be trained or selected on. All of a source is compared, not only what is drawn of it,
+            so that these questions stay untested whatever `n` is.
 
     Raises:
         InputError: Nothing is left for a wanted split.
     """
     shuffled = {split: sorted(questions, key=lambda a: _place(seed, a)) for split, questions in asked.items()}
-    draws = {split: Draw(questions[:n]) for split, questions in shuffled.items() if split != "train"}
+    draws = {"test": Draw(shuffled["test"][:n])} if "test" in shuffled else {}
+    if "dev" in shuffled:  # what is selected on must not be what is tested
+        draws["dev"], _ = _first(shuffled["dev"], n, [one.question for one in asked.get("test", [])], alike)
     others = [question.question for split in draws for question in asked[split]]
     pool = shuffled.get("train", [])
     if "dev" in wanted and "dev" not in draws:

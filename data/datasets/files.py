@@ -52,7 +52,7 @@ def write_dataset(
         revision: A revision of it.
         n: Questions a split at most; None: all.
         seed: Of the draws.
-        alike: Tells which training questions stand in dev or test, which are left out.
+        alike: Tells which training questions stand in dev or test, and which of dev in test; they are left out.
         progress: Show bars on standard error.
 
     Returns:

@@ -94,6 +94,18 @@ def test_a_dev_file_of_its_own_is_taken_whole(file: Split, tmp_path: Path):
     assert len(questions_of(tmp_path / "out", "train")) == 15
 
 
+def test_a_dev_file_gives_up_what_test_holds(file: Split, tmp_path: Path):
+    """The same file as dev and as test was taken twice, and thresholds were fitted on the test questions."""
+    files = {"dev": file("dev.json", range(10, 30)), "test": file("test.json", range(25, 40))}
+    about = write_dataset("hotpotqa", tmp_path / "out", files=files, n=12, progress=False)
+    assert not questions_of(tmp_path / "out", "dev") & {row(number)["question"] for number in range(25, 40)}
+    assert about["splits"]["dev"]["questions"] == 12 and about["splits"]["test"]["left_out"] == 0
+    whole = write_dataset("hotpotqa", tmp_path / "out", files=files, progress=False)
+    assert whole["splits"]["dev"]["left_out"] == 5
+    with pytest.raises(InputError, match="no question is left for dev"):
+        write_dataset("hotpotqa", tmp_path / "out", files={**files, "dev": files["test"]}, progress=False)
+
+
 def test_who_says_what_is_alike_is_asked(file: Split, tmp_path: Path):
     files = {"train": file("train.json", range(20)), "test": file("dev.json", range(20, 30))}
     even = {row(number)["question"] for number in range(0, 20, 2)}

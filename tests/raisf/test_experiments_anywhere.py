@@ -35,6 +35,26 @@ def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, 
         _run(workspace, {"replug": rows["replug"]})
 
 
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_what_would_learn_from_test_questions_is_refused(split, data, endpoint, tmp_path):
+    """Train, dev and test could be the same questions, and the tables were as always."""
+    others = {
+        "train": [{"question": "Who is Cy?", "answer": "Cy"}],
+        "dev": [{"question": "Who is Di?", "answer": "Di"}],
+    }
+    folder = data("nq", **{**others, split: BORN[1:]}, test=BORN)
+    workspace = Workspace(tmp_path / "out", folder, lm=endpoint, engine="bm25", n=1)  # what they share is not drawn
+    told = rf"1 of the 1 questions of .*{split}.jsonl, such as 'Where was Bo born\?', are in .*take them out"
+    for learner in (Setting("weights"), Setting("rag", few_shot=True), Setting("replug", tuned=True)):
+        with pytest.raises(InputError, match=told):
+            _run(workspace, {"direct": Setting("direct"), "learner": learner})
+        with pytest.raises(InputError, match=told):
+            workspace.judge({"learner": learner})
+    assert not list((tmp_path / "out").glob("records/*")), "it is told before anything is asked"
+    (section,) = _run(workspace, {"rag": Setting("rag")})
+    assert [row[0] for row in section.rows] == ["rag"]
+
+
 def test_a_table_that_would_be_empty_is_not_shown(data, endpoint, tmp_path):
     """Questions of one kind alone, and one program with none to compare it with."""
     workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, engine="bm25")

@@ -88,7 +88,7 @@ def dataset_command(
     for split, about in made["splits"].items():
         facts[split] = f"{about['questions']} of {about['of']} questions"
         if about["left_out"]:
-            facts[split] += f"; {about['left_out']} were left out, which dev or test have too"
+            facts[split] += f"; {about['left_out']} were left out, which {'dev or ' * (split == 'train')}test has too"
     if made["corpus"]:
         facts["corpus"] = f"{made['corpus']['passages']} passages"
         if bare := made["corpus"]["without_paragraphs"]:

@@ -39,6 +39,11 @@ class Row(Setting):
         """What must have been compiled for it, if it is of `raisf.experiments.settings.LEARNT`."""
         return self.lender or self.program
 
+    @property
+    def learns(self) -> bool:
+        """As `Setting`'s; what it borrows has learnt from the training questions."""
+        return super().learns or bool(self.lent)
+
 
 def _judged_by(*then: tuple[str, Mapping[str, Any]], without: tuple[str, ...] = (), **options: Any) -> Row:
     """weights-all with another judge, its thresholds fitted on the dev split; `without`: what is not lent to it."""

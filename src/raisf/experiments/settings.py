@@ -61,6 +61,11 @@ class Setting:
         """The program's name in the registry."""
         return "ra-isf" if self.program in COMPILED else self.program
 
+    @property
+    def learns(self) -> bool:
+        """Whether training or dev questions decide on it."""
+        return self.program in LEARNT or self.few_shot or self.tuned or bool(self.then)
+
 
 def labels_in(parts: Sequence[str], rows: Collection[str]) -> list[str]:
     """The labels of rows that stand in a list which was cut at all its commas, those of labels too.

@@ -145,10 +145,12 @@ class Workspace:
         Why others cannot is in `left_out`.
 
         Raises:
+            InputError: One learns from questions that are test questions, too.
             RaisfError: None can be run.
             LMError: The LM failed on two settings one after the other, and not as their prompts were too long: it is
                 down.
         """
+        self._check_splits(settings)
         for label, setting in settings.items():
             if (key := repr(setting)) in self._answered or key in self._failed:
                 continue
@@ -177,6 +179,7 @@ class Workspace:
 
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
+        self._check_splits(settings)
         judged: dict[str, dict[str, Any]] = {}
         for label, setting in settings.items():
             try:
@@ -259,6 +262,29 @@ class Workspace:
 
     def _questions(self, file: Path) -> list[Any]:
         return self.train if file.name == "train.jsonl" else self.dev
+
+    def _check_splits(self, settings: Mapping[str, Setting]) -> None:
+        """What has learnt from the test questions measures nothing."""
+        if any(setting.learns for setting in settings.values()) and self._shared:
+            raise InputError(self._shared)
+
+    @cached_property
+    def _shared(self) -> str:
+        """What to say of questions to learn from that are test questions, those too that are not asked; else empty."""
+        from raisf.data.questions import load_questions
+        from raisf.optimize.overlap import overlap
+
+        told = []
+        test = load_questions(self.data / "test.jsonl")
+        for file in (self.data / name for name in ("train.jsonl", "dev.jsonl")):
+            if file.is_file() and (shared := overlap(examples := self._questions(file), test)):
+                told.append(f"{len(shared)} of the {len(examples)} questions of {file}, such as {shared[0][0]!r}")
+        if not told:
+            return ""
+        return (
+            f"{' and '.join(told)}, are in {self.data / 'test.jsonl'} too, by their id or in nearly the same words: "
+            "what learns from them would be tested on them; take them out of one of the two"
+        )
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""
