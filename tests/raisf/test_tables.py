@@ -12,6 +12,7 @@ from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
 from raisf.reports.page import write_page
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError
+from raisf.utils.files import write_jsonl
 
 
 def _record(name, em=1.0, sub_questions=(), cost=None, **more):
@@ -157,6 +158,53 @@ def test_people_label_a_sample_blindly_and_their_agreement_is_computed(tmp_path)
     rows[0]["label"] = "perhaps"
     _write(path, rows)
     with pytest.raises(InputError, match=r"line 2: the label is 'perhaps': write"):
+        by_hand.labels(path)
+
+
+def test_people_are_held_against_passages_judged_alone_and_labels_of_other_rows_are_counted(tmp_path):
+    """Gold of the reading as a set overwrote gold of each passage alone, which is what people label."""
+    (of,) = _judged().values()
+    as_a_set = {"relevance": [{**row, "gold": False} for row in of["relevance"]]}
+    judged = {}
+    for label, rows in (("zero-shot", of), ("zero-shot, listwise", as_a_set)):
+        judged[label] = {judge: {"verdicts": f"{label}-{judge}.jsonl", "scores": {}} for judge in rows}
+        for judge, given in rows.items():
+            write_jsonl(tmp_path / "judges" / f"{label}-{judge}.jsonl", given)
+    workspace, path = SimpleNamespace(out=tmp_path, seed=0), tmp_path / "table5" / by_hand.FILE
+    by_hand.reliability_and_people(workspace, judged)
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        right = "relevant" if row["to judge"][-1] in "024" else "irrelevant"
+        row["label"] = right if row["judge"] == "relevance" else "good"
+    _write(path, [*rows, {**rows[0], "id": "of another run"}])
+    first, *_, agreed = by_hand.reliability_and_people(workspace, judged)
+    assert {row[0] for row in agreed.rows} == {"relevance: gold", "relevance: zero-shot", "decomposition: zero-shot"}
+    assert agreed.rows[0][1].value == 1.0, "this person thinks as gold does"
+    assert "1 of the 8 labels" in first.text and "that this run does not have" in first.text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter"), [("utf-8", ";"), ("utf-8", "\t"), ("utf-16", ","), ("utf-16", "\t")]
+)
+def test_labels_are_read_as_spreadsheets_save_them(encoding, delimiter, tmp_path):
+    lines = [["id", "judge", "question", "label"], ["a", "relevance", "Where, in Köln?", "relevant"]]
+    path = tmp_path / "labels.csv"
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter).writerows(lines)
+    assert by_hand.labels(path) == {"a": "relevant"}
+
+
+def test_labels_that_cannot_be_read_are_told(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("id,judge,question,label\na,relevance,In Köln?,relevant\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"no text in UTF-8.*save it again"):
+        by_hand.labels(path)
+    path.write_text(f"id,judge,label\na,{'x' * 200_000},relevant\n")
+    with pytest.raises(InputError, match="no CSV that can be read"):
+        by_hand.labels(path)
+    path.write_text("id,question,label\na,Who?,relevant\n")
+    with pytest.raises(InputError, match="columns id, judge and label"):
         by_hand.labels(path)
 
 

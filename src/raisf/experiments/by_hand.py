@@ -1,6 +1,8 @@
 """The human agreement of RA-ISF's Table 5: a file of sampled judgements for people to label, and what came of it."""
 
+import codecs
 import csv
+import io
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SAMPLED = 100
 FILE = "label-by-hand.csv"
 COLUMNS: tuple[str, ...] = ("id", "judge", "question", "to judge", "choose", "label")
+# What ends the label of a program that judges passages as a set. People see each alone, so it is not held to them.
+LISTWISE = ", listwise"
 CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "bad")}
 
 
@@ -29,7 +33,11 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
     sections = tables.reliability(workspace, judged)
     folder = workspace.out / "judges"
     rows = {
-        label: {judge: list(read_jsonl(folder / reports[judge]["verdicts"])) for judge in CHOICES if judge in reports}
+        label: {
+            judge: list(read_jsonl(folder / reports[judge]["verdicts"]))
+            for judge in CHOICES
+            if judge in reports and not (judge == "relevance" and label.endswith(LISTWISE))
+        }
         for label, reports in judged.items()
     }
     path = workspace.out / "table5" / FILE
@@ -41,6 +49,10 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
         sections[0].text += again
     if not said:
         return sections
+    if others := said.keys() - _readable(rows):
+        sections[
+            0
+        ].text += f" {len(others)} of the {len(said)} labels in {path} are of rows that this run does not have."
     return [*sections, _agreement(rows, said)]
 
 
@@ -77,13 +89,19 @@ def labels(path: Path) -> dict[str, str]:
     """By row's id, what people have labelled so far.
 
     Raises:
-        InputError: The file has lost a column, or a label is none of those to choose from.
+        InputError: The file is no text that can be read, has lost a column, or a label is none of those to choose from.
     """
     found: dict[str, str] = {}
-    with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
-        reader = csv.DictReader(file)
+    text = _text(path)
+    # Where the comma is a decimal sign, spreadsheets write others.
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    try:
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
         if not {"id", "judge", "label"} <= set(reader.fieldnames or ()):
-            raise InputError(f"{path} has not the columns id, judge and label: mend it, or remove it for a new one")
+            raise InputError(
+                f"{path} has not the columns id, judge and label in its first line: write them there again; a new file "
+                "would have none of the labels"
+            )
         for number, row in enumerate(reader, start=2):
             label = (row["label"] or "").strip().lower()
             choices = CHOICES.get(row["judge"], ())
@@ -91,7 +109,19 @@ def labels(path: Path) -> dict[str, str]:
                 raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
             if label:
                 found[row["id"]] = label
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV that can be read ({error}): save it again as CSV in UTF-8") from error
     return found
+
+
+def _text(path: Path) -> str:
+    """What a spreadsheet has saved: UTF-8, also with a mark before the first column, or UTF-16, which has one."""
+    data = path.read_bytes()
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no text in UTF-8 ({error.reason}): save it again as CSV in UTF-8") from error
 
 
 def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: Mapping[str, str]) -> Section:
@@ -114,9 +144,17 @@ def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: M
     theirs = ", ".join(f"{judge} {published.TABLE_5[judge]['people']}" for judge in CHOICES)
     text = (
         "Judgements that people and the judge agree on, of those labelled by hand; of a decomposition the share that "
-        f"people call good, which has no kappa. The paper's: {theirs}."
+        "people call good, which has no kappa. People see each passage alone: judges of sets are not among the rows. "
+        f"The paper's: {theirs}."
     )
     return Section("Agreement with people", ["judge", "agreement", "kappa", "n"], rows, text)
+
+
+def _readable(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> set[str]:
+    """The rows that people's labels can be held against."""
+    return {
+        _identity(judge, row) for of in judged.values() for judge, rows in of.items() for row in rows if row["readable"]
+    }
 
 
 def _identity(judge: str, row: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments import data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
-from raisf.experiments.by_hand import reliability_and_people
+from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
 from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
@@ -191,7 +191,7 @@ _VARIANTS = {
 }
 # The other reading of sufficiency: which passages suffice as a set, as the examples of the paper's appendix have it.
 _LISTWISE = {
-    f"{label}, listwise": Setting(setting.program, {"relevance": "listwise"}) for label, setting in _VARIANTS.items()
+    f"{label}{LISTWISE}": Setting(setting.program, {"relevance": "listwise"}) for label, setting in _VARIANTS.items()
 }
 _BLENDFILTER = ("direct", "cot", "rag", "cot-rag", "react", "self-ask", "iter-retgen", "blendfilter")
 _SHOWN = (
