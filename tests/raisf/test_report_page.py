@@ -8,12 +8,14 @@ import pytest
 
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
+from raisf.experiments.pages import write_experiment, write_page_of_all
 from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
 from raisf.reports.headline import best_of, headline
 from raisf.reports.report import report_of
 from raisf.reports.sections import Section
+from raisf.utils.files import read_json
 
 
 def _runs(records: Any, **right: int) -> dict[str, dict[str, Any]]:
@@ -32,6 +34,24 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert "may be chance" in close and "2.5 [" in close, "the difference is the better program's, however paired"
     assert headline(compare_records(_runs(records, rag=7, raisf=7))).endswith("raisf answers as many.")
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
+
+
+def test_a_table_of_an_earlier_command_is_told_with_what_it_was_run_with(tmp_path: Path) -> None:
+    """The page said the last command's LM, questions and options of every table in the folder."""
+    facts = {"data": "w, 200 test questions", "language model": "pocket", "teacher": None, "seed": 0}
+    earlier = {"data": "w, 6 test questions", "language model": "pocket-tiny", "teacher": "openai/gpt-4o"}
+    write_experiment(
+        tmp_path, "table1", {**facts, **earlier}, [Section("All", ["program"], [["a"]], "n = 6.", None)], {}
+    )
+    write_experiment(tmp_path, "table2", facts, [Section("Some", ["program"], [["b"]], "n = 200.", None)], {})
+    page = (tmp_path / "report.html").read_text("utf-8")
+    told = "; ".join(f"{name}: {value}" for name, value in earlier.items())
+    assert page.count("Other than this page") == 1 and f"provenance says: {told}." in page
+    saved = read_json(tmp_path / "table1/results.json")
+    assert saved["sections"][0]["text"] == "n = 6.", "what is told on the page belongs to the page"
+    write_page_of_all(tmp_path, {**facts, **earlier})
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "provenance says: data: w, 200 test questions; language model: pocket; teacher: none." in page
 
 
 def test_an_experiments_page_says_which_row_is_best() -> None:

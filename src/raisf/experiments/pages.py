@@ -12,6 +12,9 @@ from raisf.reports.report import PAGE, RESULTS
 from raisf.reports.sections import Section
 from raisf.utils.files import read_json, write_json
 
+# Facts that the page tells of the last command alone.
+OF_THE_LAST = ("answered", "not run")
+
 
 def write_experiment(
     out: Path, name: str, facts: dict[str, Any], sections: Sequence[Section], files: Mapping[str, Path]
@@ -37,14 +40,27 @@ def write_experiment(
 
 
 def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
-    """One page of all experiments that were ever run into the folder."""
+    """One page of all experiments that were ever run into the folder, under the facts of the last one.
+
+    What another was run with is told under its first table, as far as it differs.
+    """
     sections = []
     for name in (*EXPERIMENTS, "real"):
         path = out / name / RESULTS
         if path.is_file():
-            for number, saved in enumerate(read_json(path)["sections"]):
+            results = read_json(path)
+            for number, saved in enumerate(results["sections"]):
                 section = Section.of(saved)
-                section.title = f"{name}: {section.title}" if number == 0 else section.title
+                if number == 0:
+                    section.title = f"{name}: {section.title}"
+                    section.text = f"{section.text} {_differing(results['facts'], facts)}".strip()
                 section.drawings = saved["drawings"]
                 sections.append(section)
     write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))
+
+
+def _differing(own: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """What an experiment was run with, as far as the page tells something else."""
+    names = (name for name in {**own, **told} if name not in OF_THE_LAST and own.get(name) != told.get(name))
+    found = "; ".join(f"{name}: {'none' if (value := own.get(name)) is None else value}" for name in names)
+    return f"Other than this page's provenance says: {found}." if found else ""
