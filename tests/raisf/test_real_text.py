@@ -4,6 +4,7 @@ for a real one."""
 import json
 import resource
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +12,12 @@ import raisf
 from raisf import cli
 from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
-from raisf.experiments.real import RealWorkspace, open_workspaces
+from raisf.experiments.real import RealComparison, RealWorkspace, open_workspaces
 from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
 from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
-from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.files import read_json
 
 data_sets = ("2wiki", "musique")
@@ -74,6 +75,58 @@ def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifac
     assert "real: Real text" in (out / "report.html").read_text("utf-8")
     monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     assert _run(data / "musique", out, *given, "--only", "direct") == 0
+
+
+def test_a_row_that_cannot_be_run_costs_no_other_row_and_no_other_data_set(data, tmp_path, capsys, monkeypatch):
+    """One such row ended the comparison on all data sets, with the rows after it."""
+    opened = RealWorkspace.open
+
+    def broken(space, setting):
+        if setting.program == "rag" and space.data.name == "2wiki":
+            raise InputError("no corpus at all")
+        return opened(space, setting)
+
+    monkeypatch.setattr(RealWorkspace, "open", broken)
+    assert _run(data, tmp_path, "--only", "rag,direct", "--no-judges", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["left_out"]["real"] == {"2wiki: rag": "no corpus at all"}
+    overview, *_ = found["experiments"]["real"]
+    assert {row["program"] for row in overview["rows"]} == {"direct", "rag"}
+    of_rag = next(row for row in overview["rows"] if row["program"] == "rag")
+    assert of_rag["2wiki EM"] is None and of_rag["musique EM"]["n"] == 3
+    assert "Left out: 2wiki: rag (no corpus at all)." in overview["text"]
+    assert _run(data / "2wiki", tmp_path / "other", "--only", "rag", "--no-judges") == 2
+    assert "no corpus at all" in capsys.readouterr().err
+    monkeypatch.setattr(RealWorkspace, "answer", _down)
+    assert _run(data, tmp_path / "down", "--only", "rag,direct", "--no-judges") == 1
+    assert "the endpoint is down" in capsys.readouterr().err and not (tmp_path / "down/real/results.json").exists()
+
+
+def _down(space, *_):
+    space.lm_down = True
+    raise LMError("the endpoint is down")
+
+
+def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
+    """Learning counted accuracy, and the overview, the routes and the tests exact match."""
+    right = {
+        label: {f"q{n}": records.record(n, False, accuracy=float(n < of)) for n in range(20)}
+        for label, of in (("rag", 5), ("weights-all", 20))
+    }
+    spaces = {name: SimpleNamespace(measure=measure) for name, measure in (("sq", "accuracy"), ("hp", "exact match"))}
+    comparison = RealComparison(spaces, RealChoice())
+    for name in spaces:
+        comparison._tell(name, right, {})
+    overview, *others = comparison.sections
+    assert overview.columns == ["program", "sq accuracy", "hp EM", "hp F1"]
+    assert [cell.value for cell in overview.rows[0][1:]] == [0.25, 0.0, 0.0]
+    tables = {section.title: section for section in others}
+    answers, tested = tables["sq: answers"], tables["sq: differences in accuracy"]
+    assert answers.columns[:4] == ["program", "accuracy", "F1", "recall"] and answers.rows[1][1].value == 1.0
+    assert "Wilson's for accuracy, else" in answers.text
+    assert tested.rows[0][1].value == 0.75 and "100.0%" in str(tables["sq: routes"].rows[1])
+    assert tables["hp: answers"].columns[1:4] == ["exact match", "F1", "accuracy"]
+    assert tables["hp: differences in exact match"].rows[0][1].value == 0.0
 
 
 def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):

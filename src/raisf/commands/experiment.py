@@ -281,7 +281,7 @@ def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfErro
 
 def _reasons(failed: Mapping[str, RaisfError]) -> str:
     """Why experiments could not be run, each reason once."""
-    from raisf.experiments.catalog import by_reason
+    from raisf.experiments.comparing import by_reason
 
     found = by_reason({name: str(error) for name, error in failed.items()})
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())
@@ -309,14 +309,16 @@ def _real_text(
     }
     sections: list[Section] = []
     with WorkspaceBars([wanted], sum(len(one.test) for one in workspaces.values())) as bars:
-        for sections in RealComparison(workspaces, choice).run(bars):
+        comparison = RealComparison(workspaces, choice)
+        for sections in comparison.run(bars):
             files = {
                 f"{name}: {row}": file for name, one in workspaces.items() for row, file in one.files(wanted).items()
             }
             write_experiment(out, REAL, facts, sections, files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
                 write_markdown(page, "Real text", facts, sections)
-    return _result(out, facts, {REAL: sections})
+    result = _result(out, facts, {REAL: sections}, {REAL: comparison.left_out})
+    return replace(result, exit_code=1) if comparison.left_out else result
 
 
 def _made_by() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from raisf.experiments import data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
+from raisf.experiments.comparing import counted, left_out_lines
 from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
@@ -96,8 +97,7 @@ class Experiment:
             sections = self.sections(workspace, workspace.judge(settings))
         else:
             answers = workspace.answer(settings, bars)
-            if workspace.measure == "accuracy":
-                answers = {label: _by_accuracy(records) for label, records in answers.items()}
+            answers = {label: counted(records, workspace.measure) for label, records in answers.items()}
             sections = self.sections(workspace, answers)
             for section in sections:
                 section.call("exact match", workspace.measure)
@@ -109,24 +109,12 @@ class Experiment:
         told += [f"On the dev split no demonstrations were better at {'; '.join(same)}: they are as before."] * bool(
             same
         )
-        told += [f"Left out: {'; '.join(labels)} ({why})." for why, labels in by_reason(workspace.left_out).items()]
+        told += left_out_lines(workspace.left_out)
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
         first.text = " ".join(filter(None, told))
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
-
-
-def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    """What could not be run, by the reason why."""
-    because: dict[str, list[str]] = {}
-    for label, why in left_out.items():
-        because.setdefault(why, []).append(label)
-    return because
-
-
-def _by_accuracy(records: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: {**record, "em": record["accuracy"]} for name, record in records.items()}
 
 
 def _over(program: str, label: str, option: str, values: tuple[int, ...]) -> dict[str, Setting]:

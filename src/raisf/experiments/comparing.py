@@ -196,6 +196,26 @@ def _judge(
     return found, untold
 
 
+def counted(records: RecordsById, measure: str) -> RecordsById:
+    """Records of which tables count the measure as exact match: StrategyQA's is accuracy."""
+    if measure != "accuracy":
+        return records
+    return {name: {**record, "em": record["accuracy"]} for name, record in records.items()}
+
+
+def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
+    """What could not be run, by the reason why."""
+    because: dict[str, list[str]] = {}
+    for label, why in left_out.items():
+        because.setdefault(why, []).append(label)
+    return because
+
+
+def left_out_lines(left_out: Mapping[str, str]) -> list[str]:
+    """A sentence a reason why rows could not be run, for a table's text."""
+    return [f"Left out: {'; '.join(labels)} ({why})." for why, labels in by_reason(left_out).items()]
+
+
 def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:
     """Where a folder keeps a program's records."""
     return records_path(folder, _system(program), program, examples)

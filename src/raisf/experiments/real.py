@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, judge_all, judged_path
+from raisf.experiments.comparing import RecordsById, counted, judge_all, judged_path, left_out_lines
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program, records_path
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import sha256_file
 
 if TYPE_CHECKING:
@@ -117,40 +117,67 @@ class RealComparison:
     Args:
         workspaces: By data set.
         choice: What is compared.
+
+    Attributes:
+        left_out: By data set and row, why that row could not be run there.
     """
 
     workspaces: Mapping[str, RealWorkspace]
     choice: RealChoice
+    left_out: dict[str, str] = field(default_factory=dict, init=False)
     _sections: "dict[str, list[Section]]" = field(default_factory=dict, init=False)
     _answers: dict[str, dict[str, RecordsById]] = field(default_factory=dict, init=False)
 
     def run(self, bars: "Progress") -> "Iterator[list[Section]]":
-        """Answers row by row, and gives the tables of all that is answered after each row and each set's judges."""
+        """Answers row by row, and gives the tables of all that is answered after each row and each set's judges.
+
+        Raises:
+            RaisfError: No row can be run on any data set.
+            LMError: The LM is down.
+        """
+        failed: list[RaisfError] = []
         rows = self.choice.rows()
         wanted = labels_in(self.choice.only, rows) or tuple(rows)
         for name, workspace in self.workspaces.items():
             before = {label: workspace.answered(row) for label, row in rows.items() if label not in wanted}
             for label in wanted:
-                before[label] = workspace.answer({label: rows[label]}, bars)[label]
+                try:
+                    before[label] = workspace.answer({label: rows[label]}, bars)[label]
+                except RaisfError as error:
+                    if workspace.lm_down:
+                        raise
+                    self.left_out[f"{name}: {label}"] = workspace.left_out.get(label, str(error))
+                    failed.append(error)
+                    continue
                 self._tell(name, {row: found for row in rows if (found := before.get(row))}, {})
                 yield self.sections
             shown = {row: found for row in rows if (found := before.get(row))}
             judged = {} if self.choice.no_judges else workspace.judged({row: rows[row] for row in shown}, wanted)
             self._tell(name, shown, judged)
-            yield self.sections
+            if any(self._answers.values()):
+                yield self.sections
+        if not any(self._answers.values()):
+            raise failed[0]
 
     @property
     def sections(self) -> "list[Section]":
         """All tables so far: one of all data sets, then each set's own."""
         from raisf.reports.real import overview
 
-        return [overview(self._answers, ABOUT), *(section for of in self._sections.values() for section in of)]
+        about = " ".join([ABOUT, *left_out_lines(self.left_out)])
+        measures = {name: workspace.measure for name, workspace in self.workspaces.items()}
+        return [
+            overview(self._answers, about, measures),
+            *(section for of in self._sections.values() for section in of),
+        ]
 
     def _tell(self, name: str, answers: dict[str, RecordsById], judged: dict[str, dict[str, Any]]) -> None:
         from raisf.reports.real import set_sections
 
+        measure = self.workspaces[name].measure
+        answers = {label: counted(records, measure) for label, records in answers.items()}
         against = next((label for label in AGAINST if label in answers), None)
-        self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against)
+        self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against, measure)
 
 
 def open_workspaces(
