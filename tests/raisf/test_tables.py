@@ -3,6 +3,7 @@
 import csv
 from types import SimpleNamespace
 
+import dspy
 import pytest
 
 from raisf.experiments import by_hand, tables
@@ -103,6 +104,51 @@ def test_errors_and_unreadable_outputs_are_named_beside_the_table():
     assert "rag 1" in section.text
     (section,) = tables.table()(_workspace(), {"rag": _records(0.0, unreadable=2)})
     assert section.columns[-1] == "unreadable" and section.rows[0][-1] == "2 of 3"
+
+
+@pytest.mark.parametrize("name", ["fig2", "fig3", "blendfilter-k", "blendfilter-sampling", "table7", "judges"])
+def test_errors_and_unreadable_outputs_are_named_below_curves_too(name):
+    """A model whose outputs nobody could read was a low curve, and nothing said why."""
+    labels = {"fig2": "rag, max_depth 1", "blendfilter-sampling": "rag, top_p 0, sample 1"}
+    label = labels.get(name, "rag, k 3")
+    workspace = _workspace(n=1)
+    workspace.left_out, workspace.judge = {}, lambda settings: {}
+    (first, *_) = EXPERIMENTS[name].sections(workspace, {label: _records(0.0, error="LMError: down", unreadable=2)})
+    assert f"could not be read, an answer among which counts as wrong: {label} 2 of 3." in first.text
+    assert f"Questions that ended in an error, and count as wrong: {label} 1." in first.text
+
+
+def test_a_curve_of_a_kind_says_how_many_questions_it_rests_on():
+    """The text gave the number of all questions, for curves that rest on a few each."""
+    answers = _records(1.0, 0.0, 1.0)
+    for name, kind in zip(answers, ("bridge", "bridge", "yesno"), strict=True):
+        answers[name]["kind"] = kind
+    (section,) = EXPERIMENTS["fig4"].sections(_workspace(n=3), {"ra-isf, weights, k 1": answers})
+    assert [row[0] for row in section.rows] == ["bridge (n=2)", "yesno (n=1)"]
+    assert "n = 3 over all kinds." in section.text and "bridge (n=2)" in section.drawings[0]
+
+
+def test_figure4_is_refused_before_anything_is_asked_where_all_questions_are_of_a_kind():
+    """It was an empty table."""
+    workspace = _workspace()
+    workspace.test = [SimpleNamespace(kind="question")] * 4
+    with pytest.raises(InputError, match="all 4 test questions are of the kind 'question': give them"):
+        EXPERIMENTS["fig4"].run(workspace, None)
+
+
+def test_each_question_is_held_to_its_gold_by_the_name_that_it_gives():
+    """Where some give ids, the titles of the others were compared with ids: recall 0."""
+    passages = [JudgedPassage(pid="7", title="Ulm", text="")]
+    node = Node(question="Q?", depth=0, passages=passages).conclude("passages", "from 1 of 1", "x")
+    tree = Trace(system="rag", root=node, cost=Cost()).model_dump(mode="json")
+    gold = [{"gold_pids": ["7"], "gold_titles": ["Ulm"]}, {"gold_titles": ["Ulm"]}, {}]
+    workspace = _workspace()
+    workspace.test = [
+        dspy.Example(id=str(n), **{"gold_pids": [], "gold_titles": [], **one}) for n, one in enumerate(gold)
+    ]
+    (section,) = tables.kept(workspace, {"retrieved": _records(1.0, 1.0, 1.0, trace=tree)})
+    assert section.columns[-1] == "n" and section.rows[0][-1] == 2
+    assert [score.value for score in section.rows[0][1:4]] == [1.0, 1.0, 1.0]
 
 
 def test_the_papers_rows_stand_below_ours_where_they_are_of_other_models():

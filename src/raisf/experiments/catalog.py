@@ -14,6 +14,7 @@ from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
 from raisf.reports.compiled import teacher_section
 from raisf.reports.sections import Section
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -43,6 +44,7 @@ class Experiment:
         settings: By the row's label; or what gives them for a workspace.
         sections: Makes its tables and figures of the answers, by label; or of the judges' reports.
         judged: Whether the judges are asked alone, instead of questions answered.
+        by_kind: Whether it compares kinds of question, of which the test set then needs two.
         one_variant: Whether it shows one RA-ISF, which is compiled to weights if nobody says otherwise.
         departs: What a reader must know before comparing with the paper; docs/fidelity.md has all.
     """
@@ -52,6 +54,7 @@ class Experiment:
     settings: Rows | Callable[[Workspace], Rows]
     sections: Callable[[Workspace, Any], list[Section]]
     judged: bool = False
+    by_kind: bool = False
     one_variant: bool = False
     departs: str = ""
 
@@ -91,7 +94,17 @@ class Experiment:
         variant: str = "weights",
         only: Sequence[str] = (),
     ) -> list[Section]:
-        """Its sections, with what was answered before taken as it is; what cannot be run is named in the first."""
+        """Its sections, with what was answered before taken as it is; what cannot be run is named in the first.
+
+        Raises:
+            InputError: It is by kind of question, and there is one kind only.
+            RaisfError: As `Workspace.answer` and `judge`.
+        """
+        if self.by_kind and len(kinds := {example.kind for example in workspace.test}) < 2:
+            raise InputError(
+                f"it compares kinds of question, and all {len(workspace.test)} test questions are of the kind "
+                f"{kinds.pop()!r}: give them a `kind` each, raise --n, or leave it out"
+            )
         settings = self.rows(workspace, few_shot=few_shot, variant=variant, only=only)
         if self.judged:
             sections = self.sections(workspace, workspace.judge(settings))
@@ -258,6 +271,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Figure 4",
         _over("weights", "ra-isf, weights", "k", RAISF_K),
         tables.sweep("k", by_kind=True),
+        by_kind=True,
         one_variant=True,
     ),
     "table7": Experiment(

@@ -7,6 +7,7 @@ from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
 from raisf.experiments.comparing import RecordsById
 from raisf.experiments.settings import PREDICTORS, Setting
+from raisf.experiments.tables import fault_lines
 from raisf.reports import plots
 from raisf.reports.report import score_of
 from raisf.reports.sections import Cell, Section
@@ -64,16 +65,14 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
     rows_of, left_out = settings(workspace), workspace.left_out
     judged = workspace.judge({label: rows_of[label] for label in answers})
     workspace.left_out = left_out
-    scores = {
-        label: {"exact match": summarise(records.values()).em, **_alone(judged.get(label, {}))}
-        for label, records in answers.items()
-    }
+    answered = {label: summarise(records.values()) for label, records in answers.items()}
+    scores = {label: {"exact match": report.em, **_alone(judged.get(label, {}))} for label, report in answered.items()}
     reports = {label: _report(workspace, rows_of[label]) for label in answers}
     table: list[list[Cell]] = [
         [label, *(found.get(name) for name in SCORES), *_learnt(reports[label])] for label, found in scores.items()
     ]
     columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
-    section = Section("", columns, table, _about(workspace, scores))
+    section = Section("", columns, table, f"{_about(workspace, scores)} {fault_lines(answered)}".strip())
     drawn = {name: lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))
     return [section]

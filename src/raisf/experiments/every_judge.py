@@ -7,6 +7,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.comparing import RecordsById
 from raisf.experiments.settings import THRESHOLDS, Setting
+from raisf.experiments.tables import fault_lines
 from raisf.reports.report import pair_sections, score_of
 from raisf.reports.sections import Cell, Section
 
@@ -62,7 +63,7 @@ def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
     for label, report in reports.items():
         cost = [float(report.cost.get(name, 0)) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
         rows.append([label, report.em, report.f1, *cost])
-    text = f"n = {len(workspace.test)}; cost: mean per question."
+    text = f"n = {len(workspace.test)}; cost: mean per question. {fault_lines(reports)}".strip()
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
 
 

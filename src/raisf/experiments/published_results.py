@@ -118,7 +118,7 @@ def figure_of(figures: Figures, row: str, data: str | None, *, demonstrated: boo
         return found.get(data)
     if not found:
         return None
-    mean, sets = round(sum(found.values()) / len(found), 1), len(sets_of(figures))
+    mean, sets = round(sum(found.values()) / len(found), 2), len(sets_of(figures))
     return mean if len(found) == sets else f"{mean:.2f} ({len(found)} of {sets} sets)"
 
 

@@ -74,11 +74,28 @@ def table(
             text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
         if unread:
             text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
-        if failed := [f"{label} {report.errors}" for label, report in reports.items() if report.errors]:
-            text += f" Questions that ended in an error, and count as wrong: {', '.join(failed)}."
-        return [Section("", columns, rows, text)]
+        return [Section("", columns, rows, _joined(text, error_line(reports)))]
 
     return sections
+
+
+def error_line(reports: Mapping[str, Report]) -> str:
+    """For a table's text: which rows have questions that ended in an error; empty where none has."""
+    failed = [f"{label} {report.errors}" for label, report in reports.items() if report.errors]
+    return f"Questions that ended in an error, and count as wrong: {'; '.join(failed)}." if failed else ""
+
+
+def fault_lines(reports: Mapping[str, Report]) -> str:
+    """The same, and which rows have outputs that could not be read, for a table that has no column of these."""
+    found = [
+        f"{label} {report.unreadable} of {report.outputs}" for label, report in reports.items() if report.unreadable
+    ]
+    unread = "Outputs of the LM that could not be read, an answer among which counts as wrong: "
+    return _joined(f"{unread}{'; '.join(found)}." if found else "", error_line(reports))
+
+
+def _joined(*texts: str) -> str:
+    return " ".join(filter(None, texts))
 
 
 def main(workspace: "Workspace", answers: Answers) -> list[Section]:
@@ -106,19 +123,21 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
         lines: dict[str, dict[float, Score]] = {}
         level: dict[str, Score] = {}
-        for label, records in answers.items():
+        reports = {label: summarise(records.values()) for label, records in answers.items()}
+        for label, report in reports.items():
             name, number = _numbered(label)
-            report = summarise(records.values())
             if number is None:
                 level[label] = report.em
                 continue
-            for line, score in (report.kinds if by_kind else {name: report.em}).items():
+            kinds = {f"{kind} (n={score.n})": score for kind, score in report.kinds.items()}
+            for line, score in (kinds if by_kind else {name: report.em}).items():
                 lines.setdefault(line, {})[number] = score
         numbers = sorted({number for line in lines.values() for number in line})
         lines |= {label: dict.fromkeys(numbers, score) for label, score in level.items()}
         columns = ["exact match", *(f"{axis} {number:g}" for number in numbers)]
         rows: list[list[Cell]] = [[name, *(line.get(number) for number in numbers)] for name, line in lines.items()]
-        section = Section("", columns, rows, f"n = {len(workspace.test)}.", main=None)
+        text = f"n = {len(workspace.test)}{' over all kinds' * by_kind}."
+        section = Section("", columns, rows, _joined(text, fault_lines(reports)), main=None)
         section.draw(plots.curves(lines, axis, f"{workspace.measure}, percent"))
         return [section]
 
@@ -168,6 +187,7 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 7: what each module settles, and how much of that is right."""
     comparison = Comparison({label: summarise(records.values()) for label, records in answers.items()}, [])
     section = route_section(comparison)
+    section.text = _joined(section.text, fault_lines(comparison.reports))
     theirs = published.figure_of(published.TABLE_7_DIRECT, "right", workspace.name)
     if theirs is not None:
         cells: list[Cell] = [None] * (len(section.columns) - 1)
@@ -191,22 +211,27 @@ def reliability(_: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Se
 
 def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
     """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
-    gold = {str(example.id): example.get("gold_pids") or example.get("gold_titles") or [] for example in workspace.test}
-    field = "pid" if any(example.get("gold_pids") for example in workspace.test) else "title"
+    gold = {
+        str(example.id): ("pid", example.gold_pids) if example.get("gold_pids") else ("title", example.gold_titles)
+        for example in workspace.test
+    }
     rows: list[list[Cell]] = []
     for label, records in answers.items():
         measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
         for name, record in records.items():
-            wanted = gold[name]
+            field, wanted = gold[name]
             if not wanted or not record["trace"]:
                 continue
             found = list(dict.fromkeys(_read(record["trace"]["root"], field)))
             measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
             measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
             measured["S-precision"].append(float(set(found) == set(wanted)))
-        rows.append([label, *(bootstrap(values) for values in measured.values())])
-    text = "S-precision: the share of the questions whose passages are exactly the gold ones."
-    return [Section("", ["passages", "precision", "recall", "S-precision"], rows, text)]
+        rows.append([label, *(bootstrap(values) for values in measured.values()), len(measured["recall"])])
+    text = (
+        "S-precision: the share of the questions whose passages are exactly the gold ones. n: the questions that name "
+        "gold passages and were answered."
+    )
+    return [Section("", ["passages", "precision", "recall", "S-precision", "n"], rows, text)]
 
 
 def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
@@ -229,7 +254,8 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
             cells |= dict(zip(_columns(of, top_p), made, strict=False))
         rows.append([program, *(cells.get(column) for column in columns)])
     text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
-    return [Section("", ["exact match", *columns], rows, text, main=None)]
+    faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
+    return [Section("", ["exact match", *columns], rows, _joined(text, faults), main=None)]
 
 
 def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:
