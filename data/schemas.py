@@ -124,9 +124,14 @@ def _opened(row: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Source, for `golden_answers`: FlashRAG; for `possible_answers`, a list as JSON: PopQA (Mallen et al. 2023)."""
-    answers = row.get("answers") or row.get("golden_answers") or row.get("answer")
-    if not answers and (given := row.get("possible_answers")):
-        answers = json.loads(given) if isinstance(given, str) else given
+    given = [row.get(name) for name in ("answer", "answers", "golden_answers", "possible_answers")]
+    if given[-1] and isinstance(given[-1], str):
+        try:
+            given[-1] = json.loads(given[-1])
+        except ValueError:
+            raise ValueError(f"'possible_answers' must be a list, or one as JSON; found {given[-1]!r:.60}") from None
+    told = [value for value in given if value not in (None, "", [])]
+    answers = [answer for value in told for answer in (value if isinstance(value, list) else [value])]
     return {**row, "answers": answers, "kind": row.get("kind", row.get("type"))}
 
 

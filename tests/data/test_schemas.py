@@ -257,9 +257,21 @@ def test_a_parquet_file_of_the_hub_is_read_as_it_is(tmp_path: Path):
         list(read_rows(file))
 
 
+def test_all_answers_of_a_row_count_the_one_first_and_once():
+    """Beside `answers` an `answer` was dropped, and so was whatever `possible_answers` held beside either."""
+    several = {"answers": ["the Elm", "Elm River"], "golden_answers": ["Elm"], "possible_answers": '["E. River"]'}
+    told = question_row({"question": "Which?", "answer": "Elm River", **several})["answers"]
+    assert told == ["Elm River", "the Elm", "Elm", "E. River"]
+    assert question_row({"question": "Which?", "answers": ["b", "a"], "answer": ""})["answers"] == ["b", "a"]
+    for name, value in several.items():
+        alone = question_row({"question": "Which?", name: value})["answers"]
+        assert alone == (json.loads(value) if isinstance(value, str) else value)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
+        ({"question": "q", "possible_answers": "Paris"}, "'possible_answers' must be a list, or one as JSON"),
         ({**HOTPOT, "answer": None}, "public test splits come without answers"),
         ({key: value for key, value in MUSIQUE.items() if key != "answer"}, "'answer'"),
         ({**MUSIQUE, "answerable": False}, "musique_ans_v1.0"),
