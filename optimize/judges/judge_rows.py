@@ -1,5 +1,6 @@
 """Rows for RA-ISF's judges that were collected before, or are by a teacher now, for the optimizers to learn from."""
 
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.judges.labelling import JUDGES
 from raisf.optimize.judges.labels import Labels
-from raisf.optimize.within import program_within
+from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
+
+logger = logging.getLogger(__name__)
 
 # The share of the questions whose rows are kept for validation where no row is of a validation question.
 HELD_OUT = 0.1
@@ -44,13 +47,16 @@ class JudgeRows:
             InputError: A folder holds no such rows.
         """
         rows: dict[str, list[dspy.Example]] = {judge: [] for judge in JUDGES}
+        known_by: set[str] = set()
         for folder in map(Path, folders):
             for judge in JUDGES:
                 path = folder / f"{judge}.jsonl"
                 if not path.is_file():
                     raise InputError(f"{folder} has no {path.name}: give a folder that `raisf collect` wrote")
-                rows[judge] += [_example(path, judge, row) for row in read_jsonl(path)]
-        return cls(rows, {"folders": [str(folder) for folder in folders]})
+                found = list(read_jsonl(path))
+                rows[judge] += [_example(path, judge, row) for row in found]
+                known_by |= {lm for row in found if judge == "know" and (lm := _asked_lm(row))}
+        return cls(rows, {"folders": [str(folder) for folder in folders], "known_by": sorted(known_by)})
 
     def parts(
         self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], *, hold_out: bool = True
@@ -64,8 +70,7 @@ class JudgeRows:
         Raises:
             InputError: Most rows are of other questions, or none is of a training question.
         """
-        asked = [{step.question for example in examples for step in steps(example)} for examples in (trainset, valset)]
-        texts = {_origin(row) for rows in self.of.values() for row in rows}
+        asked, texts = self._questions(trainset, valset)
         if len(texts & (asked[0] | asked[1])) < len(texts) / 2:
             raise InputError(
                 f"most of the rows in {self._folders} are of questions that the training file does not hold: give the "
@@ -77,13 +82,39 @@ class JudgeRows:
             raise InputError(
                 f"no row in {self._folders} is of a training question: give the folder that was collected from --train"
             )
-        if not validated and hold_out:
+        if hold_out and self.holds_out(trainset, valset):
             validated = {text for text in learnt if int(digest(text), 16) % 1000 < 1000 * HELD_OUT}
             learnt -= validated
         return [
             {judge: [row for row in rows if _origin(row) in part] for judge, rows in self.of.items()}
             for part in (learnt, validated)
         ]
+
+    def holds_out(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> bool:
+        """Whether none is of the validation questions, so that `parts` holds out some of the training questions."""
+        asked, texts = self._questions(trainset, valset)
+        return not texts & asked[1] - asked[0]
+
+    def tell_of_others(self, student: dspy.Module) -> None:
+        """Warns where what is known was asked of another LM than the one that answers: it knows other things."""
+        for program in programs_within(student):
+            lm: Any = isinstance(program, RAISF) and (program.answer_directly.lm or dspy.settings.lm)
+            others = [name for name in self.report.get("known_by", []) if lm and not _same(name, lm.model)]
+            if others:
+                logger.warning(
+                    "the rows in %s say what %s knows, and %s answers, which may know other things: collect them with "
+                    "it (raisf collect --lm)",
+                    self._folders,
+                    ", ".join(others),
+                    lm.model,
+                )
+
+    def _questions(
+        self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]
+    ) -> tuple[list[set[str]], set[str]]:
+        """What the training and what the validation questions ask, and what the rows are about."""
+        asked = [{step.question for example in examples for step in steps(example)} for examples in (trainset, valset)]
+        return asked, {_origin(row) for rows in self.of.values() for row in rows}
 
     @property
     def _folders(self) -> str:
@@ -157,6 +188,17 @@ def teach(
 
 def _origin(row: dspy.Example) -> str:
     return row.get("origin") or row.question
+
+
+def _asked_lm(row: dict[str, Any]) -> str | None:
+    """Which LM a collected row comes of; None where gold labelled it."""
+    source = row.get("source")
+    return source.get("by") if isinstance(source, dict) else None
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are one LM's: of a local one what stands behind the # tells its weights, wherever they lie."""
+    return one == other or ("#" in one and one.rpartition("#")[2] == other.rpartition("#")[2])
 
 
 def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:

@@ -1,7 +1,7 @@
 """What giving predictors weights of their own begins with: whom to teach, on which base, and the rows of each."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,14 @@ from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, judges, ju
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_examples
-from raisf.optimize.judges.predictor_roles import role_of
+from raisf.optimize.judges.predictor_roles import JUDGED, role_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
+from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
@@ -63,7 +64,10 @@ class JudgeTraining(Optimizer):
         """What the training questions, and what the validation questions, say that the chosen should have done."""
         parts = (task.trainset, task.valset)
         samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
-        taught = self.judge_rows.parts(*parts) if self.judge_rows else [None, None]
+        taught: Sequence[Any] = (None, None)
+        if self.judge_rows is not None:
+            self.judge_rows.tell_of_others(task.student)
+            taught = self.judge_rows.parts(*parts)
         return [
             Source.of(task, sample, chosen, split, self, rows)
             for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
@@ -97,7 +101,11 @@ class JudgeTraining(Optimizer):
             "valset": len(task.valset),
             "predictors": predictors,
             "missing": missing,
-            **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
+            **(
+                {"judge_rows": {**self.judge_rows.report, **self._held_out(task, predictors)}}
+                if self.judge_rows
+                else {}
+            ),
             "unlabelled": {
                 f"{name}, {split}": told
                 for split, source in zip(SPLITS, sources, strict=True)
@@ -105,6 +113,20 @@ class JudgeTraining(Optimizer):
             },
             "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
         }
+
+    def _held_out(self, task: Task, predictors: Collection[str]) -> dict[str, list[str]]:
+        """The predictors that were validated on training questions, since no row is of a validation question."""
+        parts = (task.trainset, task.valset)
+        if self.judge_rows is None or not self.judge_rows.holds_out(*parts):
+            return {}
+        validated = self.judge_rows.parts(*parts)[1]
+        judge_of = {name: _judge_of(role_of(one)) for name, one in task.student.named_predictors()}
+        return {"held_out": [name for name in predictors if validated.get(judge_of[name] or "")]}
+
+
+def _judge_of(role: Any) -> str | None:
+    """What rows of a role are called; None where it is no judge's."""
+    return "decomposition" if role is Decomposition else JUDGED.get(role)
 
 
 def check_rows(rows: int) -> None:

@@ -44,6 +44,25 @@ def test_collected_rows_show_agreement_and_cost_and_compile_learns_from_them(hom
     assert "RAG has no judges of RA-ISF to teach" in capsys.readouterr().err
 
 
+def test_what_rows_were_validated_on_is_told_and_whose_knowledge_they_tell(
+    make_home, tmp_path, monkeypatch, capsys, caplog
+):
+    """The figures were "on the dev split", of which the rows had no question; and nobody asked who knows."""
+    monkeypatch.chdir(tmp_path)
+    home, rows = make_home(train=40, dev=6, test=4), str(tmp_path / "rows")
+    assert cli.main(["collect", *_files(home, "train"), "--lm", "pocket", "--out", rows]) == 0
+    argv = ["compile", *_files(home, "train", "dev"), "--rows-from", rows, "--how", "probe", "--out", "a"]
+    capsys.readouterr()
+    assert cli.main([*argv, "--train-predictors", "relevant", "--lm", "pocket"]) == 0
+    shown = capsys.readouterr().out
+    assert "log loss on 10% of the training questions, as no collected row is of a dev" in " ".join(shown.split())
+    assert json.loads((tmp_path / "a/manifest.json").read_text())["compile"]["judge_rows"]["held_out"] == ["relevant"]
+    assert "which may know other things" not in caplog.text
+    assert cli.main([*argv[:-1], "b", "--train-predictors", "relevant", "--lm", "pocket-tiny"]) == 0
+    told = caplog.text
+    assert "say what local/pocket#" in told and "knows, and local/pocket-tiny#" in told and "raisf collect --lm" in told
+
+
 @pytest.mark.slow
 def test_compile_asks_a_teacher_and_tells_what_it_cost(home, tmp_path, capsys):
     argv = ["compile", *_files(home, "train", "dev"), "--teacher", "pocket", "--out", str(tmp_path / "artifact")]

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raisf.evaluation.intervals import Score
+from raisf.optimize.judges.judge_rows import HELD_OUT
 from raisf.reports.sections import Cell, Section
 from raisf.utils.display import DataTable, as_text
 from raisf.utils.text import visible
@@ -76,7 +77,7 @@ def outcomes_view(report: dict[str, Any]) -> RenderableType:
 def training_table(report: dict[str, Any]) -> Table:
     """A row for each trained predictor: its rows, the validation before and after, and the cost."""
     columns = ("predictor", "rows", "loss", "exact", "epoch", "tokens/s")
-    title = f"trained weights, {report['trained']}; loss and exact on the dev split, before → after"
+    title = f"trained weights, {report['trained']}; loss and exact on {_validated_on(report)}, before → after"
     table = DataTable(*columns, title=title, title_justify="left")
     for name, made in report["predictors"].items():
         first, best = made["curve"][0], made["curve"][made["best_epoch"]]
@@ -93,11 +94,20 @@ def training_table(report: dict[str, Any]) -> Table:
     return table
 
 
+def _validated_on(report: Mapping[str, Any]) -> str:
+    """What the figures of a training are of: the dev split, unless collected rows have none of its questions."""
+    held_out = report.get("judge_rows", {}).get("held_out") or []
+    told = f"{HELD_OUT:.0%} of the training questions, as no collected row is of a dev question"
+    if held_out and len(held_out) < len(report["predictors"]):
+        return f"the dev split (of {', '.join(held_out)} on {told})"
+    return told if held_out else "the dev split"
+
+
 def probe_table(report: dict[str, Any]) -> Table:
     """A row for each predictor with a probe: its rows, what was chosen, and how it does on the validation rows."""
     columns = ("predictor", "rows", "layer", "C", "AUROC", "log loss", "n", "seconds")
     title = f"probes on {', '.join(sorted({made['base'] for made in report['predictors'].values()}))}; "
-    title += "AUROC and log loss on the dev split, by which layer and C were chosen"
+    title += f"AUROC and log loss on {_validated_on(report)}, by which layer and C were chosen"
     table = DataTable(*columns, title=title, title_justify="left")
     for name, made in report["predictors"].items():
         found = made["validation"]

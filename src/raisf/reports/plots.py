@@ -198,7 +198,7 @@ def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figur
             panel.plot(range(len(line)), line, "-o", markersize=3.5, color=colour[name], label=plot_label(name))
         highest = max(max(line) for line in lines.values())
         panel.set(xlabel="epoch", ylabel="loss, nats per token", ylim=(0, 1.1 * highest or 1))
-        panel.set_title(f"{judge}, on the dev split", fontsize=10)
+        panel.set_title(f"{judge}, on what it was validated on", fontsize=10)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         _quiet(panel)
         if len(colour) > 1:
