@@ -103,7 +103,8 @@ class LocalLM(dspy.LM):
         if expected not in (None, found) and (own is not None or not same_weights(expected, folder)):
             raise InputError(
                 f"the weights of {full} have changed: expected #{expected}, found #{found} in {own or folder}. "
-                f"Take {full} without the hash to use them as they are"
+                "Compile again what was made with the others (experiments: give another --out), or name "
+                f"{full} without the hash to use these as they are"
             )
         super().__init__(
             f"{full}#{found}{suffix}",

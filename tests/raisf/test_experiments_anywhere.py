@@ -55,6 +55,28 @@ def test_what_would_learn_from_test_questions_is_refused(split, data, endpoint, 
     assert [row[0] for row in section.rows] == ["rag"]
 
 
+@pytest.mark.parametrize("told", ["[1]", '{"dataset": ["nq"]}'])
+def test_a_folder_that_does_not_name_its_data_set_is_told(told, data, tmp_path):
+    """It was a traceback."""
+    folder = data("nq", test=BORN)
+    (folder / "dataset.json").write_text(told)
+    with pytest.raises(InputError, match=r"dataset\.json does not name its data set: expected an object"):
+        Workspace(tmp_path / "out", folder)
+
+
+def test_a_base_that_cannot_be_trained_is_told_before_anything_is_asked(data, tmp_path, capsys):
+    """It was noticed in its own rows, after those before them had been answered."""
+    argv = ["experiment", "table3", "--data", str(data("nq", test=BORN)), "--out", str(tmp_path / "out")]
+    for more, told in (
+        (["--base", "nonsense"], "--base: unknown language model 'nonsense'"),
+        (["--base", "openai/x"], "--base: openai/x is at an endpoint, and weights are trained in this process"),
+        (["--bases", "pocket-tiny,local/nowhere"], "--bases: local/nowhere: there is no folder"),
+    ):
+        assert cli.main([*argv, *more]) == 2
+        assert told in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out/made").exists()
+
+
 def test_a_table_that_would_be_empty_is_not_shown(data, endpoint, tmp_path):
     """Questions of one kind alone, and one program with none to compare it with."""
     workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, engine="bm25")

@@ -201,6 +201,7 @@ def experiment_command(
     from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS
     from raisf.experiments.data_efficiency import sizes_of_ways
+    from raisf.experiments.learning import check_bases
     from raisf.experiments.pages import write_experiment, write_page_of_all
     from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace
@@ -214,6 +215,7 @@ def experiment_command(
     by_way = sizes_of_ways(sizes, ways)
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
     labeller = teacher.open()
+    check_bases({"--base": (base,), "--bases": bases or ()})
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
     options |= {"checkpoint": checkpoint, "base": base, "teacher": labeller}
     if name == REAL:

@@ -1,6 +1,6 @@
 """What settings of an experiment have learnt from the training questions, each kept as an artifact."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.opening import open_fitting
 from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, PREDICTORS, Setting
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -23,6 +24,30 @@ def lend(program: Any, lender: Any, names: Collection[str]) -> None:
     for option, name in {**decides, "evidence": "answer_from"}.items():
         if name in names and hasattr(lender, option) and hasattr(program, option):
             setattr(program, option, getattr(lender, option))
+
+
+def check_bases(told: Mapping[str, Sequence[str | None]]) -> None:
+    """Tells of a base that cannot be trained here: else its rows alone would, after all rows before them.
+
+    Args:
+        told: By option, the LMs that it names; None: not given.
+
+    Raises:
+        InputError: One cannot be opened, or is at an endpoint.
+    """
+    from raisf.lm.connect import connect
+    from raisf.lm.local.model import LocalLM
+
+    for one, spec in ((one, spec) for one, named in told.items() for spec in named if spec is not None):
+        try:
+            local = isinstance(connect(spec), LocalLM)
+        except InputError as error:
+            raise InputError(f"{one}: {error}") from error
+        if not local:
+            raise InputError(
+                f"{one}: {spec} is at an endpoint, and weights are trained in this process: give a local LM such as "
+                "local/meta-llama/Llama-2-7b-hf"
+            )
 
 
 class Learning:

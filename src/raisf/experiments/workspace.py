@@ -68,7 +68,6 @@ class Workspace:
         threads: int = 8,
     ) -> None:
         from raisf.data.questions import load_questions
-        from raisf.utils.files import read_json
 
         self.out, self.data = out, data
         self.base, self.teacher = base, teacher
@@ -77,8 +76,7 @@ class Workspace:
         self.lm = (lm or LMChoice()).decided(index, self.test)
         default = SMALLER if self.lm.spec == POCKET else ()
         self.bases = tuple(default if bases is None else bases)
-        about = data / "dataset.json"
-        self.name: str | None = read_json(about).get("dataset") if about.is_file() else None
+        self.name: str | None = _name_of(data / "dataset.json")
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.learning: Learning = Learning(self)
         self.left_out: dict[str, str] = {}
@@ -297,3 +295,19 @@ class Workspace:
             raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
         stamp.parent.mkdir(parents=True, exist_ok=True)
         write_json(stamp, found)
+
+
+def _name_of(about: Path) -> str | None:
+    """The data set's name, as the file that `raisf dataset` writes has it; None where there is none."""
+    from raisf.utils.files import read_json
+
+    if not about.is_file():
+        return None
+    found = read_json(about)
+    name = found.get("dataset") if isinstance(found, dict) else found
+    if not isinstance(found, dict) or not isinstance(name, str | None):
+        raise InputError(
+            f"{about} does not name its data set: expected an object with a text under 'dataset', found {found!r:.60}; "
+            "remove it, or make the folder again with `raisf dataset`"
+        )
+    return name
