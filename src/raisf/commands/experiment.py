@@ -99,7 +99,7 @@ real_options = as_one(
     "name",
     type=click.Choice((*NAMES, REAL, "all")),
     metavar="NAME",
-    help="which one; all runs every one of the papers', goes on where one cannot run, and then ends with exit code 1",
+    help="which one; all runs every paper's; all and real go on where one cannot run, and then end with exit code 1",
 )
 @option(
     "--data",
