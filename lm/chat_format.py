@@ -58,6 +58,10 @@ class ChatCall:
             signature = signature.delete(name)
         return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
 
+    def read(self, answer: str) -> dict[str, Any]:
+        """The outputs of an answer in the format that was asked for; none where it lacks some."""
+        return _outputs(answer, self.signature, self.markers)
+
 
 def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCall | None:
     """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did.

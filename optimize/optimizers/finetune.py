@@ -18,11 +18,11 @@ from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
     SPLITS,
     JudgeTraining,
+    RowWriter,
     Source,
     chosen_predictors,
     draw_evenly,
     first_without_rows,
-    format_of,
     local_base,
 )
 from raisf.optimize.within import owners
@@ -130,12 +130,13 @@ class _Made:
         n: int,
         rng: random.Random,
     ):
-        self.predictor: Any = dict(program.named_predictors())[name]
-        self.adapter: Any = format_of(program, name, lm)
+        predictor: Any = dict(program.named_predictors())[name]
+        writer = RowWriter(program, name, lm)
+        self.adapter: Any = writer.adapter
         self.dropped = 0
         self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}
-        verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(self.predictor.signature) or [""])[0]
+        verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(predictor.signature) or [""])[0]
         for split, source, most in zip(SPLITS, sources, (n, MAX_VALIDATION), strict=True):
             found = source.rows_of(name)
             drawn = draw_evenly(found, verdict, most, rng)
@@ -147,24 +148,7 @@ class _Made:
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
             own = "weight" if name in source.gold.judge else ""  # elsewhere it may be a predictor's field
-            texts = [(self._text(row), row.get(own) or weights[str(row.get(verdict, ""))]) for row in drawn]
+            texts = [(writer.messages(row), row.get(own) or weights[str(row.get(verdict, ""))]) for row in drawn]
             self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
             self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}
-
-    def _text(self, row: dspy.Example) -> list[dict[str, str]] | None:
-        """The row as the LM will meet it, demonstrations included; None if it cannot be put into words."""
-        signature = self.predictor.signature
-        inputs = {key: row.get(key) for key in signature.input_fields}
-        outputs = {key: row.get(key) for key in signature.output_fields}
-        if any(value is None for value in outputs.values()):
-            return None
-        try:
-            made = self.adapter.format_finetune_data(
-                signature=signature, demos=self.predictor.demos, inputs=inputs, outputs=outputs
-            )
-        except NotImplementedError:
-            raise InputError(
-                f"{type(self.adapter).__name__} writes no training rows: choose another adapter (--adapter compact)"
-            ) from None
-        return made["messages"]

@@ -10,9 +10,11 @@ import dspy
 import pytest
 
 import raisf
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.training_rows import RowWriter
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -79,6 +81,51 @@ def test_a_recursive_module_of_ones_own_learns_from_its_right_runs(trained: Any)
     report = trained.compile_report["predictors"]["judge"]
     assert report["source"] == "own right runs" and set(report["rows"]["train"]) == {"small", "large"}
     assert trained.judge.lm.lora is not None and isinstance(trained.halve.lm, ScriptedLM)
+
+
+class Sorted(dspy.Signature):
+    """Sort the words
+    by their length."""
+
+    words: list[str] = dspy.InputField()
+    limits: dict[str, int] = dspy.InputField()
+    short: list[str] = dspy.OutputField()
+    any_long: bool = dspy.OutputField()
+
+
+@pytest.mark.parametrize("asks", [None, dspy.JSONAdapter(), dspy.XMLAdapter()], ids=["chat", "json", "xml"])
+@pytest.mark.parametrize("form", ["compact", "pocket", "chat"])
+def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
+    llama: Path, form: str, asks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local LM reads DSPy's formats back and asks in its own: weights trained on theirs would never meet them."""
+    if form == "chat" and isinstance(asks, dspy.JSONAdapter):
+        pytest.skip("DSPy writes no training rows in JSON")
+    lm, said = LocalLM(f"local/{llama}", adapter=form, cache=False), {"short": ["a", "of"], "any_long": False}
+    asked = {"words": ["of", "a"], "limits": {"long": 5}}
+    program = dspy.Predict(Sorted)
+    program.demos = [dspy.Example(words=["tree"], limits={"long": 3}, short=[], any_long=True)]
+    met: list[list[int]] = []
+    text = lm.base_engine.text
+
+    def submit(request: Any, *_: Any) -> Any:
+        met.append(text.encode(*text.of(request)))
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(lm.base_engine, "submit", submit)
+    with dspy.context(lm=lm, adapter=asks):
+        writer = RowWriter(program, "self", lm)
+        messages: Any = writer.messages(dspy.Example(**asked, **said))
+        row = text.training_row(messages, isinstance(writer.adapter, CompactAdapter))
+        with pytest.raises(Exception, match="enough"):
+            program(**asked)
+    assert row.tokens[: row.start] == met[0][: row.start] and row.start >= len(met[0]) - 1
+    learnt = text.decode(row.tokens[len(met[0]) :], True)
+    if form == "chat":
+        assert (asks or dspy.ChatAdapter()).parse(Sorted, learnt) == said
+    else:  # what it writes is read as what it has learnt
+        call: Any = writer._call(asked)
+        assert lm.adapter.parse(call.signature, learnt) == {"short": ["a", "of"], "any_long": "False"}
 
 
 def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(trained: Any, tmp_path: Path) -> None:
