@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, WEIGHTS
+from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, without_hooks
 from raisf.utils.files import read_json, write_json
 
 Method = Literal["lora", "full"]
@@ -26,7 +26,7 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None,
     """
     base: Any = lm.base_engine.model
     if method == "full":
-        return copy.deepcopy(base).float().requires_grad_(True)
+        return copy.deepcopy(base, without_hooks(base)).float().requires_grad_(True)
     import torch
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
     from peft.tuners.tuners_utils import BaseTunerLayer
@@ -42,7 +42,7 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None,
     else:
         config = LoraConfig(task_type=task, r=rank, lora_alpha=2 * rank, **_places(base, layers))
     with warnings.catch_warnings(action="ignore"):  # it calls a name that transformers has given up
-        model: Any = get_peft_model(copy.deepcopy(base, shared), config)
+        model: Any = get_peft_model(copy.deepcopy(base, {**shared, **without_hooks(base)}), config)
     if own:
         set_peft_model_state_dict(model, load_file(own / WEIGHTS))
     if base.dtype is torch.bfloat16:  # the adapters stay in float32, and `FinetuneRun` casts where it computes

@@ -5,7 +5,6 @@ This needs the probabilities of every token at every step, so it works for model
 
 import copy
 import functools
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import end_tokens
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import without_hooks
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -133,6 +133,4 @@ def twin(engine: InferenceEngine) -> "PreTrainedModel":
     """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
     shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
     instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
-    # Not copied and then cleared: the engine's thread may change them in the middle.
-    instead |= {id(module._forward_hooks): OrderedDict() for module in engine.model.modules()}
-    return copy.deepcopy(engine.model, instead)
+    return copy.deepcopy(engine.model, instead | without_hooks(engine.model))

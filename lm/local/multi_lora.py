@@ -7,6 +7,7 @@ are. The base's weights and its forward pass stay untouched; a batch without ada
 
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,22 +95,30 @@ class Loras:
             tensors = load_file(folder / WEIGHTS)
         except SafetensorError as error:
             raise InputError(f"the LoRA adapter {folder} is damaged ({error}): train or copy it again") from error
-        if config.get("peft_type") != "LORA" or config.get("alpha_pattern"):
+        if not isinstance(config, dict) or config.get("peft_type") != "LORA" or config.get("alpha_pattern"):
             raise InputError(f"{folder} holds a peft adapter that is no plain LoRA: merge it into its base")
+        alpha = config.get("lora_alpha")
+        if not isinstance(alpha, int | float) or isinstance(alpha, bool):
+            raise InputError(
+                f"the LoRA adapter {folder} is damaged (lora_alpha: {alpha!r:.40}): train or copy it again"
+            )
         pairs = {}
         for key in [key for key in tensors if key.endswith(".lora_A.weight")]:
             name = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
             down, up = tensors.pop(key), tensors.pop(key.replace(".lora_A.", ".lora_B."), None)
-            layer = self._layers.get(name)
+            layer: Any = self._layers.get(name)
             shapes = (tuple(down.shape[1:]), tuple(up.shape[:1])) if up is not None else None
             if shapes != ((getattr(layer, "in_features", 0),), (getattr(layer, "out_features", 0),)):
                 raise InputError(f"the LoRA adapter {folder} is of another base: its {name} does not fit")
             assert up is not None
-            if not (down.isfinite().all() and up.isfinite().all()):  # it would spoil what is computed beside it
-                raise InputError(f"the LoRA adapter {folder} holds what is no number (its {name}): train it again")
             rank = len(down)
-            scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
-            pairs[name] = (down, up.T * scale)
+            if not 0 < rank == up.shape[1]:
+                raise InputError(f"the LoRA adapter {folder} is damaged (ranks of its {name}): train it again")
+            scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+            down, up = down.to(layer.weight.dtype), (up.T * scale).to(layer.weight.dtype)
+            if not (down.isfinite().all() and up.isfinite().all()):
+                raise InputError(f"the LoRA adapter {folder} holds what is no number (its {name}): train it again")
+            pairs[name] = (down, up)
         if tensors or not pairs:
             found = next(iter(tensors), "no weights")
             raise InputError(f"{folder} holds more than LoRA matrices, or none ({found}): merge it into its base")
@@ -133,8 +142,8 @@ class Loras:
         mask = None
         if len(used) < len(bounds) or (bounds != bounds[0]).any():
             ranks = np.arange(first, last)
-            own = torch.from_numpy((bounds[:, :1] <= ranks) & (ranks < bounds[:, 1:])).to(weight)
-            mask = own[:, None] if each == "row" else own[None]
+            others = torch.from_numpy((ranks < bounds[:, :1]) | (bounds[:, 1:] <= ranks)).to(weight.device)
+            mask = others[:, None] if each == "row" else others[None]
         stacks = {name: (down[first:last], up[first:last]) for name, (down, up) in self._stacks.items()}
         return Blend([(self._layers[name], *pair) for name, pair in stacks.items()], mask)
 
@@ -143,6 +152,7 @@ class Blend:
     """As a context: inside it, the base computes with the adapters of one batch."""
 
     def __init__(self, parts: "list[tuple[torch.nn.Module, torch.Tensor, torch.Tensor]]", mask: "torch.Tensor | None"):
+        """`mask`: which ranks are not a row's, or a token's, own; None: all are."""
         self._parts = parts
         self._mask = mask
         self._hooks: list[Any] = []
@@ -165,10 +175,18 @@ class Blend:
         def add(layer: Any, inputs: Any, output: "torch.Tensor") -> "torch.Tensor":
             inner = inputs[0] @ down.T
             if mask is not None:
-                inner *= mask
+                inner.masked_fill_(mask, 0)  # not multiplied: another adapter's may have overflowed
             return output.flatten(0, 1).addmm(inner.flatten(0, 1), up).view_as(output)
 
         return add
+
+
+def without_hooks(model: "torch.nn.Module") -> dict[int, Any]:
+    """For `copy.deepcopy`'s memo: a copy of the model has none of the adapters that are hung into it at the moment.
+
+    Not copied and then cleared: the engine's thread may change them in the middle.
+    """
+    return {id(module._forward_hooks): OrderedDict() for module in model.modules()}
 
 
 def lora_hash(folder: Path) -> str:
