@@ -1,60 +1,73 @@
 """A spoiled adapter must be told, or a judge would answer with noise."""
 
 import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from dspy.lm15 import Message, Request
+from dspy.lm15 import Config, Message, Request
+from safetensors.torch import load_file, save_file
 
+from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training
+from raisf.lm.local.clients import EngineClient
+from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, WEIGHTS
+from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, lora_hash
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_json
+
+NAMES = ("Ulm", "Velmora", "Kastrel", "Tisdel")
 
 
 @pytest.fixture(scope="module")
 def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(llama, "Oran", tmp_path_factory.mktemp("work"))
+
+
+def trained(llama: Path, answer: str, work: Path) -> Path:
+    """An adapter on a base that has learnt one answer, by heart."""
     lm = LocalLM(f"local/{llama}", cache=False)
-    said = lm.adapter.format_finetune_data(DirectAnswer, [], {"question": "Who founded Ulm?"}, {"answer": "Oran"})
-    rows, training = [TrainingRow(said["messages"])], Training(epochs=1, batch_size=1, rank=4)
-    return train(lm, rows, rows, tmp_path_factory.mktemp("work"), training, name="answers", progress=False)
+    said = lm.adapter.format_finetune_data(DirectAnswer, [], {"question": "Who founded Ulm?"}, {"answer": answer})
+    rows, training = [TrainingRow(said["messages"])], Training(epochs=8, batch_size=1, rank=4, learning_rate=2e-2)
+    return train(lm, rows, rows, work, training, name="answers", progress=False)
 
 
-def spoil_shape(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = {
-        name: torch.zeros(tensor.shape[0] + 1, tensor.shape[1] + 1)
-        for name, tensor in load_file(folder / WEIGHTS).items()
-    }
+def change(folder: Path, changed: Callable[[str, torch.Tensor], torch.Tensor]) -> None:
+    """Write the weights anew, each as it is changed."""
+    tensors = {name: changed(name, tensor).contiguous() for name, tensor in load_file(folder / WEIGHTS).items()}
     save_file(tensors, folder / WEIGHTS)
 
 
-def spoil_number(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / WEIGHTS)
-    next(iter(tensors.values()))[0, 0] = float("nan")
-    save_file(tensors, folder / WEIGHTS)
+def fill(folder: Path, number: float) -> None:
+    change(folder, lambda name, tensor: torch.full_like(tensor, number) if ".lora_A." in name else tensor)
 
 
 def add_tensor(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
     save_file({**load_file(folder / WEIGHTS), "base_model.model.lm_head.weight": torch.zeros(2)}, folder / WEIGHTS)
+
+
+def configure(folder: Path, **config: Any) -> None:
+    write_json(folder / CONFIG, {**read_json(folder / CONFIG), **config})
 
 
 BROKEN = {
     "cut off": (lambda a: (a / WEIGHTS).write_bytes((a / WEIGHTS).read_bytes()[:1000]), "is damaged"),
-    "of another shape": (spoil_shape, "of another base"),
-    "not a number": (spoil_number, "is no number"),
+    "of another shape": (lambda a: change(a, lambda _, w: torch.zeros(len(w) + 1, w.shape[1] + 1)), "of another base"),
+    "of two ranks": (lambda a: change(a, lambda name, w: w[1:] if ".lora_A." in name else w), "damaged .ranks of its"),
+    "not a number": (lambda a: fill(a, float("nan")), "is no number"),
     "more than LoRA": (add_tensor, "holds more than LoRA matrices"),
     "another method": (lambda a: (a / CONFIG).write_text('{"peft_type": "IA3"}'), "no plain LoRA"),
+    "a list": (lambda a: (a / CONFIG).write_text('["LORA"]'), "no plain LoRA"),
+    "alpha a text": (lambda a: configure(a, lora_alpha="8"), "damaged .lora_alpha: '8'"),
+    "no alpha": (lambda a: configure(a, lora_alpha=None), "damaged .lora_alpha: None"),
+    "alpha beyond numbers": (lambda a: configure(a, lora_alpha=1e300), "no number"),
 }
 
 
@@ -66,3 +79,34 @@ def test_a_broken_adapter_is_told(llama: Path, adapter: Path, tmp_path: Path, sp
         connect(f"local/{llama}@{folder}").engine.complete(
             Request(model="m", messages=(Message.user("Who founded Oran?"),))
         )
+
+
+def test_an_adapter_of_another_base_is_refused(other_llama: Path, adapter: Path) -> None:
+    with pytest.raises(InputError, match=r"was trained on .* train it again"):
+        connect(f"local/{other_llama}@{adapter}")
+
+
+def test_a_changed_adapter_is_refused(llama: Path, adapter: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(adapter, tmp_path / "a")
+    with (folder / CONFIG).open("a") as config:
+        config.write("\n")  # a hash of its own: what lies in memory from other tests is not asked
+    opened = connect(f"local/{llama}@{folder}")
+    fill(folder, 0.5)
+    with pytest.raises(InputError, match="have changed"):
+        connect(opened.model)
+    with pytest.raises(InputError, match="has changed"):  # also if it happens between opening and the first question
+        opened.engine.complete(Request("x", (Message.user("Who founded Nedes?"),)))
+
+
+def test_an_adapter_whose_numbers_overflow_spoils_no_other(llama: Path, adapter: Path, tmp_path: Path) -> None:
+    engine = InferenceEngine(llama)  # the bad one is to lie between the other two
+    other, huge = trained(llama, "Velmora", tmp_path), shutil.copytree(adapter, tmp_path / "huge")
+    fill(huge, 3e38)
+    clients = [EngineClient(engine, (folder, lora_hash(folder))) for folder in (adapter, huge, other)]
+    written = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
+    texts = [Request("x", (Message.user(f"question: Who founded {name}?\nanswer:"),), config=written) for name in NAMES]
+    alone = [[client.complete(text).text for text in texts] for client in clients]
+    with ThreadPoolExecutor(16) as pool:
+        for place in (0, 2):
+            both = [pool.submit(client.complete, text) for text in texts for client in (clients[0], clients[2])]
+            assert [future.result().text for future in both[place // 2 :: 2]] == alone[place]

@@ -10,7 +10,6 @@ import dspy
 import pytest
 import torch
 from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
-from safetensors.torch import load_file, save_file
 
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION
@@ -22,11 +21,11 @@ from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
+from raisf.lm.local.multi_lora import TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, write_json
+from raisf.utils.files import read_json
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)
@@ -300,70 +299,6 @@ def test_two_adapters_never_share_a_cached_answer(lm: LocalLM, knows: Path, deni
     cached = [LocalLM(lm.with_weights(folder).model, cache=True) for folder in (knows, denies)]
     first, second = (ask(one, "Who founded Kobel?").probabilities["know"] for one in cached)
     assert first != pytest.approx(second, abs=1e-3)
-
-
-def test_a_changed_adapter_is_refused(llama: Path, knows: Path, denies: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(knows, tmp_path / "a")
-    with (folder / CONFIG).open("a") as config:
-        config.write("\n")  # a hash of its own: what lies in memory from other tests is not asked
-    opened = connect(f"local/{llama}@{folder}")
-    shutil.copytree(denies, folder, dirs_exist_ok=True)
-    with pytest.raises(InputError, match="have changed"):
-        connect(opened.model)
-    with pytest.raises(InputError, match="has changed"):  # also if it happens between opening and the first question
-        opened.engine.complete(scored("Who founded Nedes?"))
-
-
-def test_an_adapter_of_another_base_is_refused(other_llama: Path, knows: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"was trained on .* train it again"):
-        connect(f"local/{other_llama}@{knows}")
-
-
-def spoilt(adapter: Path, to: Path, config: Any = None, fill: float | None = None, cut: bool = False) -> Path:
-    """A copy with another configuration, or whose matrices A are filled with a number, or cut to other ranks."""
-    shutil.copytree(adapter, to)
-    if config is not None:
-        before = read_json(to / CONFIG)
-        write_json(to / CONFIG, {**before, **config} if isinstance(config, dict) else config)
-    tensors = load_file(to / WEIGHTS)
-    for name in [name for name in tensors if ".lora_A." in name]:
-        tensors[name] = torch.full_like(tensors[name], fill) if fill else tensors[name][1 if cut else 0 :]
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, to / WEIGHTS)
-    return to
-
-
-@pytest.mark.parametrize(
-    ("spoils", "says"),
-    [
-        ({"config": ["LORA"]}, "no plain LoRA"),
-        ({"config": {"lora_alpha": "8"}}, "damaged .lora_alpha: '8'"),
-        ({"config": {"lora_alpha": None}}, "damaged .lora_alpha: None"),
-        ({"config": {"lora_alpha": 1e300}}, "no number"),
-        ({"cut": True}, "damaged .ranks of its"),
-    ],
-    ids=str,
-)
-def test_a_strangers_adapter_that_is_none_is_refused(
-    lm: LocalLM, knows: Path, tmp_path: Path, spoils: Any, says: str
-) -> None:
-    folder = spoilt(knows, tmp_path / "a", **spoils)
-    with pytest.raises(InputError, match=says):
-        EngineClient(lm.base_engine, (folder, lora_hash(folder))).complete(scored("Who founded Ulm?"))
-
-
-def test_an_adapter_whose_numbers_overflow_spoils_no_other(
-    llama: Path, knows: Path, denies: Path, tmp_path: Path
-) -> None:
-    engine = InferenceEngine(llama)  # the bad one is to lie between the other two
-    huge = spoilt(knows, tmp_path / "huge", fill=3e38)
-    clients = [EngineClient(engine, (folder, lora_hash(folder))) for folder in (knows, huge, denies)]
-    written = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
-    texts = [Request("x", (Message.user(f"question: Who founded {name}?\nanswer:"),), config=written) for name in NAMES]
-    alone = [[client.complete(text).text for text in texts] for client in clients]
-    with ThreadPoolExecutor(16) as pool:
-        for place in (0, 2):
-            both = [pool.submit(client.complete, text) for text in texts for client in (clients[0], clients[2])]
-            assert [future.result().text for future in both[place // 2 :: 2]] == alone[place]
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])
