@@ -8,6 +8,9 @@ import dspy
 # Space as tokenizers write it, where a server shows tokens raw.
 _SPACES = str.maketrans("", "", " \t\r\n\u0120\u010a\u2581")
 
+_ROUNDED = 1e-3
+"""How much more than 0 a server's rounding may make of a certain token's log-probability."""
+
 ASKED: dict[str, Any] = {"logprobs": True}
 """What a call's `config` says to have the log-probabilities of what is written, as OpenAI's interface does."""
 
@@ -53,9 +56,12 @@ def written(prediction: dspy.Prediction) -> list[float]:
 
 
 def _tokens(prediction: dspy.Prediction) -> list[dict[str, Any]]:
-    return (prediction.get("logprobs") or {}).get("content") or []
+    """Its tokens; none where one has what is no log-probability, as a server may send anything."""
+    tokens = (prediction.get("logprobs") or {}).get("content") or []
+    given = [one["logprob"] for one in tokens]
+    possible = (isinstance(one, int | float) and not isinstance(one, bool) and one <= _ROUNDED for one in given)
+    return tokens if all(possible) else []
 
 
 def _logprob(token: dict[str, Any]) -> float:
-    # A server's rounding may put a certain token above 0; what has no probability at all may come as -inf.
     return min(0.0, float(token["logprob"]))

@@ -18,6 +18,10 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, relative_path
 
 ADAPTERS, README = "adapters", "README.md"
+LONGEST_NAME = 200
+"""Bytes of a predictor's name, which its folder has."""
+# What a trainer leaves beside them, such as its checkpoints and pickles, stays where it is.
+_WEIGHTS_AND_WORDS = {".safetensors", ".json", ".jinja", ".model", ".txt"}
 
 
 def trained_folder(lm: Any) -> Path | None:
@@ -66,9 +70,11 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         source = trained_folder(lm)
         if source is None:
             continue
+        if "/" in name or len(name.encode()) > LONGEST_NAME:
+            raise InputError(f"{name!r:.80} cannot name a folder, as its weights need: call the predictor otherwise")
         target = made / ADAPTERS / name
         target.mkdir(parents=True)
-        for file in source.iterdir():
+        for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, sha256_file
@@ -23,11 +23,11 @@ class Connection(BaseModel):
     spec: str
     adapter: Literal["chat", "compact", "pocket"] | None = None
     api_base: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
+    temperature: float | None = Field(None, ge=0)
+    max_tokens: int | None = Field(None, ge=1)
     completions: bool | None = None
-    num_retries: int | None = None
-    timeout: float | None = None
+    num_retries: int | None = Field(None, ge=0)
+    timeout: float | None = Field(None, gt=0)
     probabilities: bool | None = None
 
 

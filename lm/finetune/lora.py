@@ -15,6 +15,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
 from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.local.inference import context_of
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.tokenization import Text, TokenizedRow
@@ -82,8 +83,7 @@ def train(
     if (out / TRAINING).is_file() and read_json(out / TRAINING)["identity"] == identity:
         return out
     text, model = lm.base_engine.text, lm.base_engine.model
-    context = getattr(model.config, "max_position_embeddings", None) or 2**31
-    learn, measure = (tokenized(text, part, completion, context, name) for part in (rows, valrows))
+    learn, measure = (tokenized(text, part, completion, context_of(model), name) for part in (rows, valrows))
     checkpoint = out.with_name(f".{out.name}.safetensors")
     if training.processes > 1:
         share_out(lm, learn, measure, training, checkpoint, identity, name, progress)

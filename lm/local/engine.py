@@ -19,7 +19,7 @@ from dspy.lm15 import ContextLengthError, Request, Response
 
 from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
-from raisf.lm.local.inference import end_tokens, load_model
+from raisf.lm.local.inference import context_of, end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.memory import FreedMemory
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
@@ -235,7 +235,7 @@ class InferenceEngine:
 
     @property
     def _context(self) -> int:
-        return getattr(self.model.config, "max_position_embeddings", None) or 2**31
+        return context_of(self.model)
 
     @property
     def compute(self) -> Any:

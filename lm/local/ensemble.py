@@ -13,7 +13,7 @@ import dspy
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.inference import end_tokens
+from raisf.lm.local.inference import context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import without_hooks
 from raisf.utils.errors import InputError
@@ -63,7 +63,7 @@ def answer_together(
         raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
     text, model = engine.text, twin(engine)
     prompts = [text.encode(adapter.prompt(signature, call, demos), special=True) for call in inputs]
-    room = (getattr(model.config, "max_position_embeddings", None) or 2**31) - max(map(len, prompts))
+    room = context_of(model) - max(map(len, prompts))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages or fewer demonstrations")
     stop, ends = adapter.end.rstrip() or adapter.end, end_tokens(model, text.tokenizer)

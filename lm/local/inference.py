@@ -23,7 +23,21 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-__all__ = ["Rows", "completions", "end_tokens", "load_model", "read", "score"]
+__all__ = ["Rows", "completions", "context_of", "end_tokens", "load_model", "read", "score"]
+
+
+def context_of(model: Any) -> int:
+    """How many tokens a model reads.
+
+    One that turns the positions of long texts otherwise (longrope) reads as many as it turns in one way only: else the
+    long texts of a batch would change what is said to the short ones.
+    """
+    given = getattr(model.config, "max_position_embeddings", None) or 2**31
+    told = getattr(model.config, "rope_parameters", None) or {}
+    turns = [told, *(one for one in told.values() if isinstance(one, dict))]  # or of each kind of layer
+    return min(
+        [given, *(one["original_max_position_embeddings"] for one in turns if one.get("rope_type") == "longrope")]
+    )
 
 
 def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:

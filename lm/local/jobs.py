@@ -144,7 +144,10 @@ def job_of(
         job.probe, job.layers, job.start = probe, (probe.layer,), len(job.prompt)
     elif config.response_format is not None:
         job.name, labels = asked_labels(request)
-        read = {label: text.completed(prompt, f" {label}", special, job.prompt) for label in labels}
+        read = _labels_read(text, prompt, labels, special, job.prompt)
+        if _begin_alike([tokens for tokens, _ in read.values()]):  # else the shorter would always be as likely
+            end = (*config.stop, text.tokenizer.eos_token or "\n")[0]
+            read = _labels_read(text, prompt, labels, special, job.prompt, str(end))
         job.labels = {label: tokens for label, (tokens, _) in read.items()}
         job.start = min(start for _, start in read.values())
         longest = max(len(tokens) for tokens in job.labels.values())
@@ -157,6 +160,17 @@ def job_of(
             "give fewer or shorter passages, or fewer demonstrations"
         )
     return job
+
+
+def _labels_read(
+    text: Text, prompt: str, labels: Sequence[str], special: bool, before: list[int], end: str = ""
+) -> dict[str, tuple[list[int], int]]:
+    return {label: text.completed(prompt, f" {label}{end}", special, before) for label in labels}
+
+
+def _begin_alike(read: Sequence[list[int]]) -> bool:
+    """Whether one label goes on where another ends."""
+    return any(one is not other and other[: len(one)] == one for one in read for other in read)
 
 
 def asked_labels(request: Request) -> tuple[str, list[str]]:

@@ -169,9 +169,9 @@ class LocalLM(dspy.LM):
         base, _, _ = self.base.rpartition("#")
         beside = any((folder / name).is_file() for name in (CONFIG, PROBE))
         model = f"{base}@{folder.resolve()}" if beside else f"{PREFIX}{folder.resolve()}"
-        options = {name: self.kwargs[name] for name in ("temperature", "max_tokens")}
-        precision = self.precision or "default"
-        return LocalLM(model, adapter=self.adapter_name, dtype=precision, cache=self.cache, **options)
+        options = {name: value for name, value in self.kwargs.items() if value is not None}
+        options |= {"callbacks": self.callbacks, "cache": self.cache}
+        return LocalLM(model, adapter=self.adapter_name, dtype=self.precision or "default", **options)
 
     def logprob(self, prompt: str, completion: str) -> tuple[float, int]:
         """How likely the model finds a completion of a text; see `logprobs`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.ensemble import twin
-from raisf.lm.local.inference import Rows, end_tokens
+from raisf.lm.local.inference import Rows, context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
 
@@ -75,7 +75,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     model, text, tokens = twin(engine), engine.text, _tokens(engine)
     groups = [torch.tensor([tokens[name] for name in group]) for group in GROUPS]
     read = [text.encode(prompt, special=True) for prompt in prompts]
-    room = (getattr(model.config, "max_position_embeddings", None) or 2**31) - max(map(len, read))
+    room = context_of(model) - max(map(len, read))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages")
     ends = end_tokens(model, text.tokenizer)

@@ -75,7 +75,8 @@ class Text:
         *asked, answer = messages
         if completion or not getattr(self.tokenizer, "chat_template", None):
             text = "\n\n".join(message["content"] for message in asked)
-            whole, start = self.completed(text, answer["content"], True)
+            end = "" if completion else str(self.tokenizer.eos_token or "")  # which a template would write
+            whole, start = self.completed(text, answer["content"] + end, True)
         elif self.seq2seq:
             whole, start = self.completed(self._templated(asked, asks=True), answer["content"], False)
         else:

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # The share of the questions whose rows are kept for validation where no row is of a validation question.
 HELD_OUT = 0.1
+MOST_WEIGHT = 1_000_000
+"""Of a row in the loss; an average row's is 1."""
 _FIELDS = {"know": {"verdict"}, "relevance": {"verdict", "relevant_ids"}, "decomposition": {"sub_questions"}}
 
 
@@ -201,10 +203,30 @@ def _same(one: str, other: str) -> bool:
     return one == other or ("#" in one and one.rpartition("#")[2] == other.rpartition("#")[2])
 
 
+def weight_of(row: Mapping[str, Any] | dspy.Example) -> float | None:
+    """How much a row counts in the loss; None where it does not say.
+
+    Raises:
+        InputError: It is no number, not finite, or less than 0.
+    """
+    weight = row.get("weight")
+    if weight is None:
+        return None
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MOST_WEIGHT:
+        raise InputError(
+            f"the row of {row.get('question')!r:.60} has the weight {weight!r:.20}: give 0 to {MOST_WEIGHT:,}"
+        )
+    return float(weight)
+
+
 def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:
     outputs = _FIELDS[judge] & row.keys()
     if not isinstance(row.get("question"), str) or not outputs:
         raise InputError(f"{path} holds a row that is no {judge} row: give a folder that `raisf collect` wrote")
+    try:
+        weight_of(row)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     fields = {name: value for name, value in row.items() if name != "source"}
     if "relevant_ids" in row:
         fields["verdict"] = "relevant" if row["relevant_ids"] else "irrelevant"

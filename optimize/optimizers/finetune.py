@@ -13,6 +13,7 @@ from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.demonstrations import copy_of, judges
+from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.optimizers.base import Examples, Task
 from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
@@ -147,8 +148,11 @@ class _Made:
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
-            own = "weight" if name in source.gold.judge else ""  # elsewhere it may be a predictor's field
-            texts = [(writer.messages(row), row.get(own) or weights[str(row.get(verdict, ""))]) for row in drawn]
+            # Of who is no judge it may be a field.
+            own = [weight_of(row) if name in source.gold.judge else None for row in drawn]
+            even = [weights[str(row.get(verdict, ""))] for row in drawn]
+            counted = [usual if given is None else given for given, usual in zip(own, even, strict=True)]
+            texts = list(zip(map(writer.messages, drawn), counted, strict=True))
             self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
             self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}

@@ -18,6 +18,7 @@ from raisf.lm.chat import scored_labels
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_report
 from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.optimizers.base import Examples, Task
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.training_rows import (
@@ -182,7 +183,8 @@ class _Asked:
             )
         groups = [str(row.get("question", place)) for place, row in enumerate(drawn)]
         gold = [labels.index(row[output]) for row in drawn]
-        weights = [float(row.get("weight") or 1.0) if weighed else 1.0 for row in drawn]
+        own = [weight_of(row) if weighed else None for row in drawn]
+        weights = [1.0 if weight is None else weight for weight in own]
         return cls(_requests(program, name, lm, drawn), labels, gold, groups, weights)
 
     @property

@@ -2,10 +2,12 @@
 
 import asyncio
 import copy
+import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from dspy.lm15 import (
     choice,
     judgments,
 )
+from transformers import LlamaConfig, Phi3Config, Phi3ForCausalLM
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local import engine as engine_module
@@ -68,6 +71,22 @@ def test_a_verdicts_probability_is_that_of_its_whole_label(engine, labels):
             expected.append(sum(float(logprobs[i - 1, tokens[i]]) for i in range(len(prompt), len(tokens))))
         first = probabilities(engine.complete(judge(text, labels)))[labels[0]]
         assert first == pytest.approx(float(torch.tensor(expected).softmax(0)[0]), abs=1e-5)
+
+
+@pytest.mark.parametrize(("stop", "end"), [(("\n",), "\n"), ((), "<|end|>")])
+def test_a_label_that_begins_another_is_read_to_its_end(engine, stop, end):
+    """Without its end the shorter would always be at least as likely as the longer."""
+    labels, text = ("know", "know it"), QUESTIONS[0]
+    prompt, expected = engine.text.encode(text, True), []
+    for label in labels:
+        tokens = engine.text.encode(f"{text} {label}{end}", True)
+        with torch.inference_mode():
+            logprobs = engine.model(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        expected.append(sum(float(logprobs[i - 1, tokens[i]]) for i in range(len(prompt), len(tokens))))
+    asked = judge(text, labels)
+    asked = replace(asked, config=replace(asked.config, stop=stop))
+    found = probabilities(engine.complete(asked))
+    assert found["know"] == pytest.approx(float(torch.tensor(expected).softmax(0)[0]), abs=1e-5)
 
 
 def test_sixteen_threads_get_what_each_would_get_alone(engine):
@@ -147,6 +166,29 @@ def test_a_prompt_beyond_the_context_is_refused_with_its_length(engine):
 def test_a_text_ends_where_the_context_does(engine):
     response = engine.complete(ask("x" * 505, max_tokens=100))
     assert response.usage.input_tokens + response.usage.output_tokens <= 512
+
+
+def test_a_long_text_changes_nothing_that_is_said_to_short_ones_beside_it(llama, tmp_path):
+    """Phi-3 turns the positions of a whole batch otherwise where one of its texts is long."""
+    folder = shutil.copytree(llama, tmp_path / "phi")
+    torch.manual_seed(0)
+    turned = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [8.0] * 4}
+    config = Phi3Config(
+        vocab_size=LlamaConfig.from_pretrained(llama).vocab_size,
+        **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+        **{"max_position_embeddings": 2048, "original_max_position_embeddings": 128, "pad_token_id": 0},
+        rope_parameters={**turned, "rope_theta": 10000.0, "original_max_position_embeddings": 128},
+    )
+    Phi3ForCausalLM(config).save_pretrained(folder)
+    engine = InferenceEngine(folder)
+    short = [judge(f"question: Who is {n}?\nverdict:") for n in range(6)]
+    alone = [probabilities(engine.complete(asked))["know"] for asked in short]
+    long = judge("word " * 200)
+    with ThreadPoolExecutor(7) as pool:
+        refused, *beside = [pool.submit(engine.complete, asked) for asked in (long, *short)]
+    assert [probabilities(one.result())["know"] for one in beside] == pytest.approx(alone, abs=1e-5)
+    with pytest.raises(ContextLengthError, match="128"):
+        refused.result()
 
 
 def test_options_that_would_be_ignored_are_refused(engine):

@@ -11,7 +11,6 @@ import pytest
 import torch
 from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 
-from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune import loop
@@ -22,7 +21,6 @@ from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING, WEIGHTS, lora_hash
-from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -256,6 +254,13 @@ def test_nothing_is_learnt_beyond_the_end_of_a_text(lm: LocalLM) -> None:
     assert lm.base_engine.text.decode(tokens[start:-1], False) == " b"
 
 
+def test_an_end_is_learnt_where_no_chat_template_writes_one(lm: LocalLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = lm.base_engine.text
+    monkeypatch.setattr(text.tokenizer, "chat_template", None)
+    row = text.training_row([{"role": "user", "content": "a:"}, {"role": "assistant", "content": " b"}], False)
+    assert text.decode(row.tokens[row.start :], False) == " b<|end|>"
+
+
 def test_rows_longer_than_the_context_are_left_out_and_counted(lm: LocalLM, tmp_path: Path) -> None:
     long = TrainingRow([{"role": "user", "content": "x" * 600}, {"role": "assistant", "content": " y"}])
     learnt = [*rows(lm), long]
@@ -295,6 +300,14 @@ def test_an_adapter_is_opened_by_its_spec_wherever_it_lies(
         connect(f"local/{llama}@{tmp_path}/nowhere")
 
 
+def test_what_was_set_of_an_lm_is_set_of_it_with_weights(llama: Path, knows: Path) -> None:
+    lm = LocalLM(f"local/{llama}", adapter="pocket", temperature=0.7, top_p=0.4, seed=3, max_tokens=8, cache=False)
+    lm.callbacks = [object()]
+    trained = lm.with_weights(knows)
+    assert trained.kwargs == lm.kwargs and trained.callbacks == lm.callbacks and not trained.cache
+    assert (trained.adapter_name, trained.precision) == (lm.adapter_name, lm.precision)
+
+
 def test_two_adapters_never_share_a_cached_answer(lm: LocalLM, knows: Path, denies: Path) -> None:
     cached = [LocalLM(lm.with_weights(folder).model, cache=True) for folder in (knows, denies)]
     first, second = (ask(one, "Who founded Kobel?").probabilities["know"] for one in cached)
@@ -325,22 +338,3 @@ def test_what_is_trained_is_the_base_without_what_others_ask_of_it(lm: LocalLM, 
 def test_settings_that_cannot_work_are_told(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         Training(**options)
-
-
-@pytest.mark.skipif(not (pocket.path() / "model.safetensors").is_file(), reason="the pocket Llama is not trained yet")
-def test_the_pocket_llama_takes_an_adapter(tmp_path: Path) -> None:
-    lm: Any = connect("pocket")
-    answers = [
-        TrainingRow(
-            lm.adapter.format_finetune_data(DirectAnswer, [], {"question": f"Who is {n}?"}, {"answer": "nobody"})[
-                "messages"
-            ]
-        )
-        for n in NAMES
-    ]
-    training = Training(epochs=15, batch_size=2, learning_rate=5e-3)
-    folder = train(lm, answers, answers[:2], tmp_path, training, progress=False)
-    curve = read_json(folder / TRAINING)["curve"]
-    assert min(point["loss"] for point in curve) < curve[0]["loss"] / 2
-    assert connect(f"pocket@{folder}").model.startswith("local/pocket@")
-    assert ask(connect(f"pocket@{folder}"), "Who is Ulm?", DirectAnswer).answer == "nobody"

@@ -13,7 +13,11 @@ from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, ask
 from raisf.lm import pocket
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import connect
+from raisf.lm.finetune.lora import TrainingRow
+from raisf.lm.finetune.lora import train as finetune
+from raisf.lm.finetune.training import Training
 from raisf.lm.local.inference import load_model
+from raisf.lm.local.multi_lora import TRAINING
 from raisf.lm.pocket import lessons
 from raisf.lm.pocket.batches import BATCH_TOKENS, LENGTHS, collate, cut, encode
 from raisf.lm.pocket.build import build_model
@@ -227,3 +231,21 @@ def test_a_size_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         train(tmp_path / "x", size="huge")
     with pytest.raises(InputError, match="less than one step"):
         train(tmp_path / "x", tokens=5)
+
+
+@pytest.mark.skipif(not (pocket.path() / "model.safetensors").is_file(), reason="the pocket Llama is not trained yet")
+def test_the_pocket_llama_takes_an_adapter(tmp_path: Path) -> None:
+    lm: Any = connect("pocket")
+    questions = [{"question": f"Who is {name}?"} for name in ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran")]
+    said = [lm.adapter.format_finetune_data(answers.DirectAnswer, [], one, {"answer": "nobody"}) for one in questions]
+    rows, training = (
+        [TrainingRow(one["messages"]) for one in said],
+        Training(epochs=24, batch_size=2, learning_rate=5e-3),
+    )
+    folder = finetune(lm, rows, rows[:2], tmp_path, training, progress=False)
+    curve = read_json(folder / TRAINING)["curve"]
+    assert min(point["loss"] for point in curve) < curve[0]["loss"] / 2
+    trained = connect(f"pocket@{folder}")
+    assert trained.model.startswith("local/pocket@")
+    with dspy.context(lm=trained, adapter=trained.adapter):
+        assert dspy.Predict(answers.DirectAnswer)(question="Who is Ulm?").answer == "nobody"

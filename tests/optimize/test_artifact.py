@@ -241,6 +241,7 @@ BROKEN = {
     "an option of another kind": (lambda a: edit(a / MANIFEST, options={"max_calls": [1]}), r"damaged \(options in"),
     "LMs of another kind": (lambda a: edit(a / MANIFEST, lms=None), r"damaged \(lms in"),
     "an LM of another kind": (lambda a: edit(a / MANIFEST, lms=[kept_lm(temperature="hot")]), "temperature in manif"),
+    "an LM that writes nothing": (lambda a: edit(a / MANIFEST, lms=[kept_lm(max_tokens=-1)]), "max_tokens in manif"),
     "an LM with more": (lambda a: edit(a / MANIFEST, lms=[kept_lm(trust_remote_code=True)]), "trust_remote_code in"),
     "an LM of nobody": (lambda a: edit(a / MANIFEST, lms=[kept_lm("nope")]), "ra-isf has no predictor 'nope'"),
     "no weights": (lambda a: edit(a / MANIFEST, weights=None), r"damaged \(weights in"),

@@ -1,5 +1,6 @@
 """What the judges are trained on: lost rows cost LM calls, and a row of the test split makes every figure a lie."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges import collect as room
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.optimize.judges.judge_rows import JudgeRows, weight_of
 from raisf.optimize.judges.labelling import JUDGES
 from raisf.optimize.overlap import check_disjoint, overlap
 from raisf.programs.ra_isf import RAISF
@@ -172,6 +173,21 @@ def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, wo
         read.parts(world.dev, world.train)  # only those of --dev: gold would be learnt from instead
     with pytest.raises(InputError, match=r"has no know.jsonl"):
         JudgeRows.read(tmp_path)
+
+
+def test_a_row_s_weight_is_a_number_that_can_be_counted_with(program, world, tmp_path):
+    collect(program, world.train[:6], tmp_path / "judges", progress=False)
+    path = tmp_path / "judges" / "know.jsonl"
+    first, *others = path.read_text().splitlines()
+
+    def weighed(weight):
+        path.write_text("\n".join([json.dumps({**json.loads(first), "weight": weight}), *others]) + "\n")
+        return weight_of(JudgeRows.read(tmp_path / "judges").of["know"][0])
+
+    assert [weighed(weight) for weight in (0, 0.5, 3)] == [0, 0.5, 3] and weighed(None) is None
+    for weight in (-1, float("nan"), float("inf"), "2", True, [1]):
+        with pytest.raises(InputError, match=r"know.jsonl: the row of '.* has the weight .*: give 0 to 1,000,000"):
+            weighed(weight)
 
 
 def test_a_folder_of_another_collection_or_with_other_things_is_refused(program, world, tmp_path):

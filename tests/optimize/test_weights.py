@@ -269,6 +269,22 @@ def test_an_artifact_carries_its_weights_anywhere(saved: Path, oracle: Any, tmp_
     assert again.know.lm.model == program.know.lm.model
 
 
+def test_what_a_trainer_leaves_beside_its_weights_is_not_carried_along(
+    saved: Path, oracle: Any, tmp_path: Path
+) -> None:
+    program: Any = load(saved, lm=oracle())
+    left = saved / "adapters" / "know"
+    (left / "checkpoint-500").mkdir()
+    (left / "training_args.bin").write_bytes(b"\x80\x04.")
+    save(program, tmp_path / "b")
+    carried = {path.name for path in (tmp_path / "b" / "adapters" / "know").iterdir()}
+    assert "adapter_model.safetensors" in carried and not carried & {"checkpoint-500", "training_args.bin"}
+    mine: Any = dspy.Module()
+    mine.of = {"a/b": program.know}
+    with pytest.raises(InputError, match=r"\"of\['a/b'\]\" cannot name a folder"):
+        save(mine, tmp_path / "c")
+
+
 def test_weights_that_changed_are_refused(saved: Path, oracle: Any) -> None:
     report = (saved / "adapters" / "know" / "training.json").read_text()
     (saved / "adapters" / "know" / "training.json").write_text("[]")

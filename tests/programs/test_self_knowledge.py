@@ -143,6 +143,10 @@ def test_the_format_around_an_answer_does_not_count() -> None:
     assert likelihood(told(('{"answer": "', 0.9), ("Rome", 0.25), ('"}', 1)), "Rome") == pytest.approx(0.25)
     assert likelihood(told(("Ro", 0.25), ("me", 0.25)), "something else") == pytest.approx(0.0625)
     assert likelihood(told(), "Rome") is None and likelihood(dspy.Prediction(answer="Rome"), "Rome") is None
+    assert likelihood(told(("Rome", 1.0001)), "Rome") == 1.0  # a server's rounding
+    for impossible in (2.5, float("nan"), None, True, "-0.1"):
+        given = dspy.Prediction(logprobs={"content": [{"token": "Rome", "logprob": impossible}]})
+        assert likelihood(given, "Rome") is None
 
 
 def test_programs_without_the_new_options_are_those_that_they_were() -> None:
