@@ -29,13 +29,13 @@ class RemoteIndex:
     """Searches an index that `raisf serve-index` serves: `MOST_QUERIES` go in one request.
 
     It stands for what was served when it was opened. Once the server has taken up another state of its folder, every
-    search is refused, so that nothing is made of answers from two corpora.
+    search is refused, so that nothing is made of answers from two corpora; `served_now` tells when to open it again.
 
     Attributes:
         path: None: the folder is the server's.
         url: The server's address.
-        corpus_hash: Of what it served when this was opened (`SERVED`), not of the passages alone: whoever compares
-            hashes sees only a RemoteIndex.
+        served: What it served when this was opened (`SERVED`).
+        corpus_hash: Of `served`, not of the passages alone: whoever compares hashes sees only a RemoteIndex.
 
     Args:
         url: Such as http://127.0.0.1:8893.
@@ -49,12 +49,12 @@ class RemoteIndex:
         self.url = url.rstrip("/")
         try:
             self.info: dict[str, Any] = _ask(f"{self.url}/info")
-            self._served = {name: self.info[name] for name in SERVED}
+            self.served = _served(self.info)
         except (RaisfError, KeyError, TypeError) as error:
             raise InputError(
                 f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
             ) from error
-        self.corpus_hash = hashlib.sha256(" ".join(map(str, self._served.values())).encode()).hexdigest()
+        self.corpus_hash = hashlib.sha256(" ".join(map(str, self.served.values())).encode()).hexdigest()
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score; see `search_many`."""
@@ -82,6 +82,13 @@ class RemoteIndex:
         self("", 1, condition)
         return Filtered(self, condition)
 
+    def served_now(self) -> dict[str, Any] | None:
+        """What the server serves by now; None while it does not answer as an index server."""
+        try:
+            return _served(_ask(f"{self.url}/info"))
+        except (RaisfError, KeyError, TypeError):
+            return None
+
     def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
         answer = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
         try:
@@ -90,16 +97,20 @@ class RemoteIndex:
                 raise ValueError(f"{len(found)} lists of passages for {len(queries)} queries")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
-        if served != self._served:
+        if served != self.served:
             raise RaisfError(
                 f"the index served at {self.url} has changed since it was opened: open it again (start the command "
-                "again), so that no result comes from two corpora"
+                "again; a service does so within seconds: ask again), so that no result comes from two corpora"
             )
         return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "RemoteIndex":
         """Itself: copies of a program search the same index."""
         return self
+
+
+def _served(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: told[name] for name in SERVED}
 
 
 def _passage(row: dict[str, Any]) -> Passage:

@@ -1,44 +1,46 @@
-"""Taking up the new state of an index's folder while it is served."""
+"""Taking up the new state of an index, in its folder or at its server, while programs search it."""
 
 import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from raisf.retrieval.engines.base import Index
+from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 
 logger = logging.getLogger(__name__)
 
 REFRESH = 1.0
-"""Seconds between two looks at whether the index has changed on the disk."""
+"""Seconds between two looks at whether the index has changed."""
+
+Searched = TypeVar("Searched", bound=Index | RemoteIndex)
 
 
-class Holder(Protocol):
+class Holder(Protocol[Searched]):
     """What searches an index; another may be put in its place at any time."""
 
     @property
-    def index(self) -> Index:
+    def index(self) -> Searched:
         """The index."""
         ...
 
     @index.setter
-    def index(self, fresh: Index) -> None: ...
+    def index(self, fresh: Searched) -> None: ...
 
 
 class Watcher:
-    """Gives a holder the index anew whenever its folder has changed.
+    """Gives a holder the index anew whenever its folder, or what its server serves, has changed.
 
     Args:
         holder: What searches.
         reopen: Opens the index again; None: nothing is watched.
     """
 
-    def __init__(self, holder: Holder, reopen: Callable[[], Index] | None):
-        self._holder, self._reopen = holder, reopen
+    def __init__(self, holder: Holder[Searched], reopen: Callable[[], Searched] | None):
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(holder, reopen), name="watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -46,31 +48,44 @@ class Watcher:
         self._stopping.set()
         self._thread.join(1)
 
-    def _watch(self) -> None:
-        path = self._holder.index.path
-        if self._reopen is None or path is None:
+    def _watch(self, holder: Holder[Searched], reopen: Callable[[], Searched] | None) -> None:
+        if reopen is None:
             return
-        served = failed = None
+        place = holder.index.url if isinstance(holder.index, RemoteIndex) else holder.index.path
+        taken = failed = None
         while not self._stopping.wait(REFRESH):
-            stamp = _stamp(path)
-            if stamp in (None, served):
+            stamp = _stamp(holder.index)
+            if stamp in (None, taken):
                 continue
             try:
                 # The first look finds out what has changed while the index was being opened.
-                if read_manifest(path) != self._holder.index.manifest:
-                    self._holder.index = self._reopen()
-                    logger.warning("the index %s has changed: serving its new state", path)
-                served = stamp
+                if _changed(holder.index, stamp):
+                    holder.index = reopen()
+                    logger.warning("the index %s has changed: serving its new state", place)
+                taken = stamp
             except Exception as error:  # tried again until it can be opened: it may be on its way, file by file
                 if stamp != failed:
-                    logger.warning("the index %s has changed, but cannot be opened: serving the old (%s)", path, error)
+                    logger.warning("the index %s has changed, but cannot be opened: serving the old (%s)", place, error)
                 failed = stamp
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes when the manifest of an index is replaced; None while there is none."""
+def _stamp(index: Index | RemoteIndex) -> Any:
+    """Changes when what can be opened there changes; None while nothing can."""
+    if isinstance(index, RemoteIndex):
+        return index.served_now()
+    return None if index.path is None else _stamp_of(index.path)
+
+
+def _stamp_of(folder: Path) -> tuple[int, int] | None:
+    """Changes when the manifest of an index is replaced."""
     try:
-        status = (path / MANIFEST).stat()
+        status = (folder / MANIFEST).stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _changed(index: Index | RemoteIndex, stamp: Any) -> bool:
+    if isinstance(index, RemoteIndex):
+        return stamp != index.served
+    return index.path is not None and read_manifest(index.path) != index.manifest

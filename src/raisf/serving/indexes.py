@@ -9,6 +9,7 @@ from typing import Any
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import open_folder
 from raisf.retrieval.search.filtered import Filtered
+from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.serving.service import Service
 
@@ -16,7 +17,8 @@ from raisf.serving.service import Service
 class IndexesWatched:
     """As a context: the next question is asked of what an index has become; one under way ends on what it began with.
 
-    Programs over one folder share what is opened. An index server takes up changes itself.
+    Programs over one folder, or one index server, share what is opened. A server keeps no old state: a question that is
+    under way when it takes up another one ends with an error that says so, unless it has searched all it wants.
 
     Args:
         service: Whose programs these are. A module of the user's own is watched by its attribute `retriever`.
@@ -27,13 +29,14 @@ class IndexesWatched:
         self._held = ExitStack()
 
     def __enter__(self) -> "IndexesWatched":
-        found: dict[Path, Index] = {}
+        found: dict[Path | str, Index | RemoteIndex] = {}
         for served in self._service.served.values():
             index = _index_of(served.retriever)
-            if index is not None and index.path is not None:
-                found.setdefault(index.path.resolve(), index)
-        for folder, index in found.items():
-            watcher = Watcher(_Taken(self._service, folder, index), lambda folder=folder: open_folder(folder))
+            place = _place_of(index)
+            if index is not None and place is not None:
+                found.setdefault(place, index)
+        for place, index in found.items():
+            watcher = Watcher(_Taken(self._service, place, index), lambda place=place: _opened(place))
             self._held.callback(watcher.close)
         return self
 
@@ -42,21 +45,20 @@ class IndexesWatched:
 
 
 class _Taken:
-    """The index that the programs over a folder search now; a new one reaches them all, or none."""
+    """The index that the programs over a place search now; a new one reaches them all, or none."""
 
-    def __init__(self, service: Service, folder: Path, index: Index) -> None:
-        self._service, self._folder, self._index = service, folder, index
+    def __init__(self, service: Service, place: Path | str, index: Index | RemoteIndex) -> None:
+        self._service, self._place, self._index = service, place, index
 
     @property
-    def index(self) -> Index:
+    def index(self) -> Any:
         return self._index
 
     @index.setter
-    def index(self, fresh: Index) -> None:
+    def index(self, fresh: Any) -> None:
         changed = {}
         for name, served in self._service.served.items():
-            index = _index_of(served.retriever)
-            if index is None or index.path is None or index.path.resolve() != self._folder:
+            if _place_of(_index_of(served.retriever)) != self._place:
                 continue
             # A copy, whose predictors are the same: whoever asks the old program now goes on as it began.
             program = copy.copy(served.program)
@@ -66,10 +68,21 @@ class _Taken:
         self._index = fresh
 
 
-def _index_of(retriever: Any) -> Index | None:
+def _index_of(retriever: Any) -> Index | RemoteIndex | None:
     found = retriever.index if isinstance(retriever, Filtered) else retriever
-    return found if isinstance(found, Index) else None
+    return found if isinstance(found, Index | RemoteIndex) else None
 
 
-def _like(old: Any, fresh: Index) -> Any:
+def _place_of(index: Index | RemoteIndex | None) -> Path | str | None:
+    """Where an index is: its folder, or its server's address."""
+    if isinstance(index, RemoteIndex):
+        return index.url
+    return index.path.resolve() if index is not None and index.path is not None else None
+
+
+def _opened(place: Path | str) -> Index | RemoteIndex:
+    return open_folder(place) if isinstance(place, Path) else RemoteIndex(place)
+
+
+def _like(old: Any, fresh: Any) -> Any:
     return fresh.where(old.condition) if isinstance(old, Filtered) else fresh

@@ -1,9 +1,12 @@
 """An index that changes while it is served: the next question is asked of what it has become."""
 
 import json
+import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,10 @@ import pytest
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
-from raisf.retrieval.index import add_to_index, build_index, open_folder
+from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import watcher
+from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.indexes import IndexesWatched
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
@@ -102,3 +106,58 @@ def test_what_cannot_be_opened_changes_nothing(
     until(lambda: "serving the old" in caplog.text)
     with start(service) as server:
         assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
+
+
+@contextmanager
+def index_server(folder: Path, port: int = 0) -> Iterator[IndexServer]:
+    with IndexServer(open_folder(folder), port=port, reopen=lambda: open_folder(folder)) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join()
+
+
+def served_from(url: str, script: Any) -> Service:
+    served = {"rag": Served("rag", RAG(open_index(url), k=3)), "late": Served("late", Own(None, script))}
+    served["rag"].program.set_lm(ScriptedLM(script))
+    served["late"].program.retriever = open_index(url).where("year > 1950 or year < 1950")
+    return Service(served, Limits(rate=0))
+
+
+def found(url: str, ask: Any, program: str) -> set[str]:
+    try:
+        done = ask(url, "Where is the town hall?", program=program)[-1]
+    except urllib.error.HTTPError as error:
+        assert "has changed since it was opened" in error.read().decode()
+        return set()
+    if done["type"] == "error":  # between the server's change and the next look at it
+        assert "has changed since it was opened" in done["message"]
+        return set()
+    return titles(done) if program == "rag" else set(done["answer"].split(", "))
+
+
+def test_an_index_server_that_changes_or_is_gone_for_a_moment_is_followed(
+    folder: Path, start: Any, ask: Any, script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    with index_server(folder) as searched:
+        service, url = served_from(searched.url, script), searched.url
+        with IndexesWatched(service), start(service) as server:
+            assert found(server.url, ask, "rag") == found(server.url, ask, "late") == {"Old"}
+            add(folder, "The new town hall stands in Oltrey, on the square.", 2000)
+            for program in service.served:
+                until(lambda program=program: found(server.url, ask, program) == {"Old", "New"})
+            opened = service.served["rag"].program.retriever
+            assert service.served["late"].program.retriever.index is opened
+            searched.stop()
+            until(lambda: opened.served_now() is None)
+            time.sleep(0.1)  # some looks at what does not answer
+            add(folder, "The third town hall stands in Harn.", 2010)
+            searched.close()
+            with index_server(folder, int(url.rpartition(":")[2])):
+                until(lambda: service.served["rag"].program.retriever is not opened)
+                assert len(service.served["rag"].program.retriever("town hall", 5)) == 3
+                assert found(server.url, ask, "late") == {"Old", "New"}
