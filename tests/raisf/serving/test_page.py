@@ -59,6 +59,12 @@ def test_a_question_shows_its_answer_its_tree_and_its_source(page: Any, ask_abou
     assert not page.is_visible("#source") and page.inner_text(".answer") == "Pasmur Sea"
 
 
+def test_a_citations_link_opens_its_source_in_an_open_tab_too(page: Any, server: Any) -> None:
+    for pid, text in (("r1", "The Funzol River rises"), ("r3", "The Pasmur Sea is shallow")):
+        page.goto(f"{server.url}/#source=ra-isf/{pid}")
+        page.wait_for_selector(f"#source-body .here:has-text('{text}')")
+
+
 def test_the_tree_grows_while_the_program_works_and_stops_when_told_to(page: Any, script: Any, service: Any) -> None:
     ask(page, "slow Bulgorton?")
     assert script.begun.wait(60)

@@ -360,7 +360,7 @@ async function openSource(program, pid) {
   $("source-title").textContent = "Source";
   body.replaceChildren(make("p", { class: "muted", text: "Loading" }));
   file.replaceChildren();
-  $("source").showModal();
+  if (!$("source").open) $("source").showModal();
   try {
     const where = new URLSearchParams({ program, pid });
     const { passage, context } = await (await call(`/source?${where}`)).json();
@@ -371,6 +371,19 @@ async function openSource(program, pid) {
   } catch (problem) {
     body.replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
   }
+}
+
+// The program and the passage that the link of a citation names; null where the address has none.
+function linked(hash) {
+  const source = new URLSearchParams(hash.slice(1)).get("source"); // decodes it
+  if (source === null) return null;
+  const [program, ...pid] = source.split("/");
+  return [program, pid.join("/")];
+}
+
+function openLinked() {
+  const named = linked(location.hash);
+  if (named) openSource(...named);
 }
 
 async function openFile(program, passage) {
@@ -408,9 +421,9 @@ $("history-toggle").addEventListener("click", () => {
 });
 for (const close of document.querySelectorAll("[data-close]")) close.addEventListener("click", () => close.closest("dialog").close());
 
-const opened = new URLSearchParams(location.hash.slice(1));
 drawPast();
-const before = past().find((entry) => entry.id === opened.get("q"));
+const opened = new URLSearchParams(location.hash.slice(1)).get("q");
+const before = past().find((entry) => entry.id === opened);
 if (before) reopen(before);
 try {
   const served = await (await call("/programs")).json();
@@ -425,4 +438,5 @@ try {
 } catch (problem) {
   $("runs").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
 }
-if (opened.has("source")) openSource(...opened.get("source").split("/").map(decodeURIComponent));
+openLinked();
+window.addEventListener("hashchange", openLinked);
