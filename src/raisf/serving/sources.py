@@ -1,11 +1,12 @@
 """Where a passage comes from: its neighbours in its document, and the document itself."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import PLACES, Passage
 from raisf.utils.errors import InputError
 
 NEIGHBOURS = 2
@@ -13,6 +14,8 @@ NEIGHBOURS = 2
 
 LARGEST_FILE = 256 << 20
 """Bytes of a document that is handed out."""
+
+_NUMBERS = re.compile(r"(#[0-9]{1,15})+$")
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,14 @@ def source_of(retriever: Any, pid: str) -> dict[str, Any]:
     passages: Sequence[Passage] | None = getattr(retriever, "passages", None)
     if passages is None:
         raise InputError("this index cannot be looked through from here: only its search is at hand")
-    for place, passage in enumerate(passages):
-        if passage.pid == pid:
-            around = range(max(0, place - NEIGHBOURS), min(len(passages), place + NEIGHBOURS + 1))
-            near = [passages[at] for at in around if at == place or _together(passages[at], passage)]
-            return {"passage": _row(passage), "context": [_row(one) for one in near]}
-    raise InputError(f"no passage {pid!r:.80} here")
+    passage = next((passage for passage in passages if passage.pid == pid), None)
+    if passage is None:
+        raise InputError(f"no passage {pid!r:.80} here")
+    # By its place in the document: in the index, passages that have changed stand behind all others.
+    document = sorted((one for one in passages if _together(one, passage)), key=_place)
+    place = document.index(passage)
+    near = document[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+    return {"passage": _row(passage), "context": [_row(one) for one in near]}
 
 
 def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
@@ -71,7 +76,17 @@ def _within(folder: Path, source: str) -> Path | None:
 
 
 def _together(one: Passage, other: Passage) -> bool:
-    return one.source is not None and one.source == other.source
+    return one.pid == other.pid or (one.source is not None and one.source == other.source)
+
+
+def _place(passage: Passage) -> tuple[int, ...]:
+    """Where in its document a passage stands: the numbers that end its id, behind its row where the id is its own."""
+    numbered = _NUMBERS.search(passage.pid)
+    numbers = [int(number) for number in numbered[0][1:].split("#")] if numbered else []
+    if numbered and passage.pid[: numbered.start()] == passage.source:
+        return tuple(numbers)
+    row = next((value for name in PLACES if isinstance(value := passage.metadata.get(name), int)), 0)
+    return row, *numbers
 
 
 def _row(passage: Passage) -> dict[str, Any]:

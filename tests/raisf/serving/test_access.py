@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from raisf.retrieval.index import build_index
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
+from raisf.serving.sources import source_of
 from raisf.utils.errors import InputError
 
 KEY = "k" * 32
@@ -95,6 +97,29 @@ def test_a_passage_stands_among_its_neighbours(server: Any) -> None:
     assert [one["pid"] for one in told["context"]] == ["r0", "r1", "r2", "r3"]
     status, _, text = get(server, "/source?pid=zzz")
     assert status == 400 and "no passage 'zzz'" in text
+
+
+@pytest.mark.parametrize("kind", ["md", "csv", "jsonl"])
+def test_after_a_change_the_neighbours_are_those_in_the_document(tmp_path: Path, kind: str) -> None:
+    def documents(changed: int | None = None) -> Path:
+        texts = [f"{'New' if number == changed else 'Old'} words about matter {number}." for number in range(12)]
+        rows = {
+            "md": "".join(f"# Part {number}\n\n{text}\n\n" for number, text in enumerate(texts)),
+            "csv": "id,text\n" + "".join(f"k{99 - number},{text}\n" for number, text in enumerate(texts)),
+            "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in texts),
+        }
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        (tmp_path / "docs" / f"b.{kind}").write_text(rows[kind])
+        (tmp_path / "docs" / "c.txt").write_text("Another document.")
+        return tmp_path / "docs"
+
+    build_index(documents(), tmp_path / "index", "bm25", progress=False)
+    index = build_index(documents(changed=5), tmp_path / "index", "bm25", progress=False)
+    assert len(index.manifest.segments) == 2
+    for asked, shown in ((5, range(3, 8)), (4, range(2, 7)), (11, range(9, 12))):
+        (pid,) = [passage.pid for passage in index.passages if f"matter {asked}." in passage.text]
+        texts = [row["text"] for row in source_of(index, pid)["context"]]
+        assert [int(text.rstrip(".").split()[-1]) for text in texts] == [*shown]
 
 
 def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any, start: Any, documents: Path) -> None:
