@@ -27,6 +27,9 @@ _DEEPEST = 100
 _LONGEST_HEADING = 15
 """Words of a line that an underline makes a heading: a rule below a paragraph makes none of it."""
 
+_LOOKED_FOR, _NEAR = 5, 10_000
+"""Words of a paragraph of HTML by which it is found in its block, and characters within which each is."""
+
 _CAPTION = 5
 """Words of a picture's text or title that say what it shows; fewer are a name, as a badge has."""
 
@@ -39,6 +42,9 @@ _SILENT = frozenset(
     "sub sup tt u var".split()
 )
 _PARTING = PARTING | {"input", "wbr"}
+
+_Lines = list[tuple[int, int]]
+"""From which character of a text on it stands in which line, see `readers.Section`."""
 
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -76,14 +82,14 @@ def _section(title: str, heading: str, level: int, first: int, tokens: Iterable[
     """A section of the paragraphs that the tokens are, with their lines."""
     blocks = list(_blocks(tokens, first))
     text = BREAK.join(text for _, text in blocks)
-    return Section(title, heading, {"line": first}, text, level, [line for line, _ in blocks])
+    return Section(title, heading, {"line": first}, text, level, [lines for lines, _ in blocks])
 
 
-def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[int, str]]:
-    """The paragraphs, items of lists and rows of tables, each with its line; of their marks, those of items."""
+def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]]:
+    """The paragraphs, items of lists and rows of tables, each with its lines; of their marks, those of items."""
     mark, table = "", list[tuple[int, list[str]]]()
     for token in tokens:
-        texts = list[str]()
+        found = list[tuple[_Lines, str]]()
         line = token.map[0] + 1 if token.map else line
         match token.type:
             case "list_item_open":
@@ -96,40 +102,68 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[int, str]]:
                 table[-1][1].append(clean(_words(token)))
             case "table_close":
                 rows = table_rows([cells for _, cells in table], named=True)
-                yield from ((place, text) for (place, _), text in zip(table, rows, strict=True) if text)
+                yield from (([(0, place)], text) for (place, _), text in zip(table, rows, strict=True) if text)
                 table = []
             case "inline":
-                texts = [_words(token)]
+                found = [_on_one_line(_words(token), line)]
             case "fence" | "code_block":
-                texts = token.content.splitlines()
-                line += token.type == "fence"
+                first = line + (token.type == "fence")
+                found = [([(0, first + at)], clean(text)) for at, text in enumerate(token.content.splitlines())]
             case "html_block":
-                texts = _html_text(token.content).split(BREAK)
-        for number, text in enumerate(map(clean, texts)):
+                found = _html_texts(token.content, line)
+        for lines, text in found:
             if text:
-                yield line + number * (token.type != "html_block"), mark + text
+                yield [(at + len(mark) * (at > 0), place) for at, place in lines], mark + text
                 mark = ""
 
 
-def _html_text(block: str) -> str:
-    """A block of HTML, as web pages are read where their reader is installed."""
-    block = _COMMENT.sub(" ", block).replace("<!--", " ")  # what nobody closes is not hidden
-    if find_spec("lxml") is None:
-        return unescape(_TAG.sub(" ", block))
-    return html_text(block)
+def _on_one_line(words: str, first: int) -> tuple[_Lines, str]:
+    """The words of a paragraph, and where in them those of each of its lines begin."""
+    texts, lines, at = list[str](), [(0, first)], 0
+    for number, text in enumerate(map(clean, words.split("\n")), start=first):
+        if text:
+            texts.append(text)
+            lines.append((at, number))
+            at += len(text) + 1
+    return lines, " ".join(texts)
+
+
+def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
+    """The paragraphs of a block of HTML, as web pages are read where their reader is installed, with their lines."""
+    block = _COMMENT.sub(_blank, block).replace("<!--", "    ")  # what nobody closes is not hidden
+    seen = _TAG.sub(_blank, block)
+    texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
+    found, line, at = list[tuple[_Lines, str]](), first, 0
+    for text in texts:
+        # Where the first of its words stands that is written as it is shown.
+        places = (seen.find(word, at, at + _NEAR) for word in text.removeprefix("- ").split()[:_LOOKED_FOR])
+        place = next((place for place in places if place >= 0), at)
+        line, at = line + seen.count("\n", at, place), place
+        found.append(([(0, line)], text))
+    return found
+
+
+def _blank(found: re.Match[str]) -> str:
+    """As many spaces, on as many lines."""
+    return re.sub(r"[^\n]", " ", found[0])
 
 
 def _words(token: "Token") -> str:
-    """What a line of text says."""
+    """What a paragraph says, on the lines on which it says it."""
     words, link, parts = "", "", token.children or ()
+    written, at = token.content, 0
+    flat = written.replace("\n", " ")  # as code is told
     for part, after in zip_longest(parts, parts[1:]):
         match part.type:
             case "text":
                 words += _ATTRIBUTES.sub("", part.content)
             case "code_inline":
-                words += part.content
+                at = max(flat.find(part.content, at), at)
+                words += written[at : at + len(part.content)] if flat.startswith(part.content, at) else part.content
+                at += len(part.content)
             case "softbreak" | "hardbreak":
-                words += " "
+                at = max(written.find("\n", at) + 1, at)
+                words += "\n"
             case "html_inline":
                 tag = _TAG.fullmatch(part.content)
                 name = tag[1].lower() if tag else ""

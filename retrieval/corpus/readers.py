@@ -3,8 +3,10 @@
 import csv
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,8 @@ class Section:
         place: Where it stands: a page, a line.
         text: Maybe of several paragraphs, see `splitting.BREAK`.
         level: Of the heading, 1 for the highest; 0 where there is none.
-        lines: The line of each paragraph, where that is known: a passage is cited by its first one's.
+        lines: Of each paragraph, from which of its characters on it stands in which line, where that is known: a
+            passage is cited by the line that it begins in.
     """
 
     title: str
@@ -43,7 +46,7 @@ class Section:
     place: Mapping[str, Value]
     text: str
     level: int = 0
-    lines: Sequence[int] = ()
+    lines: Sequence[Sequence[tuple[int, int]]] = ()
 
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -116,9 +119,11 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     number = 0
     for section in _with_bare_headings(sections):
         heading = section.heading
-        for piece, paragraph in pieces_of(section.text):
+        for piece, paragraph, start in pieces_of(section.text):
             number += 1
-            place = {"line": section.lines[paragraph]} if paragraph and section.lines else section.place
+            within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
+            line = within[bisect_right(within, start, key=itemgetter(0)) - 1][1] if within else None
+            place = section.place if line is None else {"line": line}
             metadata = {**place, "section": heading} if heading else place
             shown = f"{heading.rstrip(' :')}: {piece}" if heading else piece
             yield Passage(f"{name}#{number}", shown, section.title, source=name, metadata=metadata)

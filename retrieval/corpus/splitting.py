@@ -69,16 +69,16 @@ def split_text(text: str) -> list[str]:
     most 130 words, and 50 at least unless the whole text has fewer or no such place is near (the last piece may then
     have 30).
     """
-    return [piece for piece, _ in pieces_of(text)]
+    return [piece for piece, *_ in pieces_of(text)]
 
 
-def pieces_of(text: str) -> list[tuple[str, int]]:
-    """The pieces of a text (see `split_text`), and the paragraph that each begins in, counted from 0."""
+def pieces_of(text: str) -> list[tuple[str, int, int]]:
+    """The pieces of a text (see `split_text`), each with the paragraph and its character that it begins at, from 0."""
     blocks = list(_blocks(text))
     text = " ".join(blocks)
     ends = [match.end() for match in _WORD.finditer(text)]
     if len(ends) <= LONGEST:
-        return [(text, 0)] if text else []
+        return [(text, 0, 0)] if text else []
     starts, block_ends, marks = _places(blocks)
     sentence_ends = {match.end() for match in _SENTENCE_END.finditer(text)} - marks
     pieces, first, offset = [], 0, 0
@@ -87,9 +87,10 @@ def pieces_of(text: str) -> list[tuple[str, int]]:
         good = [i for i in near if ends[i - 1] in block_ends] or [i for i in near if ends[i - 1] in sentence_ends]
         cut = min(good, key=lambda i: abs(i - first - TARGET), default=first + TARGET)
         pieces.append((offset, text[offset : ends[cut - 1]].strip()))
-        first, offset = cut, ends[cut - 1]
+        first, offset = cut, ends[cut - 1] + (text[ends[cut - 1]] == " ")
     pieces.append((offset, text[offset:].strip()))
-    return [(piece, bisect_right(starts, offset + 1) - 1) for offset, piece in pieces]
+    blocks_of = [bisect_right(starts, offset) - 1 for offset, _ in pieces]
+    return [(piece, block, offset - starts[block]) for (offset, piece), block in zip(pieces, blocks_of, strict=True)]
 
 
 def _blocks(text: str) -> Iterator[str]:

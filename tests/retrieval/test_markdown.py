@@ -106,6 +106,32 @@ def test_lines_of_code_are_cited_by_their_own(tmp_path: Path):
         assert passage.metadata["line"] == 3 + int(passage.text.split()[1])
 
 
+def test_a_wrapped_paragraph_is_cited_by_the_line_within_it(tmp_path: Path):
+    """Whatever stands in the lines: code over two of them, a hard break, an item's mark, a quotation's."""
+    wrapped = [f"w{n} begins this line of eight words or so" for n in range(4, 64)]
+    wrapped[3], wrapped[4] = "w7 begins this line with `raisf index", "w8` over two lines and *emphasis*  "
+    marks = ["- ", "  "]
+    for start, later in (("", ""), marks, ("> ", "> ")):
+        lines = [f"{later if n else start}{line}" for n, line in enumerate(wrapped)]
+        (tmp_path / "a.md").write_text("\n".join(["## Part", "", "Intro.", *lines] if start else ["## Part", *lines]))
+        found = list(read_documents(tmp_path / "a.md"))
+        first = 3 if start else 2
+        assert len(found) > 4
+        for passage in found[1:]:
+            words = passage.text.removeprefix("Part: ").split()
+            begins = next(int(word.strip("`")[1:]) for word in words if word[0] == "w" and word[1:2].isdigit())
+            within = words[0] != f"w{begins}"  # it begins in the midst of the line before
+            assert passage.metadata["line"] == first + begins - 4 + (start != "") - within
+
+
+def test_paragraphs_of_html_are_cited_by_their_own_lines(tmp_path: Path):
+    lines = ["# T", "", "<!-- a", "comment -->", '<div class="wide"', "   id=x>"]
+    lines += [f"<p>p{n} {'is a paragraph of eighty words ' * 14}</p>" for n in range(4)]
+    (tmp_path / "a.md").write_text("\n".join([*lines, "</div>"]))
+    found = [(passage.text.split()[0], passage.metadata["line"]) for passage in read_documents(tmp_path / "a.md")]
+    assert found == [("p0", 1), ("p1", 8), ("p2", 9), ("p3", 10)]
+
+
 def test_a_passage_of_a_long_section_is_cited_by_its_own_first_line(tmp_path: Path):
     lines = ["---", "title: Pools", "---", "## Fees", "", "| Plan | Fee |", "| --- | --- |"]
     lines += [f"| Plan {n} | {n} crowns a month, and a deposit |" for n in range(40)]
