@@ -91,7 +91,16 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     if delimiter == "\t" and _COLLECTION.match(first):
         yield from _collection_passages(lines, name)
         return
-    rows = csv.DictReader(lines, delimiter=delimiter, strict=True)
+    begun = 0
+
+    def noted() -> Iterator[str]:
+        nonlocal begun
+        for number, line in enumerate(lines, start=1):
+            if not begun and line.strip("\r\n"):
+                begun = number  # of the row that is being read: its cells may have lines
+            yield line
+
+    rows = csv.DictReader(noted(), delimiter=delimiter, strict=True)
     try:
         columns = [column.strip().lower() for column in rows.fieldnames or []]
         if "text" not in columns:
@@ -100,12 +109,13 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
             )
         if double := next((column for column in columns if column and columns.count(column) > 1), None):
             raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
-        rows.fieldnames = columns
+        rows.fieldnames, begun = columns, 0
         for row in rows:
+            line, begun = begun, 0
             if None in row or None in row.values():
                 state = "more" if None in row else "fewer"
-                raise InputError(f"{name}, line {rows.line_num}: {state} than the {len(columns)} columns of line 1")
-            yield from _row_passages(row, name, rows.line_num)
+                raise InputError(f"{name}, line {line}: {state} than the {len(columns)} columns of line 1")
+            yield from _row_passages(row, name, line)
     except csv.Error as error:
         raise InputError(f"{name}, line {rows.line_num}: not a table ({error}); check its quotes") from error
 

@@ -82,7 +82,7 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
         ("b/guide.md#4", "Other", "End.", "b/guide.md, line 9"),
         ("7", "Seven", "A row.", "c.jsonl, line 1"),
         ("c.jsonl#3", "", "No id.", "c.jsonl, line 3"),
-        ("d.csv#3", "One", "With, a comma and a line end", "d.csv, line 3"),
+        ("d.csv#2", "One", "With, a comma and a line end", "d.csv, line 2"),
         ("x1", "", "Tabbed", "e.tsv, line 2"),
     ]
 
@@ -102,6 +102,13 @@ def test_columns_named_like_places_are_filtered_by_and_the_place_itself_is_cited
     cited = {p.citation for p in index("heron owls", 5, "page = 77")}
     assert cited == {"t.csv, line 2", "u.jsonl, file line 1"}
     assert [p.citation for p in index("heron owls", 5, "line = 9")] == ["u.jsonl, file line 1"]
+
+
+def test_a_row_of_several_lines_is_cited_by_its_first(write: Write):
+    row = 'a,"One\nheron\n\nstands."\r\n'
+    file = write("t.csv", f"title,text\n{row}\n\n{row}b,Owls.\n")
+    found = [(p.pid, p.metadata["line"]) for p in read_documents(file)]
+    assert found == [("t.csv#2", 2), ("t.csv#8", 8), ("t.csv#12", 12)]
 
 
 def test_an_index_among_the_documents_is_none_of_them(write: Write, tmp_path: Path):
@@ -212,6 +219,7 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
         ("a.csv", "title,body\nx,y\n", "a.csv: its first line must name a column 'text'; found title, body"),
         ("e.csv", "Title,Text,Text \nx,y,z\n", "e.csv: its first line names the column 'text' twice"),
         ("a.csv", "title,text\nx,y\nz\n", "a.csv, line 3: fewer than the 2 columns"),
+        ("a.csv", 'title,text\n\n"x\n\n\n",y,z\n', "a.csv, line 3: more"),
         ("a.csv", "title,text\nx,y,z\n", "a.csv, line 2: more than the 2 columns"),
         ("a.csv", 'title,text\nx,"y\n', "not a table"),
         ("a.csv", "", "a.csv: its first line must name a column 'text'; found nothing"),
