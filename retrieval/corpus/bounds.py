@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from raisf.retrieval.passage import Passage
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 SECONDS, SECONDS_PER_MB = 5, 30
 """Processor time that reading a file may take, and for each megabyte of it.
@@ -33,6 +33,7 @@ def bounded(passages: Iterator[Passage], file: Path, name: str) -> Iterator[Pass
     Raises:
         InputError: It cannot be read, or becomes far more than a file of its size does: each passage repeats the title
             and the other columns of its row.
+        RaisfError: It is not the file that is at fault.
     """
     try:
         size = file.stat().st_size
@@ -51,7 +52,7 @@ def bounded(passages: Iterator[Passage], file: Path, name: str) -> Iterator[Pass
             if room < 0:
                 raise InputError(f"{name}: its passages are over {GROWTH} times as large; break it into smaller files")
             yield passage
-    except InputError:
+    except RaisfError:
         raise
     except MemoryError as error:
         raise InputError(f"{name}: needs more memory than a file of its size may; leave it out") from error

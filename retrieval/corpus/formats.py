@@ -3,8 +3,9 @@
 They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
 """
 
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,32 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
+logger = logging.getLogger(__name__)
+
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo")}
 _DOCX_RUNS = _DOCX_HOLDERS | {f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo")}
+_DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
 _GROWTH = 50
 """Bytes of XML that a docx file may hold, for each of its own and beyond `_FREE`: XML is packed to a tenth or so."""
 
 
 def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
-    """The passages of a pdf file, none across two pages, each with its `page`, counted from 1."""
+    """The passages of a pdf file, none across two pages, each with its `page`, counted from 1.
+
+    Pages that hold pictures alone are logged.
+    """
     import pypdf
+
+    pictures = list[int]()
+
+    def section(title: str, number: int, page: Any) -> Section:
+        text = _unbroken(page.extract_text())
+        if not text.strip() and _has_pictures(page):
+            pictures.append(number)
+        return Section(title, "", {"page": number}, text)
 
     try:
         reader = pypdf.PdfReader(file)
@@ -34,8 +49,13 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
         title = title_of(file, reader.metadata and reader.metadata.title)
         pages = enumerate(reader.pages, start=1)
-        sections = (Section(title, "", {"page": number}, _unbroken(page.extract_text())) for number, page in pages)
-        yield from passages_of(name, sections)
+        yield from passages_of(name, (section(title, number, page) for number, page in pages))
+        if 0 < len(pictures) < len(reader.pages):
+            logger.warning(
+                "%s: %d of its %d pages have no text, only pictures, and are not in the index, the first of them page "
+                "%d; run text recognition over it",
+                *(name, len(pictures), len(reader.pages), pictures[0]),
+            )
     except (InputError, MemoryError):
         raise
     except Exception as error:  # pypdf meets broken files with all sorts of errors besides its own
@@ -45,7 +65,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
 
 def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
-    """The passages of a docx file, none across a heading; a row of a table is a line of its text."""
+    """The passages of a docx file, none across a heading; a row of a table, and a foot- or endnote, is a line of it."""
     import docx
 
     try:
@@ -53,7 +73,8 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         document = docx.Document(str(file))
         title = title_of(file, document.core_properties.title)
         styles = {style.style_id: style.name or "" for style in document.styles}
-        yield from passages_of(name, _docx_sections(document.element.body, styles, title))
+        notes = dict(_docx_notes(document.part.rels.values()))
+        yield from passages_of(name, _docx_sections(document.element.body, styles, notes, title))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # python-docx lets those of lxml and zipfile through, and fails in ways of its own
@@ -70,6 +91,13 @@ def _unbroken(text: str) -> str:
     return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text)
 
 
+def _has_pictures(page: Any) -> bool:
+    try:
+        return bool(page.images.keys())
+    except Exception:  # a page whose text could be read is none that cannot be, whatever its pictures are
+        return False
+
+
 def _check_unpacked(file: Path, name: str) -> None:
     """Raises an InputError where a docx file holds more than any of its size does."""
     from zipfile import ZipFile
@@ -84,22 +112,43 @@ def _check_unpacked(file: Path, name: str) -> None:
         raise InputError(f"{name}: unpacked it is over {_GROWTH} times as large; save it anew, or leave it out")
 
 
-def _docx_sections(body: Any, styles: dict[str, str], title: str) -> Iterator[Section]:
+def _docx_notes(relations: Iterable[Any]) -> Iterator[tuple[tuple[str, str | None], str]]:
+    """The foot- and endnotes of a document, by what refers to them; of separators there are none."""
+    from docx.oxml import parse_xml
+
+    for relation in relations:
+        kind = relation.reltype.rpartition("/")[2].removesuffix("s")
+        if kind in _DOCX_NOTES and not relation.is_external:
+            for note in parse_xml(relation.target_part.blob).iter(f"{_W}{kind}"):
+                yield (f"{_W}{kind}Reference", note.get(f"{_W}id")), " ".join(map(_docx_text, _docx_blocks(note)))
+
+
+def _docx_notes_of(element: Any, notes: Mapping[tuple[str, str | None], str]) -> Iterator[str]:
+    """The notes that a paragraph or a table refers to, but for what has been deleted or moved away."""
+    for reference in element.iter(*(f"{_W}{kind}Reference" for kind in _DOCX_NOTES)):
+        if next(reference.iterancestors(f"{_W}del", f"{_W}moveFrom"), None) is None:
+            yield notes.get((reference.tag, reference.get(f"{_W}id")), "")
+
+
+def _docx_sections(
+    body: Any, styles: dict[str, str], notes: Mapping[tuple[str, str | None], str], title: str
+) -> Iterator[Section]:
     """The sections of a document's body. Read off the XML: python-docx repeats a cell for each column that it spans."""
     heading, level, lines = "", 0, list[str]()
     for element in _docx_blocks(body):
+        below = list(_docx_notes_of(element, notes))
         if element.tag == f"{_W}tbl":
-            lines += _docx_rows(element)
+            lines += [*_docx_rows(element), *below]
             continue
         text = _docx_text(element)
         named = element.find(f"{_W}pPr/{_W}pStyle")
         style = "" if named is None else styles.get(named.get(f"{_W}val"), "")
         if not style.startswith(("Heading", "Title")) or not text.strip():
             item = element.find(f"{_W}pPr/{_W}numPr") is not None and text.strip()
-            lines.append(f"- {text}" if item else text)
+            lines += [f"- {text}" if item else text, *below]
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
-        heading, lines = ("" if style == "Title" else clean(text)), []
+        heading, lines = ("" if style == "Title" else clean(text)), below
         level = int(style[-1]) if style[-1].isdecimal() else 1
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import resource
 import sys
@@ -15,7 +16,10 @@ from raisf.utils.errors import InputError
 
 
 def main() -> None:
-    """Answers each task, a JSON line, by a line: what was wrong, or nothing, and then the passages are in the file."""
+    """Answers each task, a JSON line, by a line: what was wrong, or nothing, and then the passages are in the file.
+
+    With it goes what the reader logged.
+    """
     # Libraries print: their standard output is none of ours.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -25,28 +29,44 @@ def main() -> None:
         os._exit(NO_MEMORY)
 
 
+class _Kept(logging.Handler):
+    """What is logged, until it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = list[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+
+
 def _answer(answers: TextIO, results: int) -> None:
+    kept = _Kept()
+    logging.getLogger("raisf").addHandler(kept)
     for line in sys.stdin:
         task = json.loads(line)
         _limit(resource.RLIMIT_AS, task["memory"])
         _limit(resource.RLIMIT_CPU, int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1 + task["seconds"])
-        answers.write(json.dumps({"error": _read(task, results)}) + "\n")
+        kept.told = []
+        answers.write(json.dumps({**_read(task, results), "warnings": kept.told}) + "\n")
         answers.flush()
 
 
-def _read(task: dict[str, Any], results: int) -> str | None:
-    """Writes the passages of a file; says what is wrong with it, if anything is."""
+def _read(task: dict[str, Any], results: int) -> dict[str, str | None]:
+    """Writes the passages of a file; says what is wrong with it (`error`) or with the disk (`disk`), if anything is."""
     file, name = Path(task["file"]), task["name"]
-    os.lseek(results, 0, os.SEEK_SET)
-    os.ftruncate(results, 0)
     try:
+        os.lseek(results, 0, os.SEEK_SET)
+        os.ftruncate(results, 0)
         with open(results, "w", encoding="utf-8", closefd=False) as out:
             for passage in bounded(KINDS[kind_of(file)](file, name, task["encoding"]), file, name):
                 row = {"pid": passage.pid, "text": passage.text, "title": passage.title, "source": passage.source}
                 out.write(json.dumps({**row, "metadata": dict(passage.metadata)}) + "\n")
     except InputError as error:
-        return str(error)
-    return None
+        return {"error": str(error), "disk": None}
+    except OSError as error:  # of the results: what is raised of the file is an InputError
+        return {"error": None, "disk": error.strerror or str(error)}
+    return {"error": None, "disk": None}
 
 
 def _limit(what: int, amount: int) -> None:

@@ -5,6 +5,7 @@ or dies, is replaced by a new one, and the file is named.
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -19,7 +20,9 @@ from typing import IO
 from raisf.retrieval.corpus.bounds import seconds_for
 from raisf.retrieval.corpus.kinds import KINDS, PARSED, kind_of
 from raisf.retrieval.passage import Passage
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
+
+logger = logging.getLogger(__name__)
 
 MEMORY, MEMORY_PER_BYTE = 1 << 30, 200
 """Bytes of memory that a file may take, and for each byte of it."""
@@ -58,6 +61,7 @@ class ParserProcess:
 
         Raises:
             InputError: It cannot be read, or not within its bounds; the message says why.
+            RaisfError: There is no room for its passages in the temporary folder.
         """
         kind = kind_of(file)
         if kind not in PARSED:
@@ -95,8 +99,16 @@ class ParserProcess:
             raise InputError(
                 f"{name}: {self._death(seconds)}; save it anew, break it into smaller files, or leave it out"
             )
-        if reason := json.loads(answer)["error"]:
-            raise InputError(reason)
+        told = json.loads(answer)
+        for warning in told["warnings"]:
+            logger.warning("%s", warning)
+        if told["disk"]:
+            raise RaisfError(
+                f"cannot write what {name} becomes into the temporary folder {tempfile.gettempdir()} ({told['disk']}): "
+                "make room there, or name another folder in TMPDIR"
+            )
+        if told["error"]:
+            raise InputError(told["error"])
 
     def _death(self, seconds: int) -> str:
         assert self._process is not None

@@ -1,6 +1,7 @@
 """pdf, docx and html are read with their pages and sections; what cannot be read is named, never garbled."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from raisf.utils.errors import InputError
 docx = pytest.importorskip("docx", reason="needs the extra documents")
 pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")
 element = pytest.importorskip("docx.oxml").OxmlElement
+Part, PackURI = pytest.importorskip("docx.opc.part").Part, pytest.importorskip("docx.opc.packuri").PackURI
 
 
 def make_pdf(path: Path, *pages: str) -> Path:
@@ -54,6 +56,25 @@ def test_a_pdf_is_cited_by_its_pages(tmp_path: Path):
     assert [p.metadata["page"] for p in index("notice holidays", 5, "source = 'staff_handbook.pdf' and page > 1")] == [
         3
     ]
+
+
+def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "plain.pdf", "One.", "", "Three.", "", ""))
+    picture = pypdf.generic.StreamObject()
+    sizes = {"/Width": 1, "/Height": 1, "/BitsPerComponent": 8}
+    picture.update({pypdf.generic.NameObject(key): pypdf.generic.NumberObject(size) for key, size in sizes.items()})
+    for key, value in (("/Type", "/XObject"), ("/Subtype", "/Image"), ("/ColorSpace", "/DeviceGray")):
+        picture[pypdf.generic.NameObject(key)] = pypdf.generic.NameObject(value)
+    named = pypdf.generic.DictionaryObject({pypdf.generic.NameObject("/I1"): pages._add_object(picture)})
+    for number in (0, 1, 3):  # the last page is blank, which is nothing lost
+        pages.pages[number]["/Resources"][pypdf.generic.NameObject("/XObject")] = named
+    pages.write(tmp_path / "half.pdf")
+    assert [p.text for p in build_index(tmp_path / "half.pdf", tmp_path / "i", "bm25").passages] == ["One.", "Three."]
+    told = "half.pdf: 2 of its 5 pages have no text, only pictures, and are not in the index, the first of them page 2"
+    assert told in caplog.text
+    caplog.clear()
+    build_index(tmp_path / "plain.pdf", tmp_path / "i", "bm25")
+    assert "pictures" not in caplog.text
 
 
 def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
@@ -106,6 +127,33 @@ def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
         "Pool: Hours: - Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday. Out; in."
+    ]
+
+
+def test_a_docx_has_its_notes_where_they_are_referred_to(tmp_path: Path):
+    document = docx.Document()
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+    def refer(paragraph: Any, kind: str, number: int) -> Any:
+        reference = element(f"w:{kind}Reference")
+        reference.set(f"{{{paragraph._p.nsmap['w']}}}id", str(number))
+        paragraph.add_run()._r.append(reference)
+        return paragraph
+
+    for kind, text in (("footnote", "The fee is 40 crowns."), ("endnote", "It was 30 before.")):
+        note = f'<w:{kind} w:id="1"><w:p><w:r><w:t>{text}</w:t></w:r></w:p><w:p><w:r><w:t>See 2.</w:t></w:r></w:p>'
+        line = f'<w:{kind} w:id="0" w:type="separator"><w:p><w:r><w:separator/></w:r></w:p></w:{kind}>'
+        part = f"<w:{kind}s {names}>{line}{note}</w:{kind}></w:{kind}s>".encode()
+        kind_of_part = f"application/vnd.openxmlformats-officedocument.wordprocessingml.{kind}s+xml"
+        held = Part(PackURI(f"/word/{kind}s.xml"), kind_of_part, part, document.part.package)
+        document.part.relate_to(held, f"http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}s")
+    refer(document.add_paragraph("Cards cost a fee."), "footnote", 1)
+    refer(document.add_heading("Earlier", 1), "endnote", 1)
+    refer(document.add_table(1, 1).cell(0, 0).paragraphs[0], "footnote", 7).add_run("No such note.")
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Cards cost a fee. The fee is 40 crowns. See 2.",
+        "Earlier: It was 30 before. See 2. No such note.",
     ]
 
 
