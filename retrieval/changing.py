@@ -127,7 +127,13 @@ def change_documents(
     with changed_index(path, _finder(path, checkpoint, ray), progress) as writer:
         place = place_of(writer.checkpoint, path) if checkpoint else {}
         known = writer.manifest.documents
-        prints = fingerprints(documents, skip)
+
+        def told(file: Skipped) -> None:
+            stays = file.name in known and not file.empty
+            reason = f"{file.reason}; its older version stays in the index" if stays else file.reason
+            skip(dataclasses.replace(file, reason=reason))
+
+        prints = fingerprints(documents, told)
         changed = [document for document in documents if known.get(document.name) != prints.get(document.name)]
         names = {document.name for document in changed if document.name in prints}
         there = {document.name for document in documents}
@@ -140,7 +146,7 @@ def change_documents(
         emptied = set[str]()
 
         def left_out(file: Skipped) -> None:
-            skip(file)
+            told(file)
             del prints[file.name]
             if file.empty:
                 emptied.add(file.name)

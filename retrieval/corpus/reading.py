@@ -71,6 +71,8 @@ def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iter
 
 def _whole(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable[Passage]:
     """The passages of a document, which has been read to its end."""
+    if _is_empty(document.file):
+        raise NoText(f"{document.name} has no text: the file is empty")
     own, held, rest = SeenIds(), list[Passage](), 0
     for passage in _passages(parser, document):
         if earlier := seen.place(passage.pid) or own.add(passage.pid, passage.citation):
@@ -87,6 +89,14 @@ def _whole(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable
         )
     # Read again, no further than it has been checked: the file may have grown.
     return itertools.islice(_passages(parser, document), len(held) + rest) if rest else held
+
+
+def _is_empty(file: Path) -> bool:
+    """Whether a file has no bytes; of one that cannot be looked at, its reader says why."""
+    try:
+        return not file.stat().st_size
+    except OSError:
+        return False
 
 
 def _passages(parser: ParserProcess, document: Document) -> Iterator[Passage]:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -15,7 +17,8 @@ from raisf import cli
 from raisf.retrieval.corpus.documents import Document, Skipped, stop
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import read_whole
-from raisf.retrieval.index import build_index, open_folder
+from raisf.retrieval.index import add_to_index, build_index, open_folder
+from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
 pytest.importorskip("docx", reason="needs the extra documents")
@@ -160,12 +163,37 @@ def test_what_was_read_of_a_document_stays_while_it_cannot_be_read_and_goes_when
     for _ in range(2):  # named each time, until it is mended
         texts, skipped = indexed(docs, out)
         assert sorted(texts) == sorted(["old", GOOD]) and "not JSON" in skipped["a.jsonl"]
+        assert skipped["a.jsonl"].endswith("its older version stays in the index")
     (docs / "a.jsonl").write_text('{"id": "a", "text": "new"}')
     assert sorted(indexed(docs, out)[0]) == sorted(["new", GOOD])
     (docs / "a.jsonl").write_text("\n")
     texts, skipped = indexed(docs, out)
     assert texts == [GOOD] and "has no text" in skipped["a.jsonl"]
     assert open_folder(out).corpus_hash == build_index(docs, docs.parent / "fresh", "bm25").corpus_hash
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "pdf", "docx", "html", "md", "txt"])
+def test_a_file_without_a_byte_loses_its_passages_whatever_its_kind(docs: Path, kind: str):
+    out, file = docs.parent / "index", docs / f"a.{kind}"
+    build_index(docs, out, "bm25")
+    file.write_bytes(b"")
+    old = Passage("old", "What stood there.", source=file.name)
+    add_to_index(out, [old])
+    texts, skipped = indexed(docs, out)
+    assert texts == [GOOD] and skipped == {file.name: "has no text: the file is empty"}
+
+
+def test_a_full_disk_is_told_as_such_and_not_as_a_broken_document(docs: Path, capsys: pytest.CaptureFixture[str]):
+    (docs / "a.html").write_text("<p>" + "Many words of a page. " * 30_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # the same to a writer as a disk without room
+    try:
+        code = cli.main(["index", str(docs), "--engine", "bm25", "--out", str(docs.parent / "i")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = " ".join(capsys.readouterr().err.split())
+    assert code == 1 and f"temporary folder {tempfile.gettempdir()} (File too large): make room there" in told
+    assert not (docs.parent / "i").exists()
 
 
 def test_strict_stops_at_the_first_and_a_file_that_is_named_is_never_skipped(docs: Path):
