@@ -149,21 +149,30 @@ class _Lines(logging.Formatter):
 
 
 class _ToStderr(logging.Handler):
-    """To standard error as it is by then: whoever runs a command may put another in its place."""
+    """To standard error as it is by then: whoever runs a command may put another in its place.
+
+    Of what is not ours only errors are written.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] == "raisf" or record.levelno >= logging.ERROR
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
 
 
 def _log() -> None:
-    """The service's log: a line of JSON each on standard error, and warnings of all that is ours among them."""
-    log = logging.getLogger("raisf")
-    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
+    """The service's log: a line of JSON each on standard error, and warnings of all that is ours among them.
+
+    It is the root's, which a library (MCP's) gives a handler of its own, in another form, where it has none.
+    """
+    root = logging.getLogger()
+    if not any(isinstance(handler, _ToStderr) for handler in root.handlers):
         handler = _ToStderr()
         handler.setFormatter(_Lines())
-        log.addHandler(handler)
-        log.setLevel(logging.WARNING)
+        root.addHandler(handler)
+    logging.getLogger("raisf").setLevel(logging.WARNING)
     logging.getLogger("raisf.serving").setLevel(logging.INFO)
     for library in map(logging.getLogger, ("uvicorn.error", "mcp", "bm25s")):  # in this log's form, and no chatter
-        library.handlers, library.propagate = [*log.handlers], False
+        library.handlers, library.propagate = [], True
         library.setLevel(logging.ERROR)

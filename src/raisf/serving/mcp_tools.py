@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from raisf import __version__
 from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
+from raisf.programs.program import check_question
 from raisf.serving.service import Service, cited_passages, tells
 from raisf.utils.errors import InputError, RaisfError
 
@@ -68,6 +69,7 @@ def make_mcp(service: Service) -> FastMCP:
             raise InputError(f"{served.name} searches nothing")
         if not 1 <= k <= MOST_PASSAGES:
             raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
+        check_question(query)
         with service.place(_client(ctx)):
             found = await run_in_threadpool(served.retriever, query, k)
         rows = [

@@ -4,6 +4,7 @@ import http.client
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -50,6 +51,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
                 ("ask", {"question": " "}, "empty"),
                 ("ask", {"question": "Who?", "program": "x"}, "choose ra-isf, rag"),
                 ("search", {"query": "x", "k": 500}, "1 to 50"),
+                ("search", {"query": "sea " * 10_000}, "the limit is 20,000"),
             ):
                 refused = await session.call_tool(tool, arguments)
                 assert refused.isError and message in str(refused.content)
@@ -108,18 +110,39 @@ def test_the_tools_leave_the_warnings_of_others_alone(service: Service) -> None:
 
 
 def test_a_service_logs_its_questions_and_all_warnings_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    ours, served = logging.getLogger("raisf"), logging.getLogger("raisf.serving")
-    before = ours.level, list(ours.handlers), served.level
+    root, ours, served = logging.getLogger(), logging.getLogger("raisf"), logging.getLogger("raisf.serving")
+    before = list(root.handlers), ours.level, served.level
     try:
         _log()
         _log()  # another service of the same process
         served.info('{"outcome": "done"}')
         logging.getLogger("raisf.retrieval.serving.watcher").warning("the index %s has changed", "i\n1")
         logging.getLogger("raisf.lm").info("nothing to tell")
+        logging.getLogger("stranger").warning("chatter")
     finally:
-        ours.level, ours.handlers[:], served.level = before
+        root.handlers[:], ours.level, served.level = before
     rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert rows == [{"outcome": "done"}, {"level": "warning", "message": "the index i\n1 has changed"}]
+
+
+def test_a_request_over_mcp_leaves_the_log_as_it_is(rivers: Any) -> None:
+    command = [sys.executable, "-m", "raisf.cli", "serve", str(rivers.path), "--lm", "pocket", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        try:
+            (url,) = re.findall(r"http://[\d.:]+", next(line for line in process.stderr if "serving" in line))
+
+            async def use() -> None:
+                async with streamable_http_client(f"{url}/mcp") as (read, write, _), ClientSession(read, write) as mcp:
+                    await mcp.initialize()
+                    await mcp.call_tool("ask", {"question": "Where is Oltrey?"})
+                    await mcp.call_tool("ask", {"question": " "})
+
+            anyio.run(use)
+        finally:
+            process.terminate()
+        rows = [json.loads(line) for line in process.stderr if not line.startswith("answering what")]
+    assert [row["event"] for row in rows] == ["question"]
 
 
 def test_no_client_holds_a_stream_open_that_nothing_is_sent_on(server: Any) -> None:
