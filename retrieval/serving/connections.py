@@ -18,6 +18,9 @@ of one that is longer than what the system keeps for it."""
 SETTLE = 3.0
 """Seconds in which who has connected before the server stops must have sent a request: a starved client is slow."""
 
+LAST_WORDS = 1.0
+"""Seconds in which those who are cut off when the server stops are told so."""
+
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER, which Python does not name
 
 ERROR = "Raisf-Error"
@@ -89,6 +92,8 @@ class DrainingServer(uvicorn.Server):
         for one in [one for one in connections if one.arriving]:
             one.transport.abort()
         await super().shutdown(sockets)
+        if cut_off := set(self.server_state.tasks):  # cancelled just now
+            await asyncio.wait(cut_off, timeout=LAST_WORDS)
 
     async def _take_waiting(self, listening: socket.socket) -> None:
         """Takes the connections that wait in the system's queue: closing would reset them."""

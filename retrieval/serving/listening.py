@@ -17,7 +17,8 @@ LARGEST_ADDRESS = 1 << 16
 """Bytes of a request's first line and headers: a query may stand in the address."""
 
 GRACE = 5
-"""Seconds that closing waits at most for the answers that are under way: with `SETTLE`, Docker kills after 10."""
+"""Seconds that closing waits at most for the answers that are under way: with `SETTLE` and `LAST_WORDS`, less than the
+10 after which Docker kills."""
 
 
 class HttpServer:

@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
-from raisf.serving.guard import Access, BodyTooLarge, Guard, error, too_large
+from raisf.serving.guard import STOPPED, Access, BodyTooLarge, Guard, error, too_large
 from raisf.serving.limits import TooManyQuestions
-from raisf.serving.service import NoSuchProgram, Service
+from raisf.serving.service import NoSuchProgram, Service, flag
 from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -92,6 +92,7 @@ class _Routes:
             raise InputError('a request is an object such as {"question": "..."}')
         if strange := [name for name in given if name not in ASKS]:
             raise InputError(f"a request has no {strange[0]!r}: give of {', '.join(ASKS)}")
+        stream = flag("stream", given.get("stream"))
         asked = self._service.begin(
             given.get("question"),
             given.get("program"),
@@ -99,7 +100,7 @@ class _Routes:
             max_calls=given.get("max_calls"),
             max_seconds=given.get("max_seconds"),
         )
-        if given.get("stream") is False:
+        if stream is False:
             with asked:
                 done = await unless_gone(request.receive, asked.outcome())
             return JSONResponse(done.model_dump(mode="json"))
@@ -112,7 +113,8 @@ class _Routes:
             except RaisfError as failure:
                 yield sse({"type": "error", "message": str(failure), "kind": _kind(failure)[1]}, "error")
 
-        return EventStream(events, asked.close)
+        stopped = sse({"type": "error", "message": STOPPED, "kind": "stopped"}, "error")
+        return EventStream(events, asked.close, stopped)
 
     async def chat(self, request: Request) -> Response:
         wanted = openai_api.read_chat(await _body(request))
@@ -126,7 +128,8 @@ class _Routes:
         )
         base = str(request.base_url).rstrip("/")
         if wanted.stream:
-            return EventStream(lambda: openai_api.chunks(wanted, asked, base), asked.close)
+            stopped = openai_api.failed(STOPPED)
+            return EventStream(lambda: openai_api.chunks(wanted, asked, base), asked.close, stopped)
         with asked:
             done = await unless_gone(request.receive, asked.outcome())
         return JSONResponse(openai_api.completion(wanted, asked, done, base))
@@ -158,7 +161,8 @@ class _Routes:
         # Whatever it holds, it runs nothing and is no page of this site.
         headers = {"content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
         headers |= {} if found.media_type != "application/pdf" else {"content-security-policy": "default-src 'self'"}
-        return FileResponse(found.path, headers=headers, media_type=found.media_type)
+        saved_as = found.path.name if found.attachment else None
+        return FileResponse(found.path, headers=headers, media_type=found.media_type, filename=saved_as)
 
     async def healthz(self, request: Request) -> Response:
         return JSONResponse({"status": "ok", "questions": self._service.admission.under_way})

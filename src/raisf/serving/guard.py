@@ -1,5 +1,6 @@
 """Who may speak to the service: the address that a request names, the site that it comes from, its key, its size."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN = ("/", "/healthz", "/page/")
 """What needs no key: the page itself, which asks for one, and what a supervisor looks at."""
 SHORTEST_KEY = 16
+STOPPED = "the server was told to stop, and the answer took too long: ask again"
 MOST_UNREAD = 64 << 20
 """Bytes of a refused body that are read all the same, and dropped, so that its sender sees the refusal."""
 
@@ -77,7 +79,7 @@ class Access:
 
 def _keys(path: Path) -> tuple[bytes, ...]:
     try:
-        keys = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+        keys = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the keys in {path} ({error}): give a text file with a key a line") from error
     if not keys:
@@ -105,10 +107,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers, begun = Headers(scope=scope), False
 
         async def guarded(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 present = {name for name, _ in message["headers"]}
                 more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in present]
                 message = {**message, "headers": [*message["headers"], *more]}
@@ -122,7 +126,12 @@ class Guard:
                 await _rest(receive)
             await response(scope, receive, guarded)
             return
-        await self._app(scope, _limited(receive, self._body), guarded)
+        try:
+            await self._app(scope, _limited(receive, self._body), guarded)
+        except asyncio.CancelledError:  # the server's patience has ended
+            if begun:
+                raise
+            await error(503, STOPPED, "stopped")(scope, receive, guarded)
 
     def _refusal(self, path: str, headers: Headers) -> tuple[str, JSONResponse] | None:
         host = headers.get("host", "")

@@ -16,7 +16,7 @@ from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.programs.conversation import Turn
 from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
-from raisf.serving.service import Question, Service, cited_passages
+from raisf.serving.service import Question, Service, cited_passages, flag
 from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
 
@@ -73,7 +73,7 @@ def read_chat(given: Any) -> ChatRequest:
         question=last["content"] if call is None else _question_of(call),
         turns=() if call else [Turn(turn["role"], turn["content"]) for turn in turns if turn["content"]],
         call=call,
-        stream=bool(given.get("stream")),
+        stream=bool(flag("stream", given.get("stream"))),
         usage=isinstance(options, dict) and bool(options.get("include_usage")),
         events=given.get("trace") is True,
         max_calls=given.get("max_calls"),
@@ -128,8 +128,14 @@ async def chunks(request: ChatRequest, asked: Question, base: str) -> AsyncItera
             elif isinstance(event, QuestionEvent):
                 yield b": %s\n\n" % event.node.encode()
     except RaisfError as error:
-        yield sse({"error": {"message": str(error), "type": "server_error", "code": None}})
+        yield failed(str(error))
+        return
     yield sse("[DONE]")
+
+
+def failed(message: str) -> bytes:
+    """The end of a stream that failed."""
+    return sse({"error": {"message": message, "type": "server_error", "code": None}}) + sse("[DONE]")
 
 
 def annotations(asked: Question, done: DoneEvent, base: str) -> list[dict[str, Any]]:

@@ -242,6 +242,17 @@ def tells(event: Event) -> str:
     return f"{data.get('node', '')}: {shown[event.type]()}" if event.type in shown else ""
 
 
+def flag(name: str, given: Any) -> bool | None:
+    """A switch of a request; None where it is not given.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(given, bool | None):
+        raise InputError(f"{name} is {given!r:.40}: give true or false")
+    return given
+
+
 def _limit(name: str, given: Any, own: Any, kind: Any) -> Any:
     if given is None:
         return own

@@ -20,10 +20,17 @@ _NUMBERS = re.compile(r"(#[0-9]{1,15})+$")
 
 @dataclass(frozen=True)
 class Document:
-    """A file that may be opened in a browser: PDF as it is, all others as plain text, whatever they hold."""
+    """A file that is handed out: PDF as it is, text as plain text, whatever it holds, and others to be saved.
+
+    Attributes:
+        path: Where it is.
+        media_type: As what it is handed out.
+        attachment: Whether it is to be saved, and not shown: a browser would show its bytes.
+    """
 
     path: Path
     media_type: str
+    attachment: bool = False
 
 
 def source_of(retriever: Any, pid: str) -> dict[str, Any]:
@@ -62,7 +69,12 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
     path = _within(folder, source)
     if path is None:
         raise InputError(f"{source!r:.80} is not in the folder of documents")
-    return Document(path, "application/pdf" if path.suffix.lower() == ".pdf" else "text/plain; charset=utf-8")
+    match path.suffix.lower():
+        case ".pdf":
+            return Document(path, "application/pdf")
+        case ".docx" | ".gz" | ".bz2":
+            return Document(path, "application/octet-stream", attachment=True)
+    return Document(path, "text/plain; charset=utf-8")
 
 
 def _within(folder: Path, source: str) -> Path | None:

@@ -54,32 +54,40 @@ class EventStream(Response):
     Args:
         chunks: Makes the events; cancelled when the client goes away.
         close: Called in any case, in the end.
+        stopped: The last of them where the server stops before the end.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: Callable[[], AsyncIterator[bytes]], close: Callable[[], None]) -> None:
+    def __init__(self, chunks: Callable[[], AsyncIterator[bytes]], close: Callable[[], None], stopped: bytes) -> None:
         super().__init__(headers={"x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._chunks, self._close = chunks, close
+        self._chunks, self._close, self._stopped = chunks, close, stopped
+        self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         try:
             with contextlib.suppress(Gone):
                 await unless_gone(receive, self._send(send))
+        except asyncio.CancelledError:
+            if not self._begun:
+                raise
+            await _put(send, self._stopped, more=False)
         finally:
             self._close()
 
     async def _send(self, send: Send) -> None:
-        async def put(body: bytes, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": body, "more_body": more})
-
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        self._begun = True
         async with contextlib.aclosing(_alive(self._chunks())) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                await put(chunk)
-        await put(b"", more=False)
+                await _put(send, chunk)
+        await _put(send, b"", more=False)
+
+
+async def _put(send: Send, body: bytes, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def _alive(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

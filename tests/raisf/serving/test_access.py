@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
 from raisf.serving.sources import source_of
@@ -52,6 +53,11 @@ def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: 
         assert get(server, "/ask", "POST", "{}")[0] == 401 and get(server, "/mcp", "POST", "{}")[0] == 401
         assert get(server, "/")[0] == get(server, "/page/app.js")[0] == get(server, "/healthz")[0] == 200
         assert get(server, "/programs", Authorization=f"Bearer {KEY}")[0] == 200
+
+
+def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"{KEY}\n", "utf-8-sig")
+    assert Access.of("0.0.0.0", tmp_path / "keys").knows(f"Bearer {KEY}")
 
 
 def test_another_address_demands_a_key(tmp_path: Path) -> None:
@@ -131,6 +137,21 @@ def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any,
         assert "<script>" in text
         for path in ("secret.txt", "../secret.txt", "atlas/../secret.txt", "/etc/passwd"):
             assert get(server, f"/document?source={path}")[0] == 400
+
+
+def test_a_file_that_is_no_text_is_handed_out_to_be_saved(make: Any, start: Any, tmp_path: Path) -> None:
+    held = b"PK\x03\x04 bytes"
+    names = ["manual.docx", "packed.txt.gz"]
+    for name in names:
+        (tmp_path / name).write_bytes(held)
+    service = make()
+    passages = [Passage(name, "A page.", source=name) for name in names]
+    service.served["rag"].program.retriever = build_index(passages, tmp_path / "i", "bm25", progress=False)
+    with start(service, documents=tmp_path) as server:
+        for name in names:
+            status, headers, text = get(server, f"/document?program=rag&source={name}")
+            assert (status, text) == (200, held.decode()) and headers["content-type"] == "application/octet-stream"
+            assert headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
 def test_what_a_filter_leaves_out_is_not_shown_either(rivers: Any, make: Any, start: Any) -> None:

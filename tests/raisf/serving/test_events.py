@@ -5,13 +5,17 @@ import json
 import math
 import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dspy
 import pytest
 
+from raisf.retrieval.serving import listening
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+
+SAID = {"role": "user", "content": "Where is Oltrey?"}
 
 
 def test_the_tree_comes_event_by_event(server: Any, ask: Any) -> None:
@@ -28,6 +32,14 @@ def test_one_json_for_who_asks_for_it(server: Any, ask: Any) -> None:
     with ask.post(f"{server.url}/ask", {"question": ask.sea, "stream": False, "program": "rag"}) as response:
         done = json.loads(response.read())
     assert done["answer"] == "Pasmur Sea" and done["trace"]["system"] == "rag"
+
+
+@pytest.mark.parametrize("stream", ["false", 0, []])
+def test_a_stream_is_wanted_or_not(server: Any, ask: Any, stream: Any) -> None:
+    for path, more in (("/ask", {"question": "Where is Oltrey?"}), ("/v1/chat/completions", {"messages": [SAID]})):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask.post(f"{server.url}{path}", {**more, "stream": stream})
+        assert refused.value.code == 400 and "give true or false" in refused.value.read().decode()
 
 
 def test_a_client_that_goes_away_stops_its_run(server: Any, service: Service, script: Any, ask: Any) -> None:
@@ -115,6 +127,43 @@ def test_a_clients_rate_is_bounded(make: Any, start: Any, ask: Any) -> None:
         with pytest.raises(urllib.error.HTTPError) as caught:
             ask(server.url, "number 3")
         assert caught.value.code == 429 and 1 <= int(caught.value.headers["retry-after"]) <= 30
+
+
+def test_who_is_cut_off_when_the_server_stops_is_told_so(
+    make: Any, start: Any, ask: Any, script: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(listening, "GRACE", 0.3)
+    message = {"messages": [{"role": "user", "content": "slow?"}], "model": "ra-isf"}
+    asked = {
+        "/ask": {"question": "slow?"},
+        "/ask ": {"question": "slow?", "stream": False},
+        "/v1/chat/completions": {**message, "stream": True},
+        "/v1/chat/completions ": message,
+    }
+
+    def told(url: str, path: str) -> tuple[int, str, str]:
+        try:
+            with ask.post(url + path.strip(), asked[path]) as answer:
+                return answer.status, answer.headers["content-type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["content-type"], error.read().decode()
+
+    with ThreadPoolExecutor(4) as pool:
+        with start(make()) as server:
+            found = {path: pool.submit(told, server.url, path) for path in asked}
+            _until(lambda: json.load(ask_get(f"{server.url}/healthz"))["questions"] == 4)
+        script.let_go.set()
+        ends = {path: one.result() for path, one in found.items()}
+    for path, (status, kind, text) in ends.items():
+        assert "the server was told to stop" in text
+        if path.endswith(" "):
+            assert (status, kind) == (503, "application/json") and json.loads(text)["error"]["code"] == "stopped"
+        else:
+            assert (status, kind.partition(";")[0]) == (200, "text/event-stream")
+    events = [json.loads(line[6:]) for line in ends["/ask"][2].splitlines() if line.startswith("data: ")]
+    assert events[-1]["type"] == "error" and events[-1]["kind"] == "stopped"
+    assert ends["/v1/chat/completions"][2].endswith("data: [DONE]\n\n")
+    assert "Exception in ASGI" not in caplog.text
 
 
 def test_the_log_holds_questions_only_if_asked(make: Any, start: Any, ask: Any, caplog: Any) -> None:

@@ -391,7 +391,11 @@ async function openFile(program, passage) {
   try {
     const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
     const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
-    tab.location = URL.createObjectURL(await response.blob()) + place;
+    const file = URL.createObjectURL(await response.blob());
+    if (response.headers.get("content-disposition")) { // a browser would show its bytes
+      tab.close();
+      make("a", { href: file, download: passage.source.split("/").pop() }).click();
+    } else tab.location = file + place;
   } catch (problem) {
     tab.close();
     $("source-file").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
