@@ -19,6 +19,7 @@ from raisf.utils.text import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _DEEPEST = 100
@@ -182,5 +183,13 @@ def _words(token: "Token") -> str:
 @cache
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import reference
 
-    return MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    def no_footnote(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+        """The rule for `[a]: link`, which says nothing; a footnote of one word, `[^1]: Forbidden`, is none."""
+        footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
+        return not footnote and reference(state, start, end, silent)
+
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    parser.block.ruler.at("reference", no_footnote)
+    return parser

@@ -44,6 +44,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("x {: .a " + " " * 50_000, "x {: .a"),
         ("One\nof two lines\n---\nMore.", "One of two lines More."),
         (f"{'word ' * 16}\n---\nMore.", "word " * 16 + "More."),
+        ("It is.[^1]\n\n[^1]: Forbidden\n[^2]: Here\n\nEnd.", "It is.[^1] [^1]: Forbidden [^2]: Here End."),
         ("<script>x()</script>\n\n<style>y</style>\n\n[Text", "[Text"),
     ],
 )
