@@ -33,13 +33,20 @@ class HttpServer:
         host: The address to listen at.
         port: 0: any free one; `url` tells which.
         lifespan: Whether the application is told of its beginning and its end.
+        proxied: Whether requests come through a proxy of this machine, or of $FORWARDED_ALLOW_IPS, which tells the
+            client's address and scheme (X-Forwarded-For, X-Forwarded-Proto). Else any client could tell another.
 
     Raises:
         InputError: It cannot listen there: the port is taken or no port, or the address is not this machine's.
     """
 
     def __init__(
-        self, app: Any, host: str = "127.0.0.1", port: int = 0, lifespan: Literal["on", "off"] = "off"
+        self,
+        app: Any,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        lifespan: Literal["on", "off"] = "off",
+        proxied: bool = False,
     ) -> None:
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
@@ -54,6 +61,7 @@ class HttpServer:
                 log_level=logging.ERROR,
                 access_log=False,
                 server_header=False,
+                proxy_headers=proxied,
                 h11_max_incomplete_event_size=LARGEST_ADDRESS,
                 timeout_graceful_shutdown=GRACE,
             )

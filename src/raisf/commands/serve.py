@@ -39,8 +39,8 @@ DEFAULT_PORT = 8080
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="a name under which a proxy passes requests on; by default localhost alone, and any where a key is asked for "
-    "at another --host",
+    help="a name under which a proxy passes requests on, which then tells the clients' addresses; by default localhost "
+    "alone, and any where a key is asked for at another --host",
 )
 @option("--documents", type=FILE, metavar="DIR", help="the folder that was indexed: the page opens its files")
 @limit_options
@@ -73,7 +73,7 @@ def serve_command(
     access = Access.of(host, api_key_file, hosts)
     service = open_service(targets, choice, lm, limits)
     app = make_app(service, access, documents, make_mcp(service))
-    with AppServer(app, host, port) as server, IndexesWatched(service):
+    with AppServer(app, host, port, proxied=bool(hosts)) as server, IndexesWatched(service):
 
         def stop(*signalled: object) -> None:
             print("answering what has come in ...", file=sys.stderr)

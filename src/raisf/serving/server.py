@@ -13,8 +13,8 @@ one thread that accepts, reads and sends would wait for its turn again and again
 class AppServer(HttpServer):
     """Serves the service's application; see `HttpServer`."""
 
-    def __init__(self, app: Any, host: str = "127.0.0.1", port: int = 0) -> None:
-        super().__init__(app, host, port, lifespan="on")
+    def __init__(self, app: Any, host: str = "127.0.0.1", port: int = 0, proxied: bool = False) -> None:
+        super().__init__(app, host, port, "on", proxied)
 
     def serve(self) -> None:
         """Answers until `stop` is called; then what has come in."""

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
+from raisf.serving.app import make_app
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
+from raisf.serving.server import AppServer
 from raisf.serving.sources import source_of
 from raisf.utils.errors import InputError
 
@@ -53,6 +56,19 @@ def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: 
         assert get(server, "/ask", "POST", "{}")[0] == 401 and get(server, "/mcp", "POST", "{}")[0] == 401
         assert get(server, "/")[0] == get(server, "/page/app.js")[0] == get(server, "/healthz")[0] == 200
         assert get(server, "/programs", Authorization=f"Bearer {KEY}")[0] == 200
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_an_address_that_a_client_makes_up_counts_behind_a_proxy_alone(make: Any, proxied: bool) -> None:
+    service = make(Limits(rate=1))
+    with AppServer(make_app(service, Access()), proxied=proxied) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        body = json.dumps({"question": "number 1", "stream": False})
+        asked = [get(server, "/ask", "POST", body, X_Forwarded_For=f"203.0.113.{n}")[0] for n in range(3)]
+        server.stop()
+        thread.join()
+    assert asked == ([200] * 3 if proxied else [200, 429, 429])
 
 
 def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
