@@ -1,5 +1,6 @@
 """If these failed, a newcomer would get the pocket Llama's inventions about her own documents."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import raisf
 import raisf.optimize.artifact
 from raisf import cli, data
+from raisf.commands.options import ProgramChoice
 from raisf.evaluation.metrics import exact_match
 from raisf.experiments.opening import LMChoice, default_program, open_fitting, open_program
 from raisf.lm.local import gguf
@@ -81,6 +83,22 @@ def test_the_default_program_follows_the_lm(home: Path, real: Path, some_weights
     assert default_program(LMChoice("smollm2"), home / "index") == "smollm2"
     assert default_program(LMChoice("smollm2", adapter="chat"), real / "index") == "ra-isf"
     assert default_program(LMChoice("openai/gpt-4o-mini"), real / "index") == "ra-isf"
+
+
+def test_who_asks_an_uncompiled_program_of_the_default_lm_is_told(
+    home: Path, real: Path, some_weights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(program: str, folder: Path, spec: str | None = None) -> bool:
+        caplog.clear()
+        nothing = dict.fromkeys((field.name for field in dataclasses.fields(ProgramChoice)), None)
+        choice = ProgramChoice(**{**nothing, "program": program, "index": str(folder / "index"), "switches": ()})
+        choice.open_to_ask(LMChoice(spec))
+        return "ra-isf is not compiled for smollm2: --program smollm2 is" in caplog.text
+
+    assert told("ra-isf", real)
+    assert not told("rag", real) and not told("ra-isf", home) and not told("ra-isf", real, "pocket")
+    monkeypatch.setenv("RAISF_LM", "openai/gpt-4o-mini")
+    assert not told("ra-isf", real)
 
 
 def test_the_environment_names_another_default(home: Path, real: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) 
     question = (sys.stdin.read() if question == "-" else question).strip()
     if not question:
         raise InputError("the question is empty: give one in quotes, or - to read it from standard input")
-    program = choice.open(lm)
+    program = choice.open_to_ask(lm)
     if live:
         from raisf.commands.live import ask_live
 

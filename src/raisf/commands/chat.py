@@ -31,7 +31,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     from raisf.utils.errors import RaisfError
     from raisf.utils.text import visible
 
-    program = choice.open(lm)
+    program = choice.open_to_ask(lm)
     conversation, turns, screen = Conversation(program), list[Turn](), console(stderr=True)
     interactive = sys.stdin.isatty()
     if interactive:

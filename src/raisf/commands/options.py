@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -11,8 +13,10 @@ import click
 from raisf.commands.command import option
 from raisf.commands.values import at_least, not_negative, seconds, share, switch
 from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
-from raisf.experiments.opening import LMChoice, default_program, given, open_program
+from raisf.experiments.opening import ZERO_SHOT, LMChoice, default_program, given, open_program
 from raisf.utils.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -217,6 +221,18 @@ class ProgramChoice:
             raise InputError(f"{name} has no option {clash.pop()!r}")
         opening: dict[str, Any] = {"lm": lm, "index": index, "where": where, "questions": questions}
         return open_program(name, searches=searches, **opening, **(given(options) | switches))
+
+    def open_to_ask(self, lm: LMChoice) -> Any:
+        """The same, for who wants answers: warns of a program that is weak where one that ships is not."""
+        from raisf.lm.connect import VARIABLE
+
+        program = self.open(lm)
+        named = lm.spec is not None or os.environ.get(VARIABLE, "").strip()
+        if self.program == ZERO_SHOT and not named:
+            compiled = default_program(lm, self.index)
+            if compiled != ZERO_SHOT:
+                logger.warning("%s is not compiled for %s: --program %s is", self.program, compiled, compiled)
+        return program
 
 
 _program = functools.partial(option, heading="program")

@@ -96,7 +96,7 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         if name in served:
             raise InputError(f"two programs are called {name!r}: write NAME=FOLDER for one of them")
         label = None if choice.index is None else Path(choice.index).name or choice.index
-        program = choice.open(lm)
+        program = choice.open_to_ask(lm)
         conversation = Conversation(program)
         if limits.conversation is not None:
             conversation.take_rewriting(limits.conversation)

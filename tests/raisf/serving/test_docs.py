@@ -1,5 +1,6 @@
 """docs/serving.md: what it shows works."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -9,6 +10,15 @@ from typing import Any
 import pytest
 
 PAGE = (Path(__file__).parents[3] / "docs/serving.md").read_text("utf-8")
+
+
+@pytest.fixture
+def service(make: Any) -> Any:
+    """The programs under the names that the page's command gives them."""
+    service = make()
+    compiled = dataclasses.replace(service.served.pop("ra-isf"), name="smollm2")
+    service.served = {"smollm2": compiled, **service.served}
+    return service
 
 
 def blocks(language: str) -> list[str]:
@@ -27,7 +37,7 @@ def test_the_curl_commands_are_answered(server: Any) -> None:
 
 
 def test_the_python_runs_as_it_stands(server: Any, service: Any, capsys: Any) -> None:
-    names: dict[str, Any] = {"program": service.served["ra-isf"].program}
+    names: dict[str, Any] = {"program": service.served["smollm2"].program}
     for block in blocks("python"):
         exec(compile(block.replace("http://127.0.0.1:8080", server.url), "docs/serving.md", "exec"), names)
     printed = capsys.readouterr().out
