@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_jsonl
+from raisf.utils.files import check_file, read_jsonl
 from raisf.utils.json_stream import stream_array
 
 _ARRAYS = ("Data", "examples")
@@ -335,8 +335,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=256):

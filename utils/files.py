@@ -19,6 +19,14 @@ from raisf.utils.space import naming_full_disk
 from raisf.utils.text import text_of
 
 
+def check_file(path: Path) -> None:
+    """Raises an InputError where a path leads to no file."""
+    if not path.is_file():
+        raise InputError(
+            f"{path} is a folder; give a file in it" if path.is_dir() else f"no file at {path}; check the path"
+        )
+
+
 def read_json(path: Path | str) -> Any:
     """The value in a JSON file.
 
@@ -39,8 +47,7 @@ def read_jsonl(path: Path | str) -> Iterator[dict[str, Any]]:
         InputError: The file is missing or a line is broken; the message gives the line's number.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     with path.open("rb") as lines:
         for number, raw in enumerate(lines, start=1):
             if number == 1:
@@ -221,8 +228,7 @@ def _sha256_at(path: Path, modified: int, size: int) -> str:
 
 
 def _read_text(path: Path) -> str:
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

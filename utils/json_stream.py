@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from raisf.utils.errors import InputError
+from raisf.utils.files import check_file
 
 _CHUNK = 1 << 20
 # The longest piece of JSON that a cut in the wrong place makes an error of: a cut "\u12ab\u34" or "-Infinity".
@@ -27,8 +28,7 @@ def stream_array(path: Path | str, names: tuple[str, ...] = (), encoding: str | 
         InputError: The file is missing, differently encoded, broken, or holds no such array; the message has the line.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     with path.open(encoding=encoding or "utf-8") as file:
         text = _Text(path, file)
         if text.peek() == "{":

@@ -7,7 +7,7 @@ from typing import Any
 
 from raisf.data.schemas import read_rows
 from raisf.utils.errors import InputError
-from raisf.utils.files import sha256_file
+from raisf.utils.files import check_file, sha256_file
 
 TEST_SPLIT = "validation"
 """The hub's split that becomes `test`: what papers report on, since the answers of most test splits are not public."""
@@ -150,8 +150,7 @@ def file_source(path: Path | str) -> Source:
         InputError: There is no such file.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     return Source(str(path), {"file": path.name, "sha256": sha256_file(path)}, lambda: read_rows(path))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
+from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
@@ -121,8 +121,7 @@ def converted_folder(path: Path | str, sha: str | None = None) -> Path:
 
 
 def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise InputError(f"no file at {path}; check the path")
+    check_file(path)
     with path.open("rb") as file:
         if file.read(4) != MAGIC:
             raise InputError(f"{path} is no GGUF file: it does not begin with {MAGIC.decode()}; give one, or a folder")
