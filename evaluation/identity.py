@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -104,11 +105,10 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
 
 
 def gold_answers(example: dspy.Example) -> list[str]:
-    """All gold answers of an example, `answer` alone where it carries no aliases; True and False are yes and no."""
-    answers = example.get("answers") or example.get("answer")
-    listed = answers if isinstance(answers, list | tuple) else [answers]
-    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in listed)
-    return [text_of(one) for one in said if one is not None]
+    """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
+    given = [one if isinstance(one, list | tuple) else [one] for one in map(example.get, ("answer", "answers"))]
+    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in itertools.chain(*given))
+    return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
 
 
 def answer_of(prediction: object, program: object) -> str:

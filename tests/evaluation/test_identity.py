@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.evaluation.identity import describe
+from raisf.evaluation.identity import describe, gold_answers
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
 from raisf.lm.connect import connect
@@ -91,3 +91,12 @@ def test_records_go_on_wherever_the_weights_of_the_lm_lie(tmp_path: Path) -> Non
     program.set_lm(connect("local/pocket-t5"))
     with pytest.raises(InputError, match="another program"):
         evaluate(program, questions, out, progress=False)
+
+
+def test_every_answer_that_an_example_names_is_gold() -> None:
+    assert gold_answers(dspy.Example(answer="Ulm", answers=["Ulm on the Danube", "Ulm"])) == [
+        "Ulm",
+        "Ulm on the Danube",
+    ]
+    assert gold_answers(dspy.Example(answer=False)) == ["no"] and gold_answers(dspy.Example(answers=[1879])) == ["1879"]
+    assert gold_answers(dspy.Example(answer="", answers=[])) == []

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -19,7 +20,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.report import judge_sections
 from raisf.retrieval.index import open_index
-from raisf.utils.files import read_json, read_jsonl
+from raisf.utils.files import read_json, read_jsonl, write_json
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,18 @@ def test_what_was_answered_and_judged_is_not_asked_again(home, report, capsys, m
     assert cli.main([*_argv(home, report), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == read_json(report / "results.json")["programs"]
     assert (report / "report.html").read_text("utf-8") == before
+
+
+def test_what_does_not_say_what_it_took_to_compile_is_compared_all_the_same(home, tmp_path):
+    """As the program that ships, and one that was only calibrated."""
+    for name, told in (("shipped", {"how": "weights"}), ("calibrated", {"calibration": {}})):
+        shutil.copytree(home / "prompts", tmp_path / name)
+        manifest = read_json(tmp_path / name / "manifest.json")
+        write_json(tmp_path / name / "manifest.json", manifest | {"compile": told})
+    programs = ["--programs", f"{tmp_path / 'shipped'},{tmp_path / 'calibrated'}", "--limit", "2", "--no-judges"]
+    assert cli.main([*_argv(home, tmp_path / "report"), *programs]) == 0
+    with (tmp_path / "report" / "cost-of-compiling.csv").open(newline="") as file:
+        assert [row["how"] for row in csv.DictReader(file)] == ["weights", ""]
 
 
 def test_a_report_of_failed_calls_is_told_and_not_kept(home, tmp_path):

@@ -266,12 +266,17 @@ def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:
 
 
 def _compiled(compiled: Mapping[str, dict[str, Any] | None]) -> Section:
-    rows = [
-        [name, report["how"], report.get("strategy") or "-", report["lm_calls"], float(report["seconds"])]
+    # What was only calibrated does not say how it was compiled, and what ships not what that took.
+    rows: list[list[Cell]] = [
+        [name, report.get("how"), report.get("strategy"), report.get("lm_calls"), _float(report.get("seconds"))]
         for name, report in compiled.items()
         if report
     ]
-    return Section("Cost of compiling", ["program", "how", "strategy", "LM calls", "seconds"], [*map(list, rows)])
+    return Section("Cost of compiling", ["program", "how", "strategy", "LM calls", "seconds"], rows)
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _p(value: float) -> str:
