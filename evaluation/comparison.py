@@ -14,6 +14,8 @@ from raisf.utils.errors import InputError
 
 # Where the number of ways to swap the systems' answers is below this, all are tried; else so many are drawn.
 RESAMPLES = 9_999
+_AT_A_TIME = 1_000_000
+"""Numbers that are resampled together: all at once would take gigabytes for some thousand questions."""
 
 RecordsById = Mapping[str, dict[str, Any]]
 
@@ -111,7 +113,13 @@ def randomisation(ours: Sequence[float], theirs: Sequence[float], *, seed: int =
     if len(gaps) < 2:
         return 1.0  # one difference is as large either way round
     found = permutation_test(
-        (gaps,), np.mean, permutation_type="samples", vectorized=True, n_resamples=RESAMPLES, rng=seed
+        (gaps,),
+        np.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        batch=max(1, _AT_A_TIME // len(gaps)),
+        rng=seed,
     )
     return float(found.pvalue)
 

@@ -129,8 +129,10 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
 def _lock(lines: IO[str], path: Path) -> None:
     try:
         fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         raise InputError(f"another evaluation is writing {path}: wait for it, or give another file") from error
+    except OSError:
+        pass  # a file system that knows no locks
 
 
 def _heal(lines: IO[str]) -> None:

@@ -1,10 +1,12 @@
 """A program that is asked the same question again, a little otherwise each time, and makes equal calls once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dspy
 
 from raisf.optimize.demonstrations import copy_of
+from raisf.retrieval.passage import Passage, Retriever
 
 
 def remembering(program: dspy.Module) -> Any:
@@ -21,16 +23,24 @@ def remembering(program: dspy.Module) -> Any:
 
 
 class _Remembering:
-    """A retriever that searches for each query once."""
+    """A `raisf.retrieval.passage.Retriever` that searches for each query once."""
 
-    def __init__(self, retriever: Any):
+    def __init__(self, retriever: Retriever):
+        self.path, self.corpus_hash = retriever.path, retriever.corpus_hash
         self._retriever = retriever
-        self._found: dict[tuple[str, int], Any] = {}
+        self._found: dict[tuple[str, int], list[Passage]] = {}
 
-    def __call__(self, query: str, k: int) -> Any:
+    def __call__(self, query: str, k: int) -> list[Passage]:
         if (query, k) not in self._found:
             self._found[query, k] = self._retriever(query, k)
         return self._found[query, k]
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        new = [query for query in dict.fromkeys(queries) if (query, k) not in self._found]
+        if new:
+            found = self._retriever.search_many(new, k)
+            self._found |= {(query, k): passages for query, passages in zip(new, found, strict=True)}
+        return [self._found[query, k] for query in queries]
 
 
 def remember(predictor: Any) -> None:

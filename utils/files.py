@@ -1,6 +1,7 @@
 """Reading and writing the project's files: JSON and JSON Lines, atomically, with errors that name the line."""
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -17,6 +18,9 @@ from raisf.utils.errors import InputError
 from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
 from raisf.utils.space import naming_full_disk
 from raisf.utils.text import text_of
+
+_NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
 
 
 def check_file(path: Path) -> None:
@@ -198,6 +202,9 @@ def locked(path: Path | str, taken: str) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise InputError(taken) from None
+    except (OSError, NotImplementedError) as error:
+        if getattr(error, "errno", None) not in _NO_LOCKS:
+            raise
     try:
         yield
     finally:

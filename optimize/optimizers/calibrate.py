@@ -211,6 +211,7 @@ class Calibrate(Teleprompter):
             **({"know": _kinds(tried, failed, best.kind, own)} if self.know else {}),
             "judges": _judges(best),
             "answer": _compared(before, best.after, trial.tried),
+            "failed": len(trial.failed),
             **spent.told(),
         }
         made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}

@@ -60,7 +60,7 @@ class Trial:
     Args:
         program: Stays as it is.
         valset: The questions.
-        metric: Called as `metric(example, prediction, trace)`; a failed question counts 0.
+        metric: Called as `metric(example, prediction, trace)`; a question that failed twice counts 0.
         threads: Questions asked at a time.
         bar: Where to show how far it is.
 
@@ -68,6 +68,7 @@ class Trial:
         program: A copy that makes equal calls once, of the kind that is tried.
         seen: By judge, the probabilities that it has given where the program asked it, being of this kind.
         tried: How many combinations of kind and thresholds have been tried.
+        failed: The questions, by `id`, that failed twice under one of these, and count as wrong there.
     """
 
     def __init__(self, program: RAISF, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
@@ -75,6 +76,7 @@ class Trial:
         self._first: RAISF = remembering(program)
         self.program = self._first
         self.tried = 0
+        self.failed: set[int] = set()
         self._valset, self._metric, self._threads = valset, metric, threads
         self._found: dict[Thresholds, Answers] = {}
         self._patience = Patience()
@@ -101,18 +103,28 @@ class Trial:
         for judge, at in zip(JUDGES, thresholds, strict=True):
             setattr(self.program, f"{judge}_threshold", at)
         rows: dict[int, tuple[float, float, float]] = {}
+        failed: list[dspy.Example] = []
 
         def keep(outcome: Outcome) -> None:
             self._patience.saw(outcome)
             rows[id(outcome.example)] = (0.0, 0.0, 0.0)
-            if outcome.prediction is not None:
+            if outcome.prediction is None:
+                failed.append(outcome.example)
+            else:
                 cost = outcome.prediction.trace.cost
                 right = float(self._metric(outcome.example, outcome.prediction, None))
                 rows[id(outcome.example)] = (right, float(cost.lm_calls), float(cost.retrievals))
                 self._note(outcome.prediction.trace.root)
+
+        def keep_and_tell(outcome: Outcome) -> None:
+            keep(outcome)
             self._bar.update(self._task, advance=1)
 
-        ask_all(self.program, self._valset, keep, threads=self._threads)
+        ask_all(self.program, self._valset, keep_and_tell, threads=self._threads)
+        again = failed.copy()  # a call that failed once would tell against the thresholds that it happened to
+        failed.clear()
+        ask_all(self.program, again, keep, threads=self._threads)
+        self.failed |= {id(example) for example in failed}
         table = np.array([rows[id(example)] for example in self._valset]).T
         self._found[thresholds] = Answers(*table)
         self.tried += 1

@@ -18,6 +18,7 @@ from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
+from raisf.utils.journal import ending_together
 from raisf.utils.progress import ProgressBars
 
 told = logging.getLogger("dspy.teleprompt.bettertogether")
@@ -95,13 +96,14 @@ class Together(Optimizer):
         sets: dict[str, Any] = {"trainset": list(task.trainset), "valset": list(task.valset), "teacher": task.teacher}
         told.disabled, before = True, told.disabled  # our bars and the report say the same
         try:
-            best: Any = _BetterTogether(walk, self.metric, steps).compile(
-                student, **sets, seed=self.seed, strategy=self.strategy
-            )
+            with ending_together():  # a step that is stopped later leaves what earlier ones have paid for
+                best: Any = _BetterTogether(walk, self.metric, steps).compile(
+                    student, **sets, seed=self.seed, strategy=self.strategy
+                )
+                if walk.error is not None:  # it would give back the best until then, and say so in a log
+                    raise walk.error
         finally:
             told.disabled = before
-        if walk.error is not None:  # it would give back the best until then, and say so in a log
-            raise walk.error
         chosen = best.candidate_programs[0]["strategy"]
         compiled: Any = copy_of(walk.programs[chosen])  # not its own: a deep copy has its LMs copied
         for name, predictor in compiled.named_predictors():

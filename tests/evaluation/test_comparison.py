@@ -3,7 +3,9 @@
 import itertools
 import math
 import random
+import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +110,14 @@ def test_pairs_with_one_program_alone_are_corrected_for_those_alone():
 def test_different_questions_are_no_comparison():
     with pytest.raises(InputError, match="different questions"):
         compare_records({"a": _records([1, 0]), "b": _records([1])})
+
+
+def test_thousands_of_questions_are_resampled_without_gigabytes():
+    ours = np.random.default_rng(0).random(2_000)
+    tracemalloc.start()
+    try:
+        p = randomisation(ours, ours[::-1] + 0.01)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0 < p < 1 and most < 150e6

@@ -20,11 +20,12 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.calibrate import calibrate
 from raisf.optimize.optimizers.fold_choice import choose
+from raisf.optimize.remembering import remembering
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.compiled import calibration_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 
 
 class Scoring(dspy.ChatAdapter):
@@ -315,3 +316,41 @@ def test_the_pocket_llamas_judges_are_calibrated(world, tmp_path: Path) -> None:
         for node in loaded(question=example.question).trace.root.walk():
             if node.know is not None:
                 assert (node.know.verdict == "know") == (node.know.probability >= made.know_threshold)
+
+
+def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_told() -> None:
+    """The thresholds that hold are asked first, and would bear all that an endpoint drops in its first minute."""
+    dropped: set[int] = set()
+
+    def flaky(fields: dict[str, Any]) -> dict[str, Any]:
+        number = int(fields["question"].split()[1])
+        if "passage" in fields and (number == 7 or (number % 5 < 2 and number not in dropped)):
+            dropped.add(number)
+            raise LMError("429: overloaded")
+        return timid(fields)
+
+    def fitted(answer: Any) -> tuple[Any, dict[str, Any]]:
+        program = RAISF(Shelf(), k=2, know_threshold=0.25, relevance_threshold=0.8)
+        program.set_lm(scoring(answer))
+        return calibrated(program, threads=1)
+
+    (calm, without), (made, report) = fitted(timid), fitted(flaky)
+    assert without["failed"] == 0 and report["failed"] == 1 and len(dropped) > 8
+    assert (made.know_threshold, made.relevance_threshold) == (calm.know_threshold, calm.relevance_threshold)
+    assert without["answer"]["before"]["value"] - report["answer"]["before"]["value"] == pytest.approx(1 / 40)
+    assert "1 questions failed twice" in shown(report) and "failed" not in shown(without)
+
+
+def test_searches_of_many_questions_are_made_together_and_once() -> None:
+    asked: list[list[str]] = []
+
+    class Counting(Shelf):
+        def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            asked.append(list(queries))
+            return super().search_many(queries, k)
+
+    shelf: Any = remembering(RAISF(Counting(), k=2)).retriever
+    one, two, three = (f"question {n} ?" for n in range(3))
+    first, second, again = shelf.search_many([one, two, one], 2)
+    assert first == again == shelf(one, 2) and second == shelf(two, 2) != first
+    assert shelf.search_many([two, three], 2)[0] == second and asked == [[one, two], [three]]

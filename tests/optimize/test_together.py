@@ -10,11 +10,13 @@ import pytest
 import raisf
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import optimizer_named
 from raisf.optimize.optimizers.few_shot import Prompting
 from raisf.optimize.optimizers.selection import Selection
 from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
@@ -99,6 +101,52 @@ def test_a_killed_compile_goes_on_without_asking_for_prompts_again(
     assert again < len(program.know.lm.calls) - asked - again, "answers of the steps before are not asked for again"
     ours, theirs = (one.compile_report["candidates"] for one in (made, fresh))
     assert [one["score"] for one in ours] == [one["score"] for one in theirs]
+
+
+def test_what_a_step_has_asked_for_is_not_asked_again_where_a_later_one_is_stopped(
+    tmp_path: Path,
+) -> None:
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        """Knows the even ones, and finds the odd ones in their passages."""
+        number = int("".join(filter(str.isdigit, fields["question"])))
+        known = {"verdict": "unknown", "answer": f"a{number}" if number % 2 == 0 else "wrong", "sub_questions": []}
+        found = number % 2 and "answer" in str(fields.get("passages"))
+        read = {"evidence": "none", "answer": f"a{number}" if found else "wrong"}
+        return read if "passages" in fields else {"verdict": "relevant"} if "passage" in fields else known
+
+    def some(first: int, last: int, word: str) -> list[dspy.Example]:
+        made = [(f"{word} number {n}?", f"a{n}") for n in range(first, last)]
+        return [dspy.Example(question=q, answer=gold, gold_pids=[q]).with_inputs("question") for q, gold in made]
+
+    class Found:
+        path, corpus_hash = None, "x"
+
+        def search_many(self, queries: Any, k: int) -> Any:
+            return [[Passage(q, f"the answer to {q}"), Passage(f"{q} 2", "nothing here")][:k] for q in queries]
+
+        def __call__(self, query: str, k: int) -> Any:
+            return self.search_many([query], k)[0]
+
+    program, lm = RAISF(Found(), k=2, max_depth=1), ScriptedLM(answer)
+    program.set_lm(lm)
+
+    class Later(raisf.LabeledJudges):
+        def _compile(self, task: Any) -> Any:
+            if stopped:
+                raise KeyboardInterrupt
+            return super()._compile(task)
+
+    def asked(work: str) -> int:
+        before, outcomes = len(lm.calls), raisf.OutcomeJudges(by="prompts", rows=10)
+        together = raisf.Together(strategy="w -> p", w=outcomes, p=Later(), work=tmp_path / work, progress=False)
+        together.compile(program, trainset=some(0, 12, "first"), valset=some(20, 26, "second"))
+        return len(lm.calls) - before
+
+    stopped = True
+    with pytest.raises(KeyboardInterrupt):
+        asked("stopped")
+    stopped = False
+    assert asked("stopped") < asked("fresh") / 2
 
 
 def test_an_error_in_a_step_is_raised_and_not_logged_away(

@@ -131,6 +131,9 @@ def test_what_does_not_say_what_it_took_to_compile_is_compared_all_the_same(home
     assert cli.main([*_argv(home, tmp_path / "report"), *programs]) == 0
     with (tmp_path / "report" / "cost-of-compiling.csv").open(newline="") as file:
         assert [row["how"] for row in csv.DictReader(file)] == ["weights", ""]
+    assert cli.main([*_argv(home, tmp_path / "report"), *programs, "--programs", "direct"]) == 0
+    left = {file.name for file in (tmp_path / "report").iterdir()}
+    assert "answers.csv" in left and not left & {"cost-of-compiling.csv", "differences-in-exact-match.csv"}
 
 
 def test_a_report_of_failed_calls_is_told_and_not_kept(home, tmp_path):

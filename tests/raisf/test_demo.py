@@ -1,13 +1,16 @@
 """The demo, small: what `make demo` runs, and the same journey on real text."""
 
 import json
+import shlex
+import shutil
+from pathlib import Path
 
 import pytest
 
 import raisf
 from raisf import cli
 from raisf.experiments import demo_real
-from raisf.experiments.demo import DEMO_SYSTEMS
+from raisf.experiments.demo import DEMO_SYSTEMS, ask_command, drop_stale
 from raisf.lm.local import gguf
 from raisf.utils.errors import InputError
 
@@ -102,3 +105,25 @@ def test_the_demo_on_real_text(tmp_path, capsys, monkeypatch):
     again = capsys.readouterr()
     assert json.loads(again.out)["programs"] == first["programs"]
     assert " ".join(again.err.split()).count("stands already") == 4
+
+
+def test_what_another_version_made_is_dropped_even_if_that_is_stopped(tmp_path, monkeypatch):
+    for name in ("index-bm25", "prompts-bm25", "world"):
+        (tmp_path / name).mkdir()
+    drop_stale(tmp_path, {"lm": "one"}, "index", "prompts")
+    assert (tmp_path / "index-bm25").is_dir()  # nobody knows what a folder without a note is made from
+
+    def stopped(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
+    drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["world"]
+
+
+@pytest.mark.parametrize("question", ["Who was it?", 'Who said "no" to $5?', "What is Rome's `river`\\?"])
+def test_the_command_that_is_shown_can_be_pasted(question):
+    assert shlex.split(ask_command(question, Path("a")))[:3] == ["raisf", "ask", question]

@@ -3,6 +3,7 @@
 Each step is one that a command does by hand, and says which. What a step has made is kept: another run goes on there.
 """
 
+import shlex
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,16 +65,20 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
     world, index, folder = out / "world", out / f"index-{engine}", out / f"report-{engine}"
     artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in DEMO_COMPILED}
     made = _make_world(world, questions)
-    if _is_stale(out, world):
-        for old in (*out.glob("index-*"), *(found for how in DEMO_COMPILED for found in out.glob(f"{how}-*"))):
-            shutil.rmtree(old)
+    _drop_stale(out, world)
     _make_index(world, index, engine, made["passages"])
     for number, how in enumerate(DEMO_COMPILED, 3):
         _make_artifact(number, how, world, index, artifacts[how], out / "work")
     report = _compare(world, index, artifacts, folder)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
-    return DemoResult(report, folder / PAGE, trace, f'raisf ask "{question}" --program {best}')
+    return DemoResult(report, folder / PAGE, trace, ask_command(question, best))
+
+
+def ask_command(question: str, program: Path) -> str:
+    """What asks a question, to be pasted into a shell."""
+    asked = shlex.quote(question) if set(question) & set('"$`\\!') else f'"{question}"'
+    return f"raisf ask {asked} --program {program}"
 
 
 def _make_world(world: Path, questions: int) -> dict[str, Any]:
@@ -86,23 +91,25 @@ def _make_world(world: Path, questions: int) -> dict[str, Any]:
     return write_world(world, HOME_SEED, DEMO_ENTITIES, counts={"test": questions})
 
 
-def _is_stale(out: Path, world: Path) -> bool:
-    """Whether an earlier run worked on another world, with another version or for other weights."""
+def _drop_stale(out: Path, world: Path) -> None:
     from raisf.lm.pocket import path
 
     made_from = {"lm": sha256_file(path() / "model.safetensors")}
-    return is_stale(
-        out, made_from | {name: sha256_file(world / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
-    )
+    made_from |= {name: sha256_file(world / f"{name}.jsonl") for name in ("corpus", "train", "dev")}
+    drop_stale(out, made_from, "index", *DEMO_COMPILED)
 
 
-def is_stale(out: Path, made_from: dict[str, Any]) -> bool:
-    """Whether what lies in a folder was made from something else, or by another version; notes what it is made from."""
+def drop_stale(out: Path, made_from: dict[str, Any], *names: str) -> None:
+    """Deletes what lies in a folder under such names, each with an engine's behind it, if it is not made from this.
+
+    Nor what another version made. What the folder is made from is noted behind that: it may be stopped in between.
+    """
     made_from = {"version": __version__, **made_from}
     stamp = out / "made-from.json"
-    stale = stamp.is_file() and read_json(stamp) != made_from
+    if stamp.is_file() and read_json(stamp) != made_from:
+        for old in (found for name in names for found in out.glob(f"{name}-*")):
+            shutil.rmtree(old)
     write_json(stamp, made_from)
-    return stale
 
 
 def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -> None:

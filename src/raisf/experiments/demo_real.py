@@ -5,12 +5,11 @@ both ways. So what differs between the rows is what the judges have learnt, and 
 """
 
 import itertools
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import compare
-from raisf.experiments.demo import DemoResult, is_stale, step, worth_showing
+from raisf.experiments.demo import DemoResult, ask_command, drop_stale, step, worth_showing
 from raisf.experiments.learning import lend
 from raisf.experiments.opening import open_program, without_cache
 from raisf.experiments.real_rows import SMOLLM2, artifact_folder
@@ -79,9 +78,7 @@ def run_real_demo(
     made_from |= {how: list(counts) for how, counts in SPLITS.items()}
     made_from |= {"lm": opened.model, "begin": sha256_file(begin / "manifest.json") if begin else None, **training}
     out.mkdir(parents=True, exist_ok=True)
-    if is_stale(out, made_from):
-        for old in (found for name in ("index", *SYSTEMS) for found in out.glob(f"{name}-*")):
-            shutil.rmtree(old)
+    drop_stale(out, made_from, "index", *SYSTEMS)
     if begin is None:
         del artifacts["shipped"]
     test = _few(out, "test", questions, unanswerable=questions // ANSWERABLE)
@@ -93,7 +90,7 @@ def run_real_demo(
     report = _compare(artifacts, test, out / f"report-{engine}", begin)
     question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
     trace = without_cache(open_program(str(best)))(question=question).trace
-    return DemoResult(report, out / f"report-{engine}" / PAGE, trace, f'raisf ask "{question}" --program {best}')
+    return DemoResult(report, out / f"report-{engine}" / PAGE, trace, ask_command(question, best))
 
 
 def _shipped() -> Path | None:

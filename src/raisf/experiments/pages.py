@@ -9,7 +9,7 @@ from raisf.experiments.provenance import answered
 from raisf.reports.headline import best_of
 from raisf.reports.page import write_page
 from raisf.reports.report import PAGE, RESULTS
-from raisf.reports.sections import Section
+from raisf.reports.sections import Section, write_sections
 from raisf.utils.files import read_json, write_json
 
 # Facts that the page tells of the last command alone.
@@ -30,8 +30,7 @@ def write_experiment(
     """
     folder = out / name
     folder.mkdir(exist_ok=True)
-    for section in sections:
-        section.write(folder)
+    write_sections(sections, folder)
     found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
     facts["answered"] = answered(files.values())
     records = {label: str(file.relative_to(out)) for label, file in files.items()}

@@ -221,6 +221,8 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
     calls = answer["lm_calls"]
     cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
     notes.append(as_text(f"exact match of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
+    if report.get("failed"):
+        notes.append(as_text(f"{report['failed']} questions failed twice and count as wrong", "yellow"))
     return Group(as_text(title), table, *notes)
 
 

@@ -10,7 +10,7 @@ from raisf.evaluation.readability import counts
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
-from raisf.reports.sections import Cell, Section, score_of
+from raisf.reports.sections import Cell, Section, score_of, write_sections
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ class ComparisonReport:
         from raisf.utils.files import write_json
 
         write_json(out / RESULTS, self.results)
-        for section in self.sections.values():
-            section.write(out)
         sections = list(self.sections.values())
+        write_sections(sections, out)
         write_page(out / PAGE, self.title, self.facts, sections, self.headline, self.examples)
 
 

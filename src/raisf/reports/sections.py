@@ -5,7 +5,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,8 +85,8 @@ class Section:
         blocks = saved.get("blocks", [])
         return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"], blocks=blocks)
 
-    def write(self, folder: Path) -> None:
-        """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...
+    def write(self, folder: Path) -> list[Path]:
+        """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...; gives these files.
 
         In the CSV a score takes four columns: value, low, high and n.
         """
@@ -97,8 +97,10 @@ class Section:
             writer.writerow([part for column in self.columns for part in _headings(column, column in scored)])
             for row in self.rows:
                 writer.writerow([part for column, cell in self._named(row) for part in _parts(cell, column in scored)])
-        for number, drawing in enumerate(self.drawings, 1):
-            write_text(folder / f"{self.name}-{number}.svg", drawing)
+        drawn = [folder / f"{self.name}-{number}.svg" for number, _ in enumerate(self.drawings, 1)]
+        for path, drawing in zip(drawn, self.drawings, strict=True):
+            write_text(path, drawing)
+        return [csv_file, *drawn]
 
     def view(self) -> "RenderableType":
         """The table for the terminal, narrow: of the scores only the main one with its interval."""
@@ -126,6 +128,14 @@ class Section:
 
     def _named(self, row: Sequence[Cell]) -> list[tuple[str, Cell]]:
         return list(zip(self.columns, row, strict=True))
+
+
+def write_sections(sections: Iterable[Section], folder: Path) -> None:
+    """Writes tables and drawings into a folder, which then holds no others, of an earlier report."""
+    written = {file for section in sections for file in section.write(folder)}
+    for old in (file for kind in ("*.csv", "*.svg") for file in folder.glob(kind)):
+        if old not in written:
+            old.unlink()
 
 
 def shown(cell: Cell, interval: bool = True) -> str:
