@@ -20,7 +20,6 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.calibrate import calibrate
 from raisf.optimize.optimizers.fold_choice import choose
-from raisf.optimize.remembering import remembering
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.compiled import calibration_view
 from raisf.retrieval.engines.bm25 import BM25
@@ -339,18 +338,3 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
     assert (made.know_threshold, made.relevance_threshold) == (calm.know_threshold, calm.relevance_threshold)
     assert without["answer"]["before"]["value"] - report["answer"]["before"]["value"] == pytest.approx(1 / 40)
     assert "1 questions failed twice" in shown(report) and "failed" not in shown(without)
-
-
-def test_searches_of_many_questions_are_made_together_and_once() -> None:
-    asked: list[list[str]] = []
-
-    class Counting(Shelf):
-        def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            asked.append(list(queries))
-            return super().search_many(queries, k)
-
-    shelf: Any = remembering(RAISF(Counting(), k=2)).retriever
-    one, two, three = (f"question {n} ?" for n in range(3))
-    first, second, again = shelf.search_many([one, two, one], 2)
-    assert first == again == shelf(one, 2) and second == shelf(two, 2) != first
-    assert shelf.search_many([two, three], 2)[0] == second and asked == [[one, two], [three]]
