@@ -323,12 +323,13 @@ def _is_json_lines(path: Path) -> bool:
 def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t"):
+            for row in csv.DictReader(file, delimiter="\t", strict=True):
                 yield {name: value for name, value in row.items() if name}
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error})") from error
+        remedy = "a text that begins with a quotation mark ends with one, and those within are doubled"
+        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error}): {remedy}") from error
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from math import floor
 
 import dspy
 
@@ -52,9 +53,9 @@ def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> lis
         name = _own_id(example)
         match = None if name is None else ids.get(name)
         if match is None:
-            # A near-duplicate has nearly all of the words, so it has the rarest or the next rarest ones.
-            rare = sorted(bag, key=lambda word: len(having.get(word, ())))
-            likely = {number for word in rare[: 1 + len(bag) // 5] for number in having.get(word, ())}
+            # Of the words a near-duplicate lacks less than this many, so it has one of the rarest of them.
+            rare = sorted(bag, key=lambda word: len(having.get(word, ())))[: 1 + floor((1 - NEAR) * bag.total() + 1e-9)]
+            likely = {number for word in rare for number in having.get(word, ())}
             match = next((n for n in likely if _near(text, bag, texts[n], words[n])), None)
         if match is not None:
             found.append((text, texts[match]))

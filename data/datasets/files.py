@@ -19,6 +19,9 @@ SPLITS = ("train", "dev", "test")
 DATASET = (MANIFEST, *(f"{name}.jsonl" for name in (*SPLITS, "corpus")))
 """All that lies in a data set's folder."""
 
+_KEPT_FROM = {"train": ("dev", "test"), "dev": ("test",), "test": ()}
+"""The splits whose questions a split must not hold."""
+
 
 def write_dataset(
     name: str,
@@ -77,7 +80,9 @@ def write_dataset(
     }
     if missing := set(origin.values()) - sources.keys():
         raise InputError(f"{next(iter(sources.values())).place}: there is no {missing.pop()} split; leave it out")
-    read = {split: _read(benchmark, sources[split], progress) for split in dict.fromkeys(origin.values())}
+    # Also those that are not written: what stands in them is not to be learnt from, or selected on.
+    compared = [other for split in origin for other in _KEPT_FROM[split] if other in sources]
+    read = {split: _read(benchmark, sources[split], progress) for split in dict.fromkeys([*origin.values(), *compared])}
     draws = draw_splits({split: asked for split, (asked, _) in read.items()}, origin, n, seed, alike)
     about: dict[str, Any] = {
         "dataset": name,

@@ -10,7 +10,7 @@ import dspy
 from raisf.evaluation.identity import describe, describe_test, digest, question_id, weights_of
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.judges.judge_data import steps, steps_asked
 from raisf.optimize.judges.labelling import JUDGES, Kept, Labelling
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
@@ -81,7 +81,7 @@ def collect(
         journal = _open(folder, digest(made))
         waiting = [example for example in trainset if question_id(example) not in journal]
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
-        labelling = Labelling(program, origin, labels, teacher, threads)
+        labelling = Labelling(program, origin, steps_asked(trainset), labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, Kept]()
         spent.teacher.update(journal.get(_COST) or {})
         try:

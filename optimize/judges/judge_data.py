@@ -77,6 +77,20 @@ def steps(example: dspy.Example) -> list[Step]:
     return steps
 
 
+def steps_asked(trainset: Sequence[dspy.Example]) -> dict[str, Step]:
+    """All steps of some questions by their words: of equal ones the first that gold calls known or not.
+
+    Raises:
+        InputError: No questions, or one without a gold answer.
+    """
+    asked: dict[str, Step] = {}
+    for example in checked(trainset):
+        for step in steps(example):
+            if asked.setdefault(step.question, step).known is None and step.known is not None:
+                asked[step.question] = step
+    return asked
+
+
 def relevance_examples(
     trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
 ) -> list[dspy.Example]:

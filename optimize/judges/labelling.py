@@ -10,7 +10,13 @@ import dspy
 
 from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest, question_id
-from raisf.optimize.judges.judge_data import decomposition_examples, listwise_examples, relevance_examples, steps
+from raisf.optimize.judges.judge_data import (
+    Step,
+    decomposition_examples,
+    listwise_examples,
+    relevance_examples,
+    steps_asked,
+)
 from raisf.optimize.judges.judgements import ask_each, plain
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.programs.ra_isf import RAISF
@@ -58,6 +64,7 @@ class Labelling:
     Args:
         program: With the LM whose knowledge is judged, and the retriever whose passages are.
         origin: By a step's text, which training question its rows belong to: questions share sub-questions.
+        gold: All steps of the training questions (`steps_asked`): what gold says of one may stand at another question.
         labels: See `raisf.optimize.judges.labels.know_labels`.
         teacher: Judges relevance and decomposes, as in Liu et al. 2024, appendices A.2 and A.3.
         threads: Questions asked at a time.
@@ -65,6 +72,7 @@ class Labelling:
 
     program: RAISF
     origin: Mapping[str, str]
+    gold: Mapping[str, Step]
     labels: Labels
     teacher: dspy.LM | None
     threads: int
@@ -82,14 +90,13 @@ class Labelling:
         return kept
 
     def _know(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
-        known = {step.question: step.known for example in reversed(chunk) for step in reversed(steps(example))}
         answerer: Any = self.program.answer_directly
-        made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads)
+        made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads, gold=self.gold)
         self.spent.asked += made.asked
         self.spent.failed.update(self.origin[question] for question in made.failed)
         self.spent.unreadable.update(self.origin[question] for question in made.unreadable)
         for row in made.rows:
-            gold = known[row.question]
+            gold = self.gold[row.question].known
             by_gold = self.labels == "gold" and gold is not None
             lm = None if by_gold else answerer.lm or dspy.settings.lm
             self._add(kept, "know", row, {"verdict": row.verdict}, "gold" if by_gold else "model", lm, DirectAnswer)
@@ -108,7 +115,7 @@ class Labelling:
         if self.teacher is None:
             return
         truth = {_asked(row): row[output] for row in by_gold}
-        asked = list(dict.fromkeys(step.question for example in chunk for step in steps(example)))
+        asked = list(steps_asked(chunk))
         found = retriever.search_many(asked, self.program.k)
         rows = []
         for question, passages in zip(asked, found, strict=True):

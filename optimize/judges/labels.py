@@ -1,7 +1,7 @@
 """Questions labelled as known or unknown by what the LM answers; a reply that cannot be read labels nothing."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,7 +10,7 @@ import dspy
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.runner import Outcome, ask_all
-from raisf.optimize.judges.judge_data import checked, steps
+from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
@@ -90,6 +90,7 @@ def know_labels(
     labels: Labels = "model",
     threads: int = 8,
     journal: Journal | None = None,
+    gold: Mapping[str, Step] | None = None,
 ) -> Labelled:
     """Questions with the verdict `know` or `unknown`, and those that the LM gave no label for.
 
@@ -105,13 +106,16 @@ def know_labels(
             and asks for the rest.
         threads: Questions asked at a time.
         journal: Keeps the verdicts, and has those of an earlier call; what has none there is asked again.
+        gold: What `steps_asked` finds in a larger set that these questions are a part of; None: they are all.
 
     Raises:
         InputError: No questions, one without a gold answer, or unknown labels.
         LMError: The LM failed on ten questions in a row.
     """
     check_asking(labels, threads)
-    asked = {step.question: step for example in checked(trainset) for step in steps(example)}
+    asked = steps_asked(trainset)
+    if gold is not None:
+        asked = {question: gold[question] for question in asked}
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     total = len(asked) - len(verdicts)
     program = from_memory(answerer)

@@ -1,7 +1,5 @@
 """Compiling to probes: a logistic regression a judge on the hidden states of the local LM, fitted in seconds."""
 
-import hashlib
-import json
 import random
 import time
 from collections import Counter
@@ -13,6 +11,7 @@ from typing import Any
 import dspy
 import numpy as np
 
+from raisf.evaluation.identity import digest
 from raisf.evaluation.judges import auroc_score
 from raisf.lm.chat import scored_labels
 from raisf.lm.local.model import LocalLM
@@ -125,7 +124,7 @@ class ProbeJudges(JudgeTraining):
             for split, source, most in zip(SPLITS, sources, (self.rows, MAX_VALIDATION), strict=True)
         ]
         counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
-        identity = _digest([lm.base, lm.adapter_name, [part.identity for part in data]])
+        identity = digest([lm.base, lm.adapter_name, [part.identity for part in data]])
         out = Path(self.work) / f"{name}-probe-{identity[:8]}"
         if (out / PROBE).is_file() and read_report(out).get("identity") == identity:
             return out, counts
@@ -238,7 +237,3 @@ def _interval(probe: Probe, rows: LabelledStates, place: int) -> dict[str, float
     logits = probe.logits(rows.states[:, place])
     score = auroc_score((rows.gold == 0).tolist(), (logits[:, 0] - logits[:, 1]).tolist(), rows.groups)
     return {"low": score.low, "high": score.high}
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ from raisf.lm.local.ensemble import answer_together
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
-from raisf.programs.program import Program, check, check_count
+from raisf.programs.program import Program, check, check_count, is_number
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.programs.usage import count_tokens
@@ -51,7 +51,7 @@ class REPLUG(Program):
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
-        check("temperature", temperature, temperature > 0, "more than 0")
+        check("temperature", temperature, is_number(temperature) and temperature > 0, "a number, more than 0")
         self.k = k
         self.temperature = temperature
         self.evidence = evidence

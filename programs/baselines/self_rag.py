@@ -14,7 +14,7 @@ from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS,
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.program import Program, check, check_count
+from raisf.programs.program import Program, check, check_count, is_number
 from raisf.programs.questions import clean, is_unknown
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
@@ -87,7 +87,10 @@ class SelfRAG(Program):
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
-        check("threshold", threshold, 0 <= threshold < 1, "a probability, from 0 to below 1")
+        check("threshold", threshold, is_number(threshold) and 0 <= threshold < 1, "a probability, from 0 to below 1")
+        weights = {"relevance": relevance_weight, "support": support_weight, "usefulness": usefulness_weight}
+        for name, weight in weights.items():
+            check(f"{name}_weight", weight, is_number(weight), "a number")
         self.k = k
         self.threshold = threshold
         self.relevance_weight = relevance_weight

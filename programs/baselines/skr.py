@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import dspy
 
@@ -96,7 +96,12 @@ class SKR(Program):
         return cot, cot_rag
 
     def learn(self, cases: list[Case] | None) -> None:
-        """Take what an earlier fit has found; None forgets it."""
+        """Take what an earlier fit has found; None forgets it.
+
+        Raises:
+            InputError: It is something else.
+        """
+        check("cases", cases, cases is None or _are_cases(cases), "what raisf.FitSKR has found, or None")
         self.cases = cases
         # A plain value, so that the records of a run are bound to what the program had learnt.
         self.fitted = None if cases is None else digest(cases)
@@ -125,6 +130,13 @@ class SKR(Program):
         nearest = (cases @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
         share, knows = vote([helped[i] for i in nearest], helped)
         return Judgement(verdict="know" if knows else "unknown", probability=share)
+
+
+def _are_cases(cases: Any) -> bool:
+    return isinstance(cases, list) and all(
+        isinstance(case, dict) and isinstance(case.get("question"), str) and isinstance(case.get("helped"), bool)
+        for case in cases
+    )
 
 
 def vote(nearest: Sequence[bool], everyone: Sequence[bool]) -> tuple[float, bool]:

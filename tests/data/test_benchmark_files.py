@@ -226,6 +226,18 @@ def test_one_split_alone_can_be_had(repository: Path, tmp_path: Path):
     assert not (tmp_path / "o" / "train.jsonl").exists()
 
 
+def test_training_questions_alone_hold_none_of_the_test_split_that_is_not_written(tmp_path: Path):
+    """What was learnt from them could be reported on the test split that is had later."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    for split, numbers in (("train", range(30)), ("validation", range(20, 35))):
+        write_jsonl(folder / f"{split}.jsonl", [hub_row(number) for number in numbers])
+    about = write_dataset("hotpotqa", tmp_path / "o", hub=str(folder), splits=["train"], progress=False)
+    assert list(about["splits"]) == ["train", "dev"]
+    learnt = questions_of(tmp_path / "o", "train") | questions_of(tmp_path / "o", "dev")
+    assert learnt == {row(number)["question"] for number in range(20)}
+
+
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_without_a_hub_the_other_ways_are_named(name: str, tmp_path: Path):
     with pytest.raises(InputError) as caught:

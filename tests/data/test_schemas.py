@@ -311,6 +311,14 @@ def test_real_files_are_read_whole(path: str, count: int, having: str):
         assert {title for title, _ in paragraphs(row)}.issuperset(example.gold_titles)
 
 
+def test_a_table_whose_quotation_mark_is_never_closed_is_refused(tmp_path: Path):
+    """All rows behind it became one question, and nobody was told."""
+    file = tmp_path / "popQA.tsv"
+    file.write_text('id\tquestion\tpossible_answers\n1\t"Who?\t["a"]\n2\tWhere?\t["b"]\n')
+    with pytest.raises(InputError, match=r"popQA\.tsv is no table .* ends with one"):
+        load_questions(file)
+
+
 def test_a_row_may_name_the_rule_that_its_answers_are_compared_by(tmp_path: Path):
     file = tmp_path / "plain.jsonl"
     file.write_text('{"question": "Who?", "answer": "Jay-Z", "scoring": "triviaqa"}\n', encoding="utf-8")

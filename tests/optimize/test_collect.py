@@ -1,6 +1,7 @@
 """What the judges are trained on: lost rows cost LM calls, and a row of the test split makes every figure a lie."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,35 @@ def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, wo
         read.parts(world.dev, world.train)  # only those of --dev: gold would be learnt from instead
     with pytest.raises(InputError, match=r"has no know.jsonl"):
         JudgeRows.read(tmp_path)
+
+
+def test_a_question_is_held_out_with_all_that_it_asks(tmp_path):
+    """A sub-question that validates beside its own question in training tells how well that was learnt by heart."""
+    asked = [
+        question(f"Who is {n}'s heir?", sub_questions=[f"Who is {n}?", f"Is {n} rich?"], sub_answers=["x", "y"])
+        for n in range(30)
+    ]
+    rows = [question(text, verdict="know") for one in asked for text in (one.question, *one.sub_questions)]
+    learnt, held = (part["know"] for part in JudgeRows({"know": rows}, {}).parts(asked, [question("else?")]))
+    numbers = [{re.search(r"\d+", row.question).group() for row in part} for part in (learnt, held)]
+    assert not numbers[0] & numbers[1] and len(held) == 9 and len(learnt) == 81
+    (one, none) = (part["know"] for part in JudgeRows({"know": rows[:3]}, {}).parts(asked[:1], [question("else?")]))
+    assert len(one) == 3 and not none
+
+
+def test_what_gold_says_of_a_shared_question_holds_wherever_it_is_asked(program, tmp_path, monkeypatch):
+    """Which questions were collected together, and so a stop, decided on what counted as known."""
+    monkeypatch.setattr(room, "CHUNK", 1)
+    shared = {"sub_questions": ["Who is Ada?", "What is #1?"], "sub_answers": ["Bo", "x"]}
+    train = [question("What is Ada to Bo?", **shared), question("Who is Ada?", known=True)]
+    collect(program, train, tmp_path / "judges", labels="gold", progress=False)
+    (row,) = (row for row in rows(tmp_path / "judges", "know") if row["question"] == "Who is Ada?")
+    assert (row["verdict"], row["source"]["labelled"]) == ("know", "gold")
+
+
+def test_a_near_duplicate_of_few_words_often_said_is_found():
+    ours, theirs = ["la"] * 36 + ["deep", "wide", "calm", "blue"], ["la"] * 36 + ["calm", "blue"]
+    assert overlap([question(" ".join(ours), "a")], [question(" ".join(theirs), "b")])
 
 
 def test_a_row_s_weight_is_a_number_that_can_be_counted_with(program, world, tmp_path):

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raisf.experiments.settings import PREDICTORS
 
@@ -45,7 +45,6 @@ def questions_of_skr(rows: int | None, trainset: "Sequence[dspy.Example]", seed:
 def pool(
     program: "dspy.Module",
     trainset: "Sequence[dspy.Example]",
-    valset: "Sequence[dspy.Example]",
     rows: int,
     seed: int,
     threads: int,
@@ -55,7 +54,6 @@ def pool(
     Args:
         program: RA-ISF, with its LM and its retriever.
         trainset: The questions that they are of.
-        valset: Others, all of whose rows go with them and are not drawn from.
         rows: A judge, as evenly over the verdicts as can be had.
         seed: Of the draw.
         threads: Questions asked at a time.
@@ -68,10 +66,6 @@ def pool(
     from raisf.optimize.optimizers.training_rows import draw_evenly
 
     start, rng = time.perf_counter(), random.Random(seed)
-    of: dict[str, list[Any]] = {judge: [] for judge in PREDICTORS}
-    for examples, most in ((trainset, rows), (valset, None)):
-        found = collect_rows(program, examples, labels="model", threads=threads, strict=False).of
-        for judge, name in PREDICTORS.items():
-            theirs = found.get(name, [])
-            of[judge] += theirs if most is None else draw_evenly(theirs, "verdict", most, rng)
+    found = collect_rows(program, trainset, labels="model", threads=threads, strict=False).of
+    of = {judge: draw_evenly(found.get(name, []), "verdict", rows, rng) for judge, name in PREDICTORS.items()}
     return JudgeRows(of, {"by": "gold", "seconds": round(time.perf_counter() - start, 2)})

@@ -162,9 +162,7 @@ class Learning:
             options["tries"] = tried  # those of the smaller sizes
         optimizer = optimizer_named(how, strategy, **common, **options)
         if setting.rows and how == "prompts":
-            optimizer.judge_rows = pool(
-                program, trainset, workspace.dev, setting.rows, workspace.seed, workspace.threads
-            )
+            optimizer.judge_rows = pool(program, trainset, setting.rows, workspace.seed, workspace.threads)
         elif workspace.teacher is not None and hasattr(optimizer, "judge_rows"):
             optimizer.judge_rows = teach_for(optimizer, program, workspace.teacher, trainset, workspace.dev)
         return optimizer.compile(program, trainset=trainset, valset=workspace.dev)

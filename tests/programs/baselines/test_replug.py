@@ -31,8 +31,9 @@ def test_no_retrievers_scale_alone_gives_one_passage_all_the_weight():
 
 def test_a_lower_temperature_trusts_the_ranking_more(ask, shelf):
     assert shares(passages(0.8, 0.5), 0.1)[0] == pytest.approx(1 / (1 + math.exp(-3)))
-    with pytest.raises(InputError, match="temperature is 0: give more than 0"):
-        REPLUG(shelf, temperature=0)
+    for wrong in (0, "hot", True):
+        with pytest.raises(InputError, match=f"temperature is {wrong!r}: give a number, more than 0"):
+            REPLUG(shelf, temperature=wrong)
     trace = ask(REPLUG(shelf, k=2, temperature=0.1, evidence=False), connect("pocket", max_tokens=8), "Who is Title 1?")
     assert trace.root.route == "passages" and trace.root.evidence is None
 

@@ -9,6 +9,7 @@ import pytest
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.self_rag import SelfRAG
+from raisf.utils.errors import InputError
 
 
 def script(retrieve="yes", relevant=(), support=None, useful=None, unknown=()):
@@ -122,6 +123,15 @@ def test_an_unreadable_critique_counts_for_nothing_and_an_unreadable_need_retrie
     trace = ask(SelfRAG(shelf, k=2), lm)
     assert trace.root.answer == "x" and trace.root.reason.endswith("score 1.00")
     assert trace.unreadable == 1 + 2 * 2 + 1  # both answers are x: their usefulness is asked once
+
+
+WRONG = [("threshold", "high"), ("threshold", 1.0), ("support_weight", "1"), ("usefulness_weight", None)]
+
+
+@pytest.mark.parametrize(("option", "wrong"), WRONG)
+def test_options_that_cannot_be_counted_with_are_told_at_once(shelf, option, wrong):
+    with pytest.raises(InputError, match=f"{option} is {wrong!r}: give a "):
+        SelfRAG(shelf, **{option: wrong})
 
 
 @pytest.mark.parametrize("limit", range(1, 9))

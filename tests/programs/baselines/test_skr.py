@@ -112,6 +112,13 @@ def test_what_was_learnt_is_saved_loaded_and_part_of_what_it_is(ask, fitted, she
         assert describe(fitted) != describe(SKR(shelf, neighbours=3, cases=fitted.cases[:2]))
 
 
+@pytest.mark.parametrize("cases", ["all", [{"question": "Who?"}], [{"question": "Who?", "helped": 1}], {}])
+def test_what_no_fit_has_found_is_refused(shelf, cases):
+    """An artifact with other cases ended in a KeyError at the first question."""
+    with pytest.raises(InputError, match=r"cases is .*FitSKR"):
+        SKR(shelf, cases=cases)
+
+
 def test_a_spent_budget_ends_it(ask, fitted):
     replies = iter(["mumble", "mumble"])
     lm = ScriptedLM(lambda f: next(replies))
