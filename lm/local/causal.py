@@ -120,11 +120,11 @@ class CausalRows:
                 input_ids=ids.to(device),
                 position_ids=positions.to(device),
                 attention_mask=None if bool(mask.all()) else mask.to(device),
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
-        return step.logits[:, -1], step.past_key_values
+        return step.logits[:, -1], step.cache
 
 
 def _last(lengths: Sequence[int], width: int) -> "torch.Tensor":

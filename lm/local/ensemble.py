@@ -115,11 +115,11 @@ def mix(
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=mask,
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
-            cache = step.past_key_values
+            cache = step.cache
             new.append(int((shares @ step.logits[:, -1].float().softmax(-1)).argmax()))
         if len(new) == limit or ended(new):
             return new

@@ -157,7 +157,7 @@ def read(
             input_ids=torch.tensor([tokens], device=model.device),
             position_ids=torch.from_numpy(positions)[None].to(model.device),
             attention_mask=_masks(model, sees, positions[:, None] - columns),
-            past_key_values=joined(distinct),
+            cache=joined(distinct),
             logits_to_keep=torch.from_numpy(keep).to(model.device),
             use_cache=bool(distinct),
             **({"output_hidden_states": True} if any(wanted) else {}),

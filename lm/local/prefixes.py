@@ -168,10 +168,10 @@ class Prefixes:
         with torch.inference_mode(), self._loras.blend([lora]) or nullcontext():
             cache = self._model(
                 input_ids=torch.tensor([tokens[start:]], device=self._model.device),
-                past_key_values=known.continued() if known else DynamicCache(config=self._model.config),
+                cache=known.continued() if known else DynamicCache(config=self._model.config),
                 logits_to_keep=1,
                 use_cache=True,
-            ).past_key_values
+            ).cache
         self._kept[key] = prefix = Prefix(tokens, lora, cache)
         while len(self._kept) > 1 and sum(one.nbytes for one in self._kept.values()) > BYTES:
             self._kept.popitem(last=False)

@@ -97,7 +97,7 @@ class Rows:
                 encoder_outputs=(self._states,),
                 attention_mask=self._mask,
                 decoder_input_ids=torch.tensor(picked, device=self._model.device)[:, None],
-                past_key_values=self._cache,
+                cache=self._cache,
                 use_cache=True,
             ).logits[:, -1]
 
