@@ -1,13 +1,15 @@
 """What a program and a test set ARE, in a form that can be hashed: records belong to one pair of them only."""
 
-import contextlib
+import functools
 import hashlib
+import inspect
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
+from dspy.predict.parameter import Parameter
 
 from raisf.lm.chat import scored_labels
 from raisf.lm.connect import adapter_for
@@ -24,6 +26,8 @@ _NO_SETTING = frozenset({
     *("timeout", "num_retries", "max_retries", "cache", "rollout_id", "user", "metadata", "stream", "model_list"),
     *("azure_ad_token", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "vertex_credentials"),
 })  # fmt: skip
+# How far values are looked into.
+_DEEPEST = 8
 # Of a module: what it, or who compiled it, keeps.
 _KEPT = frozenset({"callbacks", "history", "compile_report", "candidate_programs", "detailed_results", "trial_logs"})
 # What answers and judges are held to, or counted by, besides the answers.
@@ -33,10 +37,10 @@ GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answer
 def describe(program: dspy.Module) -> dict[str, Any]:
     """Everything about a program that can change its answers, JSON-able and without secrets.
 
-    That is its class, its plain options (k, max_depth, ...), what it searches (`raisf.retrieval.passage.found_by`), the
-    same of each module in it, and for each predictor the LM it asks, the adapter, its own settings of a call, and a
-    hash of its instructions, fields and demonstrations. An endpoint's address is left out: the same model may be served
-    elsewhere when a run resumes.
+    That is its class, its options (k, max_depth, ...; for functions and objects see `code_of`), what it searches
+    (`raisf.retrieval.passage.found_by`), the same of each module in it, and for each predictor the LM it asks, the
+    adapter, its own settings of a call, and a hash of its instructions, fields and demonstrations. An endpoint's
+    address is left out: the same model may be served elsewhere when a run resumes.
     """
     described = {"class": _class_of(program), **_describe_module(program)}
     if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
@@ -75,11 +79,77 @@ def _describe_module(module: Any) -> dict[str, Any]:
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
-        elif isinstance(value, list | tuple | dict | set | frozenset) and name not in _KEPT:
-            with contextlib.suppress(TypeError, ValueError):  # what holds other things is no option
-                plain = sorted(value) if isinstance(value, set | frozenset) else value
-                described[name] = digest(json.dumps(plain, sort_keys=True))
+        elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
+            described[name] = digest(_plain_or_told(value))
     return described
+
+
+def _plain_or_told(value: Any) -> Any:
+    try:
+        return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
+    except (TypeError, ValueError):
+        return _told(value, ())
+
+
+def code_of(function: Any) -> Any:
+    """What a function, or an object that is called, does, in a form that can be hashed.
+
+    That is its code, with that of the functions inside it and none of the places it stands at, its defaults, and what
+    it has at hand: what a partial was given, what a closure holds (but for lists and the like, which may change with
+    each call), the public attributes of an object.
+    """
+    return _told(function, ())
+
+
+def _told(value: Any, above: tuple[int, ...]) -> Any:
+    """A value as plain data; of what is met again within itself, or holds too much, the class."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dspy.Module | Parameter):  # described where it stands in a program
+        return _class_of(value)
+    if isinstance(value, dspy.BaseLM):
+        return weights_of(value)
+    if id(value) in above or len(above) > _DEEPEST:
+        return _class_of(value)
+    above = (*above, id(value))
+    if isinstance(value, list | tuple):
+        return [_told(one, above) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(repr(_told(one, above)) for one in value)
+    if isinstance(value, Mapping):
+        return [[_told(key, above), _told(one, above)] for key, one in value.items()]
+    if isinstance(value, functools.partial):
+        return ["partial", *(_told(one, above) for one in (value.func, value.args, value.keywords))]
+    if hasattr(value, "corpus_hash"):
+        return found_by(value)
+    if inspect.ismethod(value):
+        return [_told(value.__func__, above), _told(value.__self__, above)]
+    if (code := getattr(value, "__code__", None)) is not None:
+        held = [value.__defaults__, value.__kwdefaults__, [_constant(cell) for cell in value.__closure__ or ()]]
+        return [value.__module__, value.__qualname__, _parts(code), *(_told(one, above) for one in held)]
+    if isinstance(value, type) or not hasattr(value, "__dict__"):
+        return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
+    public = {name: one for name, one in vars(value).items() if not name.startswith("_")}
+    called = vars(type(value)).get("__call__")
+    return [_class_of(value), _told(called, above), _told(public, above)]
+
+
+def _constant(cell: Any) -> Any:
+    """What a closure holds; of what it may note things in, such as the calls so far, the class."""
+    try:
+        held = cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+    return _class_of(held) if isinstance(held, list | dict | set) else held
+
+
+def _parts(code: Any) -> list[Any]:
+    constants = [_parts(one) if hasattr(one, "co_code") else _shown(one) for one in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), constants]
+
+
+def _shown(constant: Any) -> str:
+    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)  # sets have no order
 
 
 def question_id(example: dspy.Example) -> str:
@@ -96,7 +166,7 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
             e.question,
             sorted(gold_answers(e)),
             *(e.get(field) for field in GOLD),
-            *e.get("sub_titles", []),
+            *(e.get("sub_titles") or []),
             *([e.scoring] if e.get("scoring") else []),
         ]
         for e in examples
@@ -142,6 +212,8 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     adapter = adapter_for(lm)
     settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
     settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
+    settings |= {name: value.model for name, value in vars(adapter).items() if isinstance(value, dspy.LM)}
+    settings |= {"model_type": kind} if (kind := getattr(lm, "model_type", "chat")) != "chat" else {}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
     others = {name: value for name, value in lm.kwargs.items() if name not in settings and name not in _NO_SETTING}
     # By their hashes: a key may stand under any name.

@@ -190,11 +190,7 @@ def evaluate(
         LMError: The LM failed on ten questions in a row, or on all there are. What was answered is kept.
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
-    if not isinstance(program, dspy.Module):
-        raise InputError(
-            f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
-            "returns dspy.Prediction(answer=...)"
-        )
+    check_module(program)
     threads = _at_a_time(program) if threads is None else threads
     binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
     out = Path(out) if out is not None else None
@@ -265,6 +261,15 @@ def _record(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def check_module(program: object) -> None:
+    """Raise InputError for what is no dspy.Module."""
+    if not isinstance(program, dspy.Module):
+        raise InputError(
+            f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
+            "returns dspy.Prediction(answer=...)"
+        )
+
+
 def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
     gold = example.get("gold_pids") or example.get("gold_titles")
@@ -273,8 +278,8 @@ def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     root = trace.root
     passages = root.passages
     if not passages:  # one that searched for itself alone has found nothing; others leave it to their parts
-        in_vain = trace.cost.retrievals and not (root.sub_questions or root.steps)
-        return {"k": None, "recall": 0.0 if in_vain else None, "precision": None}
+        in_vain = 0.0 if trace.cost.retrievals and not (root.sub_questions or root.steps) else None
+        return {"k": None, "recall": in_vain, "precision": in_vain}
     ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
     k = len(passages)
     return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}

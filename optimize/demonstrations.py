@@ -1,7 +1,5 @@
 """Demonstrations for predictors: the judges' from gold, as many of each verdict; the others' from right runs."""
 
-import contextlib
-import io
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from raisf.optimize.judges.judge_data import (
 )
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, role_of
-from raisf.optimize.traces import marked, readable
+from raisf.optimize.traces import marked, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched
@@ -40,6 +38,8 @@ from raisf.utils.journal import Journal
 JUDGE_QUESTIONS = 200
 # Questions a wanted demonstration that bootstrapping may try: a program that is right on fewer has little to show.
 ATTEMPTS = 10
+# Of these, how many are asked before the right ones are counted: where all fail, the LM is given up.
+AT_ONCE = 10
 
 _SWITCHES = {
     SelfKnowledge: "use_know",
@@ -180,37 +180,58 @@ def bootstrap_demos(
     trainset: Sequence[dspy.Example],
     metric: Callable[..., Any],
     teacher: dspy.Module | None = None,
-) -> dspy.Module:
-    """A copy of the program that shows steps of its own right runs, and for its judges rows as `draw` does.
+    **options: Any,
+) -> tuple[dspy.Module, int]:
+    """A copy of the program whose predictors show steps of right runs, and how many runs failed.
 
-    The runs are DSPy's BootstrapFewShot's, with the drawn program to run, or `teacher` with the same draw where one is
-    given. A judge's demonstrations are not taken from them: it keeps one call a run, whatever the verdicts, and lucky
-    runs would confirm the judge in its mistakes. A judge without rows keeps those of its runs' calls that can be
-    balanced.
+    The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right. A
+    judge's demonstrations are not taken from them: lucky runs would confirm it in its mistakes. A judge without rows
+    keeps those of the runs' calls that can be balanced.
+
+    DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
+    failed, and takes no teacher but one of the very same predictors.
+
+    Args:
+        program: With its LMs.
+        rows: What the judges' demonstrations are drawn from.
+        n: Demonstrations a predictor at most.
+        rng: Draws.
+        trainset: Questions to run on, ATTEMPTS * n at most.
+        metric: Only a run that is right to the full teaches: of a metric of shares, 0.1 would count as true.
+        teacher: A program with predictors of the same names.
+        options: Of `traced_rows`.
     """
     drawn = draw(program, rows, n, rng)
-    runs = _shown(teacher, drawn) if teacher else drawn
-    shuffled = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
-    optimizer = dspy.BootstrapFewShot(
-        # Only a run that is right to the full teaches: with a metric of shares, 0.1 would count as true.
-        metric=readable(metric),
-        metric_threshold=1.0,
-        max_bootstrapped_demos=n,
-        max_labeled_demos=0,  # its labelled ones are whole training questions, which fit no predictor but the first
-    )
-    # It prints, and draws a bar of its own across ours.
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        student = optimizer.compile(copy_of(program), teacher=runs, trainset=shuffled)
-    student._compiled = False  # a compiled module, nested in another, would lose its predictors from the saved state
-    _restore_lms(student, program)
-    shown = dict(drawn.named_predictors())
+    examples = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    of, failed = _right_steps(_shown(teacher, drawn) if teacher else drawn, examples, n, metric, **options)
+    student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
-        judge = rows.judge.get(name)
-        if judge is not None:
-            predictor.demos = shown[name].demos if name in rows.of else _evened(predictor, judge, rng)
+        judge, own = rows.judge.get(name), _whole(predictor, of.get(name, []))
+        if name in rows.of and role_of(predictor) in JUDGES:
+            predictor.demos = shown[name].demos
+        elif judge is not None:
+            predictor.demos = _evened(own, judge, n, rng)
         else:
-            predictor.demos = _whole(predictor, predictor.demos) or shown[name].demos
-    return student
+            predictor.demos = rng.sample(own, min(n, len(own))) or shown[name].demos
+    return student, failed
+
+
+def _right_steps(
+    program: dspy.Module, examples: Sequence[dspy.Example], n: int, metric: Callable[..., Any], **options: Any
+) -> tuple[dict[str, list[dspy.Example]], int]:
+    """By predictor, the steps of the first n right runs or somewhat more; and how many runs failed till then."""
+    of: dict[str, list[dspy.Example]] = {}
+    right = failed = 0
+    name = options.pop("name", "run")
+    for start in range(0, len(examples), AT_ONCE):
+        if right >= n:
+            break
+        part = f"{name}, from {start}"
+        traced = traced_rows(program, examples[start : start + AT_ONCE], metric, progress=False, name=part, **options)
+        right, failed = right + traced.right, failed + traced.failed
+        for predictor, steps in traced.of.items():
+            of.setdefault(predictor, []).extend(steps)
+    return of, failed
 
 
 def copy_of(program: dspy.Module) -> dspy.Module:
@@ -256,11 +277,10 @@ def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:
     return fitting
 
 
-def _evened(predictor: Any, judge: str, rng: random.Random) -> list[dspy.Example]:
-    demos = _whole(predictor, predictor.demos)
+def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
     of = [[demo for demo in demos if demo.get("verdict") == verdict] for verdict in VERDICTS[judge]]
-    size = min(map(len, of))
-    picked = [demo for same in of for demo in same[:size]]
+    size = min(n // 2, *map(len, of))
+    picked = [demo for same in of for demo in rng.sample(same, size)]
     rng.shuffle(picked)
     return picked
 

@@ -9,8 +9,8 @@ import dspy
 
 from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.within import programs_within
-from raisf.programs.baselines.skr import SKR
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.program import Program
+from raisf.programs.registry import PROGRAMS, defaults
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 
@@ -30,7 +30,12 @@ def is_foreign(name: str) -> bool:
 
 
 def options_of(module: dspy.Module) -> dict[str, Any]:
-    """The constructor's arguments that the module keeps as plain attributes of the same names."""
+    """The constructor's arguments that the module keeps as plain attributes of the same names.
+
+    A program of ours, or of a subclass of the user's, says itself what its options are.
+    """
+    if isinstance(module, Program):
+        return module.options()
     names = list(inspect.signature(type(module).__init__).parameters)[1:]
     values = {name: getattr(module, name) for name in names if hasattr(module, name)}
     return {name: value for name, value in values.items() if isinstance(value, PLAIN)}
@@ -38,10 +43,7 @@ def options_of(module: dspy.Module) -> dict[str, Any]:
 
 def parts_of(module: dspy.Module) -> dict[str, dict[str, Any]]:
     """By their place, the options of the programs of ours within a module."""
-    parts = {}
-    for place, program in _places(module).items():
-        parts[place] = options_of(program) | ({"cases": program.cases} if isinstance(program, SKR) else {})
-    return parts
+    return {place: options_of(program) for place, program in _places(module).items()}
 
 
 def retriever_of(module: dspy.Module) -> Retriever | None:
@@ -91,23 +93,24 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
 
 
 def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]]) -> None:
-    """Gives a module, and the programs of ours in it, the numbers and switches that an artifact kept of them.
+    """Gives a module, and the programs of ours in it, what an artifact kept of their options.
 
-    Texts are never set: one of the user's own class may be an address or a path, which no artifact chooses.
+    Options of our programs are checked by their constructors. Texts of the user's own classes are never set: one may be
+    an address or a path, which no artifact chooses.
 
     Raises:
-        InputError: A text is another than the artifact's, or a part is missing.
+        InputError: Such a text is another than the artifact's, an option cannot be used, or a part is missing.
     """
     places = _places(module)
     if strangers := parts.keys() - places.keys():
         raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
     for one, kept in [(module, options), *((places[place], kept) for place, kept in parts.items())]:
-        cases = kept.pop("cases", None)
-        if isinstance(one, SKR):
-            one.learn(cases)
         now = options_of(one)
+        ours = defaults(PROGRAMS[one.system]).keys() if isinstance(one, Program) else ()
+        if isinstance(one, Program):
+            one.become({name: value for name, value in kept.items() if name in ours})
         for name, value in kept.items():
-            if name not in now or now[name] == value:
+            if name in ours or name not in now or now[name] == value:
                 continue
             if not isinstance(value, PLAIN) or isinstance(value, str) or isinstance(now[name], str):
                 kind = type(one).__name__

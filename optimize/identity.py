@@ -5,7 +5,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe
+from raisf.evaluation.identity import code_of, describe
 from raisf.optimize.within import programs_within
 
 
@@ -19,20 +19,4 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     codes = [made for kind in ours for made in vars(kind).values() if hasattr(made, "__code__")]
     described = [describe(module) for module in modules]
-    return {"programs": described, "code": [_code(function) for function in [*codes, *functions]]}
-
-
-def _code(function: Any) -> list[Any]:
-    names = [getattr(function, name, type(function).__name__) for name in ("__module__", "__qualname__")]
-    code = getattr(function, "__code__", None)
-    return [*names, _parts(code) if code is not None else None]
-
-
-def _parts(code: Any) -> list[Any]:
-    """The code with that of the functions inside it, and none of the places it stands at."""
-    constants = [_parts(one) if hasattr(one, "co_code") else _shown(one) for one in code.co_consts]
-    return [code.co_code.hex(), list(code.co_names), constants]
-
-
-def _shown(constant: Any) -> str:
-    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)  # sets have no order
+    return {"programs": described, "code": [code_of(function) for function in [*codes, *functions]]}

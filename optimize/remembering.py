@@ -6,19 +6,21 @@ from typing import Any
 import dspy
 
 from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.within import programs_within
 from raisf.retrieval.passage import Passage, Retriever
 
 
 def remembering(program: dspy.Module) -> Any:
-    """A copy of a program that makes equal calls and searches once, over all that it is asked.
+    """A copy of a program, or of a module with such in it, that makes equal calls and searches once.
 
     Calls still count in a trace's cost: what a question would cost is asked for, not what it did cost.
     """
     copy: Any = copy_of(program)
     for _, predictor in copy.named_predictors():
         remember(predictor)
-    if getattr(copy, "retriever", None) is not None:
-        copy.retriever = _Remembering(copy.retriever)
+    for part in programs_within(copy):
+        if part.retriever is not None:
+            part.retriever = _Remembering(part.retriever)
     return copy
 
 

@@ -34,6 +34,11 @@ class Traced:
     failed: int = 0
     wrong: int = 0
 
+    @property
+    def right(self) -> int:
+        """Runs that the metric passed."""
+        return self.runs - self.failed - self.wrong
+
 
 def traced_rows(
     program: dspy.Module,

@@ -1,6 +1,7 @@
 """Changing a program that is made: its options set anew, its predictors exchanged, both taken up from DSPy's JSON."""
 
 import inspect
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, cast, get_args, get_origin
 
@@ -51,21 +52,41 @@ def with_options(program: dspy.Module, state: dict[str, Any]) -> dict[str, Any]:
     return parts | state
 
 
+def constructors(program: Any) -> Iterator[tuple[type[Any], dict[str, inspect.Parameter]]]:
+    """The classes of a program that have a constructor of their own, its own class first, and what each takes."""
+    for kind in type(program).__mro__:
+        if "__init__" in vars(kind) and hasattr(kind, "system"):  # from dspy.Module on they take nothing of ours
+            # Of the class itself, DSPy's metaclass would show (*args, **kwargs).
+            own = inspect.signature(vars(kind)["__init__"]).parameters
+            yield kind, {name: parameter for name, parameter in own.items() if name != "self"}
+
+
 def made_alike(program: Any, changed: dict[str, Any]) -> Any:
     """Another program of this kind over the same retriever, with some options changed.
 
+    Where the constructor of the user's own subclass takes fewer options, it is one of the class that takes most.
+
     Raises:
-        TypeError: Its constructor takes none of that name.
+        TypeError: No constructor takes one of that name.
         InputError: It refuses a value.
     """
-    # Of the class itself, DSPy's metaclass would show (*args, **kwargs).
-    takes = inspect.signature(type(program).__init__).parameters
+    options = {**program.options(), **changed}
+    kind, takes = max(constructors(program), key=lambda one: sum(_takes(one[1], name) for name in options))
+    known = {name for _, others in constructors(program) for name in others}
     retriever = {"retriever": program.retriever} if "retriever" in takes else {}
     token = _trying.set(True)
     try:
-        return type(program)(**retriever, **{**program.options(), **changed})
+        made = kind(**retriever, **{n: value for n, value in options.items() if _takes(takes, n) or n not in known})
+        for name in options.keys() & known:
+            if not _takes(takes, name):
+                setattr(made, name, options[name])
+        return made
     finally:
         _trying.reset(token)
+
+
+def _takes(takes: Mapping[str, inspect.Parameter], name: str) -> bool:
+    return name in takes or any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
 
 
 def check_anew(program: Any, attribute: str, value: object) -> None:

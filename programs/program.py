@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import inspect
 import json
 import logging
 import math
@@ -16,7 +15,7 @@ import anyio.to_thread
 import dspy
 
 from raisf.programs.calls import Run, require_lm
-from raisf.programs.changing import OptionsState, asked, check_anew, in_place_of, made_alike, with_options
+from raisf.programs.changing import OptionsState, asked, check_anew, constructors, in_place_of, made_alike, with_options
 from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
@@ -132,8 +131,8 @@ class Program(dspy.Module):
             )
 
     def options(self) -> dict[str, Any]:
-        """The constructor's options that are plain data, as they stand; `type(self)(**options)` is made alike."""
-        names = inspect.signature(type(self).__init__).parameters.keys() - {"self", "retriever"}
+        """The constructor's options that are plain data, as they stand; also those that a subclass's own hides."""
+        names = {name for _, takes in constructors(self) for name in takes} - {"retriever"}
         values = {name: self.option(name) for name in sorted(names) if hasattr(self, self.stored.get(name, name))}
         return {name: value for name, value in values.items() if _plain(value)}
 
@@ -145,10 +144,7 @@ class Program(dspy.Module):
         """The attributes of the options of `later` that are at their defaults."""
         found = set[str]()
         for name in self.later:
-            signatures = (
-                inspect.signature(vars(kind)["__init__"]) for kind in type(self).__mro__ if "__init__" in vars(kind)
-            )
-            given = next(signature.parameters[name] for signature in signatures if name in signature.parameters)
+            given = next(takes[name] for _, takes in constructors(self) if name in takes)
             if self.option(name) == given.default:
                 found.add(self.stored.get(name, name))
         return found

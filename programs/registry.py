@@ -86,8 +86,7 @@ def options(program: Program) -> dict[str, Any]:
     Nor are those that came later and are at their defaults (`Program.later`): what is saved stays as it was.
     """
     unchanged = program.unchanged()
-    names = [name for name in defaults(type(program)) if program.stored.get(name, name) not in unchanged]
-    return {name: program.option(name) for name in names}
+    return {name: value for name, value in program.options().items() if program.stored.get(name, name) not in unchanged}
 
 
 def check_predictors(program: Program) -> None:

@@ -29,7 +29,7 @@ from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices, metric_name
 from raisf.optimize.optimizers.threshold_search import (
     JUDGES,
     Answers,
@@ -92,8 +92,8 @@ class Calibrate(Teleprompter):
 
     A threshold moves only if what it aims at gets better beyond chance (a paired test at 5% on held-out fifths), and
     one that aims at verdicts only if the answers on the validation set get no worse. A judge whose LM gives no
-    probabilities keeps its verdicts, and so does one that gold says nothing of. Replies that cannot be read are no
-    verdicts and no labels.
+    probabilities keeps its verdicts. One that gold says nothing of is not measured, and moves by the answers alone.
+    Replies that cannot be read are no verdicts and no labels.
 
     Args:
         aim: "answer": the metric of the program's answers, over a grid of the thresholds. "cost": the same less what
@@ -155,12 +155,12 @@ class Calibrate(Teleprompter):
         """A copy of the student, an RA-ISF or a module that contains one, with fitted thresholds.
 
         The result's `compile_report["calibration"]` has for each judge the thresholds and its measures and reliability
-        before and after, or why it was left alone; and under "answer" the answers and their cost. "After" is held out,
-        a fifth of the questions at a time under the threshold fitted on the others, for what the aim is fitted on: the
-        answers ("answer", "cost") or the verdicts ("accuracy", "balanced"). Of the other it is under the thresholds
-        that were chosen on the same questions. The probabilities of the ECE are those that `recentred` puts on the
-        threshold's scale. Where kinds of self-knowledge were tried, it has under "know" each one's answers,
-        cost and thresholds, or why it was left out; those of the best are a little flattered, being the best of some.
+        before and after, or why it was not measured (`skipped`); and under "answer" the answers and their cost. "After"
+        is held out, a fifth of the questions at a time under the threshold fitted on the others, for what the aim is
+        fitted on: the answers ("answer", "cost") or the verdicts ("accuracy", "balanced"). Of the other it is under the
+        thresholds that were chosen on the same questions. The probabilities of the ECE are those that `recentred` puts
+        on the threshold's scale. Where kinds of self-knowledge were tried, it has under "know" each one's answers, cost
+        and thresholds, or why it was left out; those of the best are a little flattered, being the best of some.
 
         Args:
             student: With its LMs and its retriever; stays as it is.
@@ -178,7 +178,7 @@ class Calibrate(Teleprompter):
         failed: dict[str, str] = {}
         tried: list[_Fitted] = []
         with counting() as spent, progress_bar(self.progress) as bar:
-            trial = Trial(program, valset, self.metric, self.threads, bar)
+            trial = Trial(student, valset, self.metric, self.threads, bar)
             rows = _Rows()
             self._collect(trial.program, [judge for judge in JUDGES if judge != "know"], valset, rows)
             own = program.self_knowledge
@@ -206,6 +206,7 @@ class Calibrate(Teleprompter):
         before = before or next((one.before for one in tried if one.kind == own), best.before)
         report = {
             "aim": self.aim,
+            "metric": metric_name(self.metric),
             "valset": len(valset),
             **({"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}),
             **({"know": _kinds(tried, failed, best.kind, own)} if self.know else {}),
@@ -290,7 +291,7 @@ def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
 
 
 def _judges(fitted: _Fitted) -> dict[str, Any]:
-    """By judge, its thresholds and measures, or why it was left alone."""
+    """By judge, its thresholds and measures, or why it was not measured."""
     judges: dict[str, Any] = {}
     chosen = dict(zip(JUDGES, fitted.chosen, strict=True))
     for judge, found, at in _with(fitted.rows, fitted.start):
@@ -303,7 +304,11 @@ def _judges(fitted: _Fitted) -> dict[str, Any]:
             **({"refused": best} if to != best else {}),
             **{what: found for what, found in fitted.rows.left_out[judge].items() if found},
         }
-    skipped = {judge: {"skipped": why} for judge, why in fitted.rows.skipped.items()}
+    start = dict(zip(JUDGES, fitted.start, strict=True))
+    skipped = {
+        judge: {"threshold": {"before": start[judge], "after": chosen[judge]}, "skipped": why}
+        for judge, why in fitted.rows.skipped.items()
+    }
     return {judge: found for judge in JUDGES if (found := {**judges, **skipped}.get(judge)) is not None}
 
 

@@ -15,7 +15,7 @@ from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
-from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match
+from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
 
@@ -34,6 +34,8 @@ class Draws:
         sample: The training questions that the judges' rows come from.
         rows: The judges' rows.
         proposed: By predictor's name, how many instructions were proposed for it.
+        threads: Questions asked at a time.
+        failed: Runs that ended in an error.
     """
 
     task: Task
@@ -42,15 +44,21 @@ class Draws:
     sample: Examples
     rows: Rows = field(default_factory=Rows)
     proposed: dict[str, int] = field(default_factory=dict)
+    threads: int = 8
+    failed: int = 0
 
     def labeled(self, n: int, rng: Random) -> dspy.Module:
         """The judges' demonstrations, by gold."""
         return draw(self.task.student, self.rows, n, rng)
 
-    def bootstrapped(self, n: int, rng: Random) -> dspy.Module:
-        """The same, and steps of right runs for the others."""
-        task = self.task
-        return bootstrap_demos(task.student, self.rows, n, rng, task.trainset, self.metric, task.teacher)
+    def bootstrapped(self, n: int, rng: Random, name: str) -> dspy.Module:
+        """The same, and steps of right runs for the others; `name`: what the journal calls these."""
+        task, options = self.task, {"threads": self.threads, "journal": self.task.journal, "name": f"runs of {name}"}
+        drawn, failed = bootstrap_demos(
+            task.student, self.rows, n, rng, task.trainset, self.metric, task.teacher, **options
+        )
+        self.failed += failed
+        return drawn
 
     def numbered(self, number: int, most: int) -> tuple[str, Callable[[], dspy.Module]]:
         """One of several draws of both kinds and of different sizes: its name, and how it is made."""
@@ -58,7 +66,8 @@ class Draws:
         n = rng.randint(2, most)
         if number % 2 == 0:
             return f"labeled {number + 1}, up to {n}", lambda: self.labeled(n, rng)
-        return f"bootstrap {number + 1}, up to {n}", lambda: self.bootstrapped(n, rng)
+        name = f"bootstrap {number + 1}, up to {n}"
+        return name, lambda: self.bootstrapped(n, rng, name)
 
     def kept(self, name: str, make: Callable[[], dspy.Module]) -> Prompts:
         """The prompts of a draw, which a killed compilation that goes on takes from the journal."""
@@ -123,7 +132,7 @@ class Prompting(Optimizer):
 
     def _compile(self, task: Task) -> Any:
         sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
-        draws = Draws(task, self.metric, self.seed, sample)
+        draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "strict": self.strict}
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
@@ -150,9 +159,10 @@ class Prompting(Optimizer):
             "labels": self.labels,
             "trainset": len(task.trainset),
             "valset": len(task.valset),
+            "metric": metric_name(self.metric),
             "candidates": selection.tried,
             "chosen": selection.chosen or self.name,
-            "failed": selection.patience.failed,
+            "failed": selection.patience.failed + draws.failed,
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
             "rows": {name: len(found) for name, found in draws.rows.of.items()},
             "missing": draws.rows.missing,
@@ -199,7 +209,7 @@ class BootstrapJudges(Prompting):
     validates = False
 
     def _draw(self, draws: Draws) -> dspy.Module:
-        return draws.bootstrapped(self.demos, Random(self.seed))
+        return draws.bootstrapped(self.demos, Random(self.seed), self.name)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -46,6 +46,13 @@ def metric_for(examples: Sequence[dspy.Example]) -> Metric:
     return answer_accuracy if closed else answer_exact_match
 
 
+def metric_name(metric: Metric) -> str:
+    """What tables call a metric."""
+    ours: dict[Metric, str] = {answer_exact_match: "exact match", answer_accuracy: "accuracy"}
+    name = next((name for one, name in ours.items() if metric is one), None)
+    return name or getattr(metric, "__name__", type(metric).__name__)
+
+
 def check_prices(call_price: float, search_price: float) -> None:
     """Refuses prices below zero.
 

@@ -1,9 +1,9 @@
 """A program's answers under other thresholds of its judges: asked once, answered from memory where nothing changes."""
 
-import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raisf.evaluation.judges import cuts
-from raisf.evaluation.runner import Outcome, Patience, ask_all
+from raisf.evaluation.runner import Outcome, Patience
 from raisf.optimize.judges.judgements import Judge
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
 from raisf.optimize.remembering import remember, remembering
+from raisf.optimize.traces import ask_whole
+from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
+from raisf.programs.trace import Trace
 
 JUDGES = get_args(Judge)
 Thresholds = tuple[float, ...]
@@ -28,6 +31,8 @@ Thresholds = tuple[float, ...]
 # Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
 # validation set, from memory mostly.
 GRID = {1: 6, 2: 6, 3: 3}
+# Of the question that is asked, those of the RA-ISF that is tried.
+_traces: ContextVar[list[Trace]] = ContextVar("traces")
 
 
 def thresholds_of(program: RAISF) -> Thresholds:
@@ -57,24 +62,29 @@ class Answers:
 class Trial:
     """Runs RA-ISF on the validation set with other thresholds, and with other kinds of self-knowledge.
 
+    A module that contains one is run whole: the metric is of what the module gives, calls and searches are those of the
+    RA-ISF in it.
+
     Args:
-        program: Stays as it is.
+        student: The program or module; stays as it is.
         valset: The questions.
         metric: Called as `metric(example, prediction, trace)`; a question that failed twice counts 0.
         threads: Questions asked at a time.
         bar: Where to show how far it is.
 
     Attributes:
-        program: A copy that makes equal calls once, of the kind that is tried.
+        program: The RA-ISF in a copy that makes equal calls once, of the kind that is tried.
         seen: By judge, the probabilities that it has given where the program asked it, being of this kind.
         tried: How many combinations of kind and thresholds have been tried.
         failed: The questions, by `id`, that failed twice under one of these, and count as wrong there.
     """
 
-    def __init__(self, program: RAISF, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
+    def __init__(self, student: dspy.Module, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
         self.seen: dict[str, set[float]] = defaultdict(set)
-        self._first: RAISF = remembering(program)
-        self.program = self._first
+        self._student = remembering(student)
+        self.program = program_within(self._student, RAISF, "")
+        vars(self.program)["_run"] = _kept_runs(self.program)
+        self._first = dict(vars(self.program))
         self.tried = 0
         self.failed: set[int] = set()
         self._valset, self._metric, self._threads = valset, metric, threads
@@ -85,9 +95,10 @@ class Trial:
 
     def turn(self, kind: Know) -> None:
         """Try this kind of self-knowledge from now on; what other judges and answerers have said is remembered."""
-        self.program, self._found = copy.copy(self._first), {}
+        self._found = {}
+        vars(self.program).update(self._first)
         turn(self.program, kind)
-        if self.program.know is not self._first.know:
+        if self.program.know is not self._first["know"]:
             remember(self.program.know)
         self.seen.clear()
         self._bar.update(self._task, description=f"calibrating {kind}", completed=0, total=None)
@@ -105,25 +116,35 @@ class Trial:
         rows: dict[int, tuple[float, float, float]] = {}
         failed: list[dspy.Example] = []
 
+        def ask(**inputs: Any) -> dspy.Prediction:
+            kept = _traces.set(traces := [])
+            try:
+                return dspy.Prediction(prediction=self._student(**inputs), traces=traces)
+            finally:
+                _traces.reset(kept)
+
         def keep(outcome: Outcome) -> None:
             self._patience.saw(outcome)
-            rows[id(outcome.example)] = (0.0, 0.0, 0.0)
-            if outcome.prediction is None:
-                failed.append(outcome.example)
+            example, run = outcome.example.question, outcome.prediction  # see `ask_whole`
+            rows[id(example)] = (0.0, 0.0, 0.0)
+            if run is None:
+                failed.append(example)
             else:
-                cost = outcome.prediction.trace.cost
-                right = float(self._metric(outcome.example, outcome.prediction, None))
-                rows[id(outcome.example)] = (right, float(cost.lm_calls), float(cost.retrievals))
-                self._note(outcome.prediction.trace.root)
+                right = float(self._metric(example, run.prediction, None))
+                costs = [trace.cost for trace in run.traces]
+                calls, searches = sum(cost.lm_calls for cost in costs), sum(cost.retrievals for cost in costs)
+                rows[id(example)] = (right, float(calls), float(searches))
+                for trace in run.traces:
+                    self._note(trace.root)
 
         def keep_and_tell(outcome: Outcome) -> None:
             keep(outcome)
             self._bar.update(self._task, advance=1)
 
-        ask_all(self.program, self._valset, keep_and_tell, threads=self._threads)
+        ask_whole(ask, self._valset, keep_and_tell, threads=self._threads)
         again = failed.copy()  # a call that failed once would tell against the thresholds that it happened to
         failed.clear()
-        ask_all(self.program, again, keep, threads=self._threads)
+        ask_whole(ask, again, keep, threads=self._threads)
         self.failed |= {id(example) for example in failed}
         table = np.array([rows[id(example)] for example in self._valset]).T
         self._found[thresholds] = Answers(*table)
@@ -136,6 +157,18 @@ class Trial:
             for judge, judgement in [*given, *(("relevance", passage.judgement) for passage in node.passages)]:
                 if judgement is not None and judgement.probability is not None:
                     self.seen[judge].add(judgement.probability)
+
+
+def _kept_runs(program: RAISF) -> Any:
+    """The program's `_run`, which also leaves its trace where a module that contains it may give none."""
+    run = type(program)._run
+
+    def kept(*args: Any) -> dspy.Prediction:
+        prediction = run(program, *args)
+        _traces.get().append(prediction.trace)
+        return prediction
+
+    return kept
 
 
 def best_answers(

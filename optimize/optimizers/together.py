@@ -15,7 +15,7 @@ from raisf.optimize.demonstrations import copy_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
 from raisf.optimize.optimizers.finetune import FinetuneJudges
-from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match
+from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
 from raisf.utils.journal import ending_together
@@ -116,6 +116,7 @@ class Together(Optimizer):
             "seed": self.seed,
             "trainset": len(task.trainset),
             "valset": len(task.valset),
+            "metric": metric_name(self.metric),
             "candidates": walk.selection.tried,
             "chosen": chosen or GIVEN,
             "failed": walk.selection.patience.failed,

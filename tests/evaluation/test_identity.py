@@ -1,5 +1,6 @@
 """If these failed, an evaluation that is resumed would give the answers of another program, and tell nobody."""
 
+import functools
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 import dspy
 import pytest
 
+import raisf
 from raisf.evaluation.identity import describe, gold_answers
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
@@ -100,3 +102,52 @@ def test_every_answer_that_an_example_names_is_gold() -> None:
     ]
     assert gold_answers(dspy.Example(answer=False)) == ["no"] and gold_answers(dspy.Example(answers=[1879])) == ["1879"]
     assert gold_answers(dspy.Example(answer="", answers=[])) == []
+
+
+class Searching(dspy.Module):
+    """A module whose answers hang on something that is no plain option."""
+
+    def __init__(self, search: Any) -> None:
+        super().__init__()
+        self.search = search
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=self.search(question))
+
+
+class Table:
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def __call__(self, question: str) -> str:
+        return self.answer
+
+
+def _says(answer: str) -> Any:
+    asked: list[str] = []
+
+    def say(question: str) -> str:
+        asked.append(question)
+        return answer
+
+    return say
+
+
+MAKES: list[Any] = [
+    _says,
+    Table,
+    lambda answer: functools.partial(lambda question, said: said, said=answer),
+    lambda answer: {"first": Table(answer)}["first"].__call__,
+]
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_programs_that_differ_by_a_function_or_an_object_share_no_records(make: Any) -> None:
+    """In one comparison the second was never asked: it got the first one's answers."""
+    assert describe(Searching(make("a"))) == describe(Searching(make("a"))) != describe(Searching(make("b")))
+    questions = [dspy.Example(question=name, answer="a").with_inputs("question") for name in ("one", "two")]
+    programs = {answer: Searching(make(answer)) for answer in ("a", "b")}
+    report = raisf.compare(programs, questions, progress=False, judges=False)
+    assert {name: told["em"]["value"] for name, told in report.results["programs"].items()} == {"a": 1.0, "b": 0.0}
+    # What it notes while it answers is no part of what it is: else nobody could go on.
+    assert describe(programs["a"]) == describe(Searching(make("a")))

@@ -73,4 +73,5 @@ def test_a_search_that_finds_nothing_has_recalled_nothing() -> None:
             return dspy.Prediction(answer="unknown", trace=Trace(system="s", root=root, cost=Cost(retrievals=1)))
 
     report = run(Vain(), [dspy.Example(question=f"Who is {name}?", answer="x", gold_titles=["A"]) for name in "AB"])
-    assert report.recall is not None and (report.recall.value, report.recall.n) == (0.0, 2) and not report.precision
+    assert report.recall is not None and report.precision is not None
+    assert (report.recall.value, report.recall.n) == (report.precision.value, report.precision.n) == (0.0, 2)

@@ -14,9 +14,10 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.training_rows import RowWriter
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import read_json, write_json
 
 QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)
@@ -184,3 +185,63 @@ def test_an_artifact_sets_no_text_of_ones_own_class(tmp_path: Path) -> None:
 def test_a_module_without_our_judges_has_no_thresholds(world: Any) -> None:
     with pytest.raises(InputError, match="Halving has no thresholds to calibrate"):
         raisf.Calibrate(**QUIET).compile(Halving(), valset=world.dev)
+
+
+class Passing(raisf.RAISF):
+    """Passes options on."""
+
+    def __init__(self, retriever: Any = None, **options: Any) -> None:
+        super().__init__(retriever, **options)
+
+
+class Fixed(raisf.RAISF):
+    """Takes no options, and has an address of its own."""
+
+    def __init__(self, retriever: Any = None, url: str = "http://mine") -> None:
+        super().__init__(retriever, k=3)
+        self.url = url
+
+
+class Around(dspy.Module):
+    """Contains a program of ours."""
+
+    def __init__(self, retriever: Any = None) -> None:
+        super().__init__()
+        self.rag = raisf.RAISF(retriever)
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return self.rag(question=question)
+
+
+@pytest.mark.parametrize("kind", [Passing, Fixed, Around])
+@pytest.mark.parametrize("suffix", ["", ".json"])
+def test_the_options_of_a_program_of_ours_are_kept_in_whatever_class_it_is(
+    kind: Any, suffix: str, tmp_path: Path
+) -> None:
+    """Thresholds that calibrating had fitted, and the kind of self-knowledge it had chosen, were lost in silence."""
+    program = kind()
+    ours = getattr(program, "rag", program)
+    turn(ours, "confidence")
+    ours.know_threshold, ours.k, ours.insist = 0.9, 7, True
+    place = tmp_path / f"a{suffix}"
+    if suffix:
+        program.save(place)
+        again = kind()
+        again.load(place)
+    else:
+        program.set_lm(ScriptedLM(counts))
+        raisf.save(program, place)
+        again = raisf.load(place, program=kind, lm=ScriptedLM(counts))
+    assert getattr(again, "rag", again).options() == ours.options()
+    assert ours.options()["know"] == "confidence" and ours.options()["k"] == 7
+
+
+def test_options_of_ones_own_are_set_by_an_artifact_as_those_of_any_module(tmp_path: Path) -> None:
+    raisf.save(Fixed(url="http://theirs"), tmp_path / "a")
+    with pytest.raises(InputError, match=r"Fixed\(url='http://theirs'\).*has url='http://mine': give an instance"):
+        raisf.load(tmp_path / "a", program=Fixed)
+    damaged = read_json(tmp_path / "a" / "manifest.json")
+    damaged["options"] |= {"url": "http://mine", "k": 0}
+    write_json(tmp_path / "a" / "manifest.json", damaged)
+    with pytest.raises(InputError, match="k is 0: give a whole number"):
+        raisf.load(tmp_path / "a", program=Fixed)

@@ -221,7 +221,8 @@ def test_no_demonstration_comes_from_a_run_that_only_looks_right_because_it_coul
     mute.mute = lambda fields: "verdict" not in fields and not {"passage"} & fields.keys()
     traced = traced_rows(program, nobody, raisf.answer_exact_match, **QUIET)
     assert traced.of == {} and traced.wrong + traced.failed == len(nobody)
-    shown = bootstrap_demos(program, Rows(), 4, Random(0), nobody, raisf.answer_exact_match)
+    shown, failed = bootstrap_demos(program, Rows(), 4, Random(0), nobody, raisf.answer_exact_match)
+    assert failed == traced.failed
     assert not any(predictor.demos for _, predictor in shown.named_predictors())
     trace = Trace(system="x", root=Node(question="q"), cost=Cost(), unreadable=1)
     ended = dspy.Prediction(answer="unknown", trace=trace)

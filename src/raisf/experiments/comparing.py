@@ -64,10 +64,13 @@ def compare(
             could not be read (what `out` keeps is written).
     """
     from raisf.evaluation.readability import check_readable
+    from raisf.evaluation.runner import check_module
     from raisf.reports.report import check_folder, output_counts, report_of
 
     if not programs:
         raise InputError("no program to compare: give some by label, such as {'rag': raisf.RAG(index)}")
+    for program in programs.values():
+        check_module(program)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asked_anew(programs.values()))
         if out is None:

@@ -43,7 +43,7 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
 def _candidates_table(report: dict[str, Any]) -> Table:
     first, *_ = report["candidates"]
     title = f"selected: {report['chosen']}"
-    columns = ("candidate", "exact match on the dev split", f"against {first['name']}")
+    columns = ("candidate", f"{_metric(report)} on the dev split", f"against {first['name']}")
     table = DataTable(*columns, title=title, title_justify="left")
     for candidate in report["candidates"]:
         against = "" if candidate is first else _signed(Score(**candidate["difference"]))
@@ -198,7 +198,7 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
     notes: list[RenderableType] = []
     for judge, found in report["judges"].items():
         if "skipped" in found:
-            notes.append(as_text(f"{judge} was left alone: {found['skipped']}", "dim"))
+            notes.append(as_text(f"{judge}{_moved_unmeasured(found)}: {found['skipped']}", "dim"))
             continue
         if found.get("unreadable"):
             notes.append(as_text(f"{judge}: {found['unreadable']} unreadable verdicts are left out", "yellow"))
@@ -215,21 +215,33 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
             refused = f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"
             notes.append(as_text(refused))
     if "know" in report:
-        notes.insert(0, _kinds_table(report["know"]))
+        notes.insert(0, _kinds_table(report["know"], _metric(report)))
     answer = report["answer"]
     before, after = (Score(**answer[when]) for when in ("before", "after"))
     calls = answer["lm_calls"]
     cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
-    notes.append(as_text(f"exact match of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
+    notes.append(as_text(f"{_metric(report)} of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
     if report.get("failed"):
         notes.append(as_text(f"{report['failed']} questions failed twice and count as wrong", "yellow"))
     return Group(as_text(title), table, *notes)
 
 
-def _kinds_table(report: dict[str, Any]) -> RenderableType:
+def _metric(report: dict[str, Any]) -> str:
+    """What decided; artifacts of before tell none but the usual."""
+    return report.get("metric", "exact match")
+
+
+def _moved_unmeasured(found: dict[str, Any]) -> str:
+    moved = found.get("threshold", {"before": None, "after": None})
+    if moved["before"] == moved["after"]:
+        return " was left alone"
+    return f" has the threshold {moved['after']:.3g} instead of {moved['before']:.3g}, and was not measured alone"
+
+
+def _kinds_table(report: dict[str, Any], metric: str) -> RenderableType:
     """A row for each kind of self-knowledge that was tried, with the answers on questions it was not fitted on."""
     title = f"self-knowledge: {report['chosen']} is kept, it was {report['before']}"
-    table = DataTable("kind", "exact match, held out", "LM calls", "retrievals", "threshold", title=title)
+    table = DataTable("kind", f"{metric}, held out", "LM calls", "retrievals", "threshold", title=title)
     for kind, found in report["tried"].items():
         cost = [f"{found[name]:.1f}" for name in ("lm_calls", "retrievals")]
         table.add_row(kind, str(Score(**found["score"])), *cost, f"{found['thresholds']['know']:.3g}")
