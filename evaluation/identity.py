@@ -181,6 +181,22 @@ def gold_answers(example: dspy.Example) -> list[str]:
     return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
 
 
+def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
+    """Makes sure that each example has a gold answer.
+
+    Args:
+        examples: Questions, or what else a module takes.
+        of: What the message calls them, such as "validation".
+
+    Raises:
+        InputError: One has none.
+    """
+    for example in examples:
+        if not gold_answers(example):
+            asked = example.get("question", f"with {', '.join(example.keys())}")
+            raise InputError(f"the {of} question {asked!r} has no gold answer: add one or leave it out")
+
+
 def answer_of(prediction: object, program: object) -> str:
     """The answer that a program gave, which may be a module of the user's own.
 

@@ -227,7 +227,7 @@ class Run:
         """What the run has cost, searches that may still be used or dropped left out."""
         metered = metered_calls(self.usage) if self.usage else []
         return Cost(
-            lm_calls=self._calls,
+            lm_calls=max(self._calls, len(metered)),  # a module of the user's own calls past the run
             prompt_tokens=sum(entry.get("prompt_tokens") or 0 for entry in metered),
             completion_tokens=sum(entry.get("completion_tokens") or 0 for entry in metered),
             retrievals=len(self._used),

@@ -13,14 +13,13 @@ from raisf.programs.questions import (
     MAX_SUB_QUESTIONS,
     UNKNOWN,
     clean,
-    fill,
     is_unknown,
     listed,
     normal,
     references,
 )
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
-from raisf.programs.steps import facts_of, judge_by_score, judge_listwise, next_question, reader
+from raisf.programs.steps import facts_of, fill_in, judge_by_score, judge_listwise, next_question, reader
 from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
@@ -274,9 +273,5 @@ class RAISF(Program):
         return True
 
     def _solve_sub(self, run: Run, sub: Node, named: dict[int, Task[Node]], above: frozenset[str]) -> Node:
-        answers = {number: task.get().answer for number, task in named.items()}
-        missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
-        if missing:
-            return sub.end("reference", f"no answer for {' and '.join(missing)}")
-        sub.question = fill(sub.question, answers)
-        return self._solve(run, sub, above)
+        known = fill_in(sub, {number: task.get().answer for number, task in named.items()})
+        return self._solve(run, sub, above) if known else sub

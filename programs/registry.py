@@ -16,6 +16,7 @@ from raisf.programs.baselines.replug import REPLUG
 from raisf.programs.baselines.self_ask import SelfAsk
 from raisf.programs.baselines.self_rag import SelfRAG
 from raisf.programs.baselines.skr import SKR
+from raisf.programs.changing import asked
 from raisf.programs.program import Program
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Retriever
@@ -95,28 +96,19 @@ def check_predictors(program: Program) -> None:
     Raises:
         InputError: One was exchanged for another kind, or an option was changed after its predictor was made.
     """
-    asked, made = _fields(program), _fields(build(program.system, None, **options(program)))
+    has, made = asked(program), asked(build(program.system, None, **options(program)))
     remedy = f"build it with the options that these need, or make a class of your own of {type(program).__name__}"
-    if names := sorted(asked.keys() ^ made.keys()):
+    if names := sorted(has.keys() ^ made.keys()):
         raise InputError(
-            f"{program.system} has the predictors {', '.join(asked)}, and with its options it would be made with "
+            f"{program.system} has the predictors {', '.join(has)}, and with its options it would be made with "
             f"{', '.join(made)}: what {', '.join(names)} learnt would be lost; {remedy}"
         )
-    for name, fields in asked.items():
+    for name, fields in has.items():
         if fields != made[name]:
             raise InputError(
                 f"{program.system}'s {name} is {fields}, and with the program's options it would be made as "
                 f"{made[name]}, and answer as it was never asked: {remedy}"
             )
-
-
-def _fields(program: Program) -> dict[str, str]:
-    """What goes into each predictor and what comes out, by name."""
-    found = {}
-    for name, predictor in program.named_predictors():
-        signature: Any = predictor.signature
-        found[name] = f"{', '.join(signature.input_fields)} -> {', '.join(signature.output_fields)}"
-    return found
 
 
 def defaults(program: type[Program]) -> dict[str, Any]:

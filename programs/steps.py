@@ -1,6 +1,6 @@
 """What several systems have in common: a search as a step, passages that pile up, a filter, how passages are read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -8,11 +8,20 @@ import dspy
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
 from raisf.programs.outputs import refuses
-from raisf.programs.questions import clean, is_unknown, normal
+from raisf.programs.questions import UNKNOWN, clean, fill, is_unknown, normal
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 
 _NO_MORE = ("", "none", "no")  # and whatever else declines to ask
+
+
+def fill_in(node: Node, answers: Mapping[int, str]) -> bool:
+    """Puts earlier answers into the places that name them ("#1"); False: one is "unknown", which has ended the node."""
+    if missing := [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]:
+        node.end("reference", f"no answer for {' and '.join(missing)}")
+        return False
+    node.question = fill(node.question, answers)
+    return True
 
 
 def search(run: Run, query: str, k: int, generation: str = "") -> Step:

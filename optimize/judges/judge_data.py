@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.identity import check_answered, gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever
@@ -277,7 +277,5 @@ def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
     """
     if not trainset:
         raise InputError("the training set is empty: give a file with a question and its answer a line")
-    for example in trainset:
-        if not gold_answers(example):
-            raise InputError(f"the training question {example.question!r} has no gold answer: add one or leave it out")
+    check_answered(trainset, "training")
     return trainset

@@ -18,7 +18,7 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.comparison import randomisation
-from raisf.evaluation.identity import gold_answers, question_id
+from raisf.evaluation.identity import check_answered, question_id
 from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.evaluation.runner import progress_bar
@@ -137,11 +137,7 @@ class Calibrate(Teleprompter):
         check_kinds(self.know, found)
         if not valset:
             raise InputError("the validation set is missing or empty: thresholds are fitted on questions of their own")
-        for example in valset:
-            if not gold_answers(example):
-                raise InputError(
-                    f"the validation question {example.question!r} has no gold answer: add one or leave it out"
-                )
+        check_answered(valset, "validation")
         return found
 
     def compile(  # pyright: ignore[reportIncompatibleMethodOverride]

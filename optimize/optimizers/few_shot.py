@@ -1,14 +1,14 @@
 """Compiling to demonstrations: the judges' from gold, the others' from right runs, and the best of several draws."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, ClassVar
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.identity import check_answered
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.connect import connect
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, copy_of, draw
@@ -122,7 +122,8 @@ class Prompting(Optimizer):
                 "the extra 'optimizers' of this project; or take another optimizer, such as random"
             )
         if self.metric in FROM_GOLD:
-            _check_answers(trainset, valset)
+            check_answered(trainset, "training")
+            check_answered(valset, "validation")
         passed_over = ("work", "progress", "threads", "metric", "reflection_lm", "judge_rows")
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
         return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])
@@ -246,11 +247,3 @@ def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:
         return given
     asked: Any = next((predictor.lm for _, predictor in student.named_predictors() if predictor.lm is not None), None)
     return asked or dspy.settings.lm
-
-
-def _check_answers(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-    for name, examples in (("training", trainset), ("validation", valset)):
-        for example in examples:
-            if not gold_answers(example):
-                asked = example.get("question", f"with {', '.join(example.keys())}")
-                raise InputError(f"the {name} question {asked!r} has no gold answer: add one or leave it out")

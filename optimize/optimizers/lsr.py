@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from raisf.evaluation.identity import digest, gold_answers, question_id, weights_of
+from raisf.evaluation.identity import check_answered, digest, gold_answers, question_id, weights_of
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
@@ -136,10 +136,7 @@ class TuneRetriever(Teleprompter):
         for examples, name in ((trainset, "training"), (valset, "validation")):
             if not examples:
                 raise InputError(f"the {name} set is empty: give questions with answers")
-            if missing := next((example for example in examples if not gold_answers(example)), None):
-                raise InputError(
-                    f"the {name} question {missing.question!r} has no gold answer: add one or leave it out"
-                )
+            check_answered(examples, name)
         check_disjoint(trainset, {"validation": valset})
         check_replaceable(self.checkpoint, *PUBLISHED)
         check_replaceable(self.index, *INDEX)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.identity import digest, gold_answers
+from raisf.evaluation.identity import check_answered, digest, gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.demonstrations import judges_by_drafts
@@ -111,9 +111,8 @@ class OutcomeJudges(Optimizer):
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
         if self.metric in FROM_GOLD:
-            for example in (*trainset, *valset):
-                if not gold_answers(example):
-                    raise InputError(f"the question {example.question!r} has no gold answer: add one or leave it out")
+            check_answered(trainset, "training")
+            check_answered(valset, "validation")
         settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
         return [*own, self._learner()._asked(student, trainset, valset)]

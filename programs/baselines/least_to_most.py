@@ -4,7 +4,8 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program
-from raisf.programs.questions import UNKNOWN, fill, listed, references
+from raisf.programs.questions import UNKNOWN, listed, references
+from raisf.programs.steps import fill_in
 from raisf.programs.trace import Node
 from raisf.signatures.answers import DirectAnswer, NextAnswer
 from raisf.signatures.judges import Decomposition
@@ -50,12 +51,8 @@ class LeastToMost(Program):
 
     def _solve(self, run: Run, node: Node, earlier: list[Node]) -> None:
         node.waits_for = references(node.question, before=len(earlier) + 1)
-        answers = {number: earlier[number - 1].answer for number in node.waits_for}
-        missing = [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]
-        if missing:
-            node.end("reference", f"no answer for {' and '.join(missing)}")
+        if not fill_in(node, {number: earlier[number - 1].answer for number in node.waits_for}):
             return
-        node.question = fill(node.question, answers)
         with run.work(node):
             if earlier:
                 reason = f"from memory, {len(earlier)} earlier in sight"

@@ -183,3 +183,20 @@ def test_a_module_of_the_users_own_streams_its_answer() -> None:
     events = list(stream(live_module(Mine(), "who?")))
     assert [event.type for event in events if event.type != "cost"] == ["question", "answer", "done"]
     assert events[-1].answer == "WHO?" and events[-1].trace is None
+
+
+def test_the_calls_of_a_module_of_the_users_own_are_counted() -> None:
+    """The service's cost, its metrics and its log said "0 LM calls"."""
+
+    class Twice(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = dspy.Predict("question -> answer"), dspy.Predict("question -> answer")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return self.second(question=self.first(question=question).answer)
+
+    module = Twice()
+    module.set_lm(ScriptedLM(lambda fields: {"answer": "Oslo"}))
+    costs = [event.cost for event in stream(live_module(module, "who?")) if event.type == "cost"]
+    assert costs[-1].lm_calls == 2 and costs[-1].prompt_tokens > 0
