@@ -49,7 +49,7 @@ _SWITCHES = {
     PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
 }
-JUDGES = tuple(_SWITCHES)
+JUDGE_ROLES = tuple(_SWITCHES)
 """The signatures of predictors that judge or decompose."""
 
 
@@ -207,7 +207,7 @@ def bootstrap_demos(
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge, own = rows.judge.get(name), _whole(predictor, of.get(name, []))
-        if name in rows.of and role_of(predictor) in JUDGES:
+        if name in rows.of and role_of(predictor) in JUDGE_ROLES:
             predictor.demos = shown[name].demos
         elif judge is not None:
             predictor.demos = _evened(own, judge, n, rng)

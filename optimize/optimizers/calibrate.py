@@ -31,7 +31,7 @@ from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices, metric_name
 from raisf.optimize.optimizers.threshold_search import (
-    JUDGES,
+    WITH_THRESHOLD,
     Answers,
     Thresholds,
     Trial,
@@ -176,7 +176,7 @@ class Calibrate(Teleprompter):
         with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(student, valset, self.metric, self.threads, bar)
             rows = _Rows()
-            self._collect(trial.program, [judge for judge in JUDGES if judge != "know"], valset, rows)
+            self._collect(trial.program, [judge for judge in WITH_THRESHOLD if judge != "know"], valset, rows)
             own = program.self_knowledge
             kinds = dict.fromkeys(self.know or (own,))
             before = None
@@ -197,7 +197,7 @@ class Calibrate(Teleprompter):
         made: Any = copy_of(student)
         calibrated = program_within(made, RAISF, "")
         turn(calibrated, best.kind)
-        for judge, to in zip(JUDGES, best.chosen, strict=True):
+        for judge, to in zip(WITH_THRESHOLD, best.chosen, strict=True):
             setattr(calibrated, f"{judge}_threshold", to)
         before = before or next((one.before for one in tried if one.kind == own), best.before)
         report = {
@@ -269,7 +269,7 @@ def _asks(program: RAISF, judge: Judge) -> bool:
 
 
 def _with(rows: _Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
-    return [(judge, rows.of[judge], at) for judge, at in zip(JUDGES, now, strict=True) if judge in rows.of]
+    return [(judge, rows.of[judge], at) for judge, at in zip(WITH_THRESHOLD, now, strict=True) if judge in rows.of]
 
 
 def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
@@ -289,7 +289,7 @@ def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
 def _judges(fitted: _Fitted) -> dict[str, Any]:
     """By judge, its thresholds and measures, or why it was not measured."""
     judges: dict[str, Any] = {}
-    chosen = dict(zip(JUDGES, fitted.chosen, strict=True))
+    chosen = dict(zip(WITH_THRESHOLD, fitted.chosen, strict=True))
     for judge, found, at in _with(fitted.rows, fitted.start):
         to = chosen[judge]
         best, held_out = fitted.best.get(judge, (to, [to] * len(found)))
@@ -300,12 +300,12 @@ def _judges(fitted: _Fitted) -> dict[str, Any]:
             **({"refused": best} if to != best else {}),
             **{what: found for what, found in fitted.rows.left_out[judge].items() if found},
         }
-    start = dict(zip(JUDGES, fitted.start, strict=True))
+    start = dict(zip(WITH_THRESHOLD, fitted.start, strict=True))
     skipped = {
         judge: {"threshold": {"before": start[judge], "after": chosen[judge]}, "skipped": why}
         for judge, why in fitted.rows.skipped.items()
     }
-    return {judge: found for judge in JUDGES if (found := {**judges, **skipped}.get(judge)) is not None}
+    return {judge: found for judge in WITH_THRESHOLD if (found := {**judges, **skipped}.get(judge)) is not None}
 
 
 def _kinds(tried: Sequence[_Fitted], failed: dict[str, str], chosen: Know, own: Know) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def _kinds(tried: Sequence[_Fitted], failed: dict[str, str], chosen: Know, own: 
             "score": bootstrap(one.after.right.tolist()).as_dict(),
             "lm_calls": float(one.after.calls.mean()),
             "retrievals": float(one.after.searches.mean()),
-            "thresholds": dict(zip(JUDGES, one.chosen, strict=True)),
+            "thresholds": dict(zip(WITH_THRESHOLD, one.chosen, strict=True)),
         }
         for one in tried
     }

@@ -37,7 +37,7 @@ By = Literal["weights", "probe", "prompts"]
 # What takes the rows: an optimizer with a field `judge_rows`, given those of its fields that `OutcomeJudges` has too.
 LEARNERS: dict[str, type[Any]] = {"weights": FinetuneJudges, "probe": ProbeJudges, "prompts": LabeledJudges}
 # By judge, its switch in RA-ISF and its predictor's name.
-JUDGES = {"know": ("use_know", "know"), "relevance": ("use_relevance", "relevant")}
+TRIED = {"know": ("use_know", "know"), "relevance": ("use_relevance", "relevant")}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -131,10 +131,10 @@ class OutcomeJudges(Optimizer):
             raise InputError("passages are tried one by one: take --relevance pointwise, or --how weights")
         everyone = self.by == "prompts" or self.predictors is None or self.predictors in GROUPS
         chosen = [self.predictors] if isinstance(self.predictors, str) else self.predictors or []
-        used = [judge for judge, (switch, _) in JUDGES.items() if getattr(student, switch)]
+        used = [judge for judge, (switch, _) in TRIED.items() if getattr(student, switch)]
         if judges_by_drafts(student) and "know" in used:
             used.remove("know")  # drafts of the answer say what is known, and no judge is asked
-        found = [judge for judge in used if everyone or JUDGES[judge][1] in chosen]
+        found = [judge for judge in used if everyone or TRIED[judge][1] in chosen]
         if not found:
             raise InputError(
                 "no judge is left to train by outcome: switch one on (what is known is judged with --know verbal and "

@@ -24,9 +24,9 @@ from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
 from raisf.programs.trace import Trace
 
-JUDGES = get_args(Judge)
+WITH_THRESHOLD = get_args(Judge)
 Thresholds = tuple[float, ...]
-"""Of each of `JUDGES`, also of those that the program does not ask."""
+"""Of each of `WITH_THRESHOLD`, also of those that the program does not ask."""
 
 # Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
 # validation set, from memory mostly.
@@ -37,7 +37,7 @@ _traces: ContextVar[list[Trace]] = ContextVar("traces")
 
 def thresholds_of(program: RAISF) -> Thresholds:
     """A program's thresholds."""
-    return tuple(getattr(program, f"{judge}_threshold") for judge in JUDGES)
+    return tuple(getattr(program, f"{judge}_threshold") for judge in WITH_THRESHOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Trial:
         """The answers with these thresholds."""
         if thresholds in self._found:
             return self._found[thresholds]
-        for judge, at in zip(JUDGES, thresholds, strict=True):
+        for judge, at in zip(WITH_THRESHOLD, thresholds, strict=True):
             setattr(self.program, f"{judge}_threshold", at)
         rows: dict[int, tuple[float, float, float]] = {}
         failed: list[dspy.Example] = []
@@ -186,9 +186,9 @@ def best_answers(
         groups: What each question is drawn with, (n,).
     """
     trial.at(now)
-    most = GRID[max(1, sum(bool(trial.seen[judge]) for judge in JUDGES))]
+    most = GRID[max(1, sum(bool(trial.seen[judge]) for judge in WITH_THRESHOLD))]
     grid = []
-    for judge, at in zip(JUDGES, now, strict=True):
+    for judge, at in zip(WITH_THRESHOLD, now, strict=True):
         seen = list(trial.seen[judge])
         grid.append(list(dict.fromkeys([at, more.get(judge, at), *cuts(seen, 0, 1, most=most)])) if seen else [at])
     tried: list[Thresholds] = [tuple(map(float, one)) for one in itertools.product(*grid)]
@@ -204,8 +204,8 @@ def guarded(trial: Trial, now: Thresholds, fitted: Mapping[str, float]) -> Thres
     """The fitted thresholds, as many of them as can be set without costing answers."""
     least = trial.at(now).right.mean() - 1e-12
     for many in range(len(fitted), 0, -1):
-        for some in itertools.combinations([judge for judge in JUDGES if judge in fitted], many):
-            moved = tuple(fitted[judge] if judge in some else at for judge, at in zip(JUDGES, now, strict=True))
+        for some in itertools.combinations([judge for judge in WITH_THRESHOLD if judge in fitted], many):
+            moved = tuple(fitted[judge] if judge in some else at for judge, at in zip(WITH_THRESHOLD, now, strict=True))
             if trial.at(moved).right.mean() >= least:
                 return moved
     return now

@@ -12,7 +12,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.local.model import LocalLM
-from raisf.optimize.demonstrations import JUDGES, Rows, collect_rows, judges, judges_by_drafts
+from raisf.optimize.demonstrations import JUDGE_ROLES, Rows, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_examples
@@ -244,7 +244,7 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
     """The predictors to train: those asked for; where nobody asks, the judges that the program uses, else all."""
     names = [name for name, _ in program.named_predictors()]
     if wanted == "all":
-        idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGES} - set(judges(program))
+        idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGE_ROLES} - set(judges(program))
         own = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
         return [name for name in names if name not in idle & own]
     if wanted is not None and wanted != "judges":

@@ -27,9 +27,9 @@ WAYS = {
     "questions gave, and decomposing from gold.",
 }
 # The judges that are asked alone.
-JUDGES = ("know", "relevance")
+MEASURED = ("know", "relevance")
 MEASURES = {"auroc": "AUROC", "accuracy": "accuracy"}
-SCORES = ("exact match", *(f"{judge} {measure}" for judge in JUDGES for measure in MEASURES.values()))
+SCORES = ("exact match", *(f"{judge} {measure}" for judge in MEASURED for measure in MEASURES.values()))
 
 
 def sizes_of_ways(
@@ -86,7 +86,7 @@ def _alone(reports: Mapping[str, Any]) -> dict[str, Score]:
     """By column, what the judges' reports alone say."""
     return {
         f"{judge} {shown}": score_of(reports[judge]["scores"][name])
-        for judge in JUDGES
+        for judge in MEASURED
         for name, shown in MEASURES.items()
         if name in reports.get(judge, {}).get("scores", {})
     }
@@ -99,12 +99,12 @@ def _report(workspace: "Workspace", setting: Setting) -> dict[str, Any]:
 def _learnt(report: Mapping[str, Any]) -> list[Cell]:
     """How many rows each judge had, and the seconds that compiling took."""
     if not report:
-        return [None] * (len(JUDGES) + 1)
+        return [None] * (len(MEASURED) + 1)
     seconds = report["seconds"] + report.get("judge_rows", {}).get("seconds", 0)
     seconds += report.get("outcomes", {}).get("seconds_before", 0)  # those tries are part of its price
     made = report.get("predictors", {})
     counts = {name: sum(one["rows"]["train"].values()) for name, one in made.items()} or report["rows"]
-    return [*(counts.get(PREDICTORS[judge]) for judge in JUDGES), round(float(seconds), 2)]
+    return [*(counts.get(PREDICTORS[judge]) for judge in MEASURED), round(float(seconds), 2)]
 
 
 def _lines(

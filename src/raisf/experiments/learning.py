@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.opening import open_fitting
-from raisf.experiments.settings import COMPILED, JUDGES, LEARNT, PREDICTORS, Setting
+from raisf.experiments.settings import COMPILED, JUDGE_OPTIONS, LEARNT, PREDICTORS, Setting
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Learning:
 
         Demonstrations are steps of the program's runs, which all of its options decide on.
         """
-        fields = {name: value for name, value in setting.options.items() if setting.few_shot or name in JUDGES}
+        fields = {name: value for name, value in setting.options.items() if setting.few_shot or name in JUDGE_OPTIONS}
         return self.workspace.faithful(setting.system) | fields
 
     def _learnt(self, program: Any, setting: Setting) -> Any:

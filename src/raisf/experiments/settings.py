@@ -20,7 +20,7 @@ LEARNT = (*COMPILED, "skr-knn")
 # A step of `Setting.then`: the judges' thresholds, fitted on the dev split for right answers.
 THRESHOLDS = ("thresholds", {"aim": "answer"})
 # Options of RA-ISF that decide which judges it has; it is compiled with them.
-JUDGES = ("know", "relevance", "sufficiency", "decomposition")
+JUDGE_OPTIONS = ("know", "relevance", "sufficiency", "decomposition")
 # RA-ISF's predictors by judge.
 PREDICTORS = {"know": "know", "relevance": "relevant", "decomposition": "decompose"}
 # The judges' bases beside the answering LM's own in RA-ISF's Table 3, where the pocket Llama answers.
