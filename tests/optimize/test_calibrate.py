@@ -338,31 +338,3 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
     assert (made.know_threshold, made.relevance_threshold) == (calm.know_threshold, calm.relevance_threshold)
     assert without["answer"]["before"]["value"] - report["answer"]["before"]["value"] == pytest.approx(1 / 40)
     assert "1 questions failed twice" in shown(report) and "failed" not in shown(without)
-
-
-def test_a_module_is_calibrated_on_what_it_gives_itself(program: RAISF) -> None:
-    """The metric was asked of the answer within, which nobody gets."""
-
-    class Shouting(dspy.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rag = program
-
-        def forward(self, question: str) -> dspy.Prediction:
-            return dspy.Prediction(loud=self.rag(question=question).answer.upper())
-
-    def loud(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
-        return float(prediction.loud == example.answer.upper())
-
-    made, report = calibrated(Shouting(), n=20, metric=loud)
-    assert report["answer"]["before"]["value"] == 0 and report["answer"]["after"]["value"] == 1
-    assert report["answer"]["lm_calls"]["before"] > 1 and "loud of the answers" in shown(report)
-    assert made.rag.know_threshold < 0.5 < made.rag.relevance_threshold and program.know_threshold == 0.5
-
-
-def test_a_threshold_that_moved_is_told_though_its_judge_could_not_be_measured(program: RAISF) -> None:
-    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(20)]
-    made, report = calibrated(program, valset=bare, aim="answer")
-    moved = report["judges"]["relevance"]
-    assert moved["threshold"] == {"before": 0.5, "after": made.relevance_threshold} and "gold_pids" in moved["skipped"]
-    assert f"relevance has the threshold {made.relevance_threshold:.3g} instead of 0.5" in shown(report)

@@ -231,12 +231,11 @@ def open_fitting(
     from raisf.programs.registry import PROGRAMS, defaults, searches
 
     lm = lm or LMChoice()
-
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
         known, searching = own.fitting(own.load_class(class_name))
         known = set() if compiled else known
-        if unused := sorted(name for name in options.keys() - known if options[name] is not None):
+        if unused := sorted(one for one in options.keys() - known if options[one] is not None):
             logger.warning("%s has no option %s of its own: what was given is not for it", name, ", ".join(unused))
     elif name in PROGRAMS:
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])

@@ -1,0 +1,45 @@
+"""If these failed, a module of one's own would be calibrated on answers that nobody gets, and not be told of it."""
+
+from typing import Any
+
+import dspy
+
+from raisf.programs.ra_isf import RAISF
+from tests.optimize.test_calibrate import Shelf, calibrated, questions, scoring, shown, timid
+
+
+def judging() -> RAISF:
+    made = RAISF(Shelf(), k=2)
+    made.set_lm(scoring(timid))
+    return made
+
+
+def test_a_module_is_calibrated_on_what_it_gives_itself() -> None:
+    """The metric was asked of the answer within, which nobody gets."""
+
+    program = judging()
+
+    class Shouting(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rag = program
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(loud=self.rag(question=question).answer.upper())
+
+    def loud(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
+        return float(prediction.loud == example.answer.upper())
+
+    made, report = calibrated(Shouting(), n=20, metric=loud)
+    assert report["answer"]["before"]["value"] == 0 and report["answer"]["after"]["value"] == 1
+    assert report["answer"]["lm_calls"]["before"] > 1 and "loud of the answers" in shown(report)
+    assert made.rag.know_threshold < 0.5 < made.rag.relevance_threshold and program.know_threshold == 0.5
+
+
+def test_a_threshold_that_moved_is_told_though_its_judge_could_not_be_measured() -> None:
+    program = judging()
+    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(20)]
+    made, report = calibrated(program, valset=bare, aim="answer")
+    moved = report["judges"]["relevance"]
+    assert moved["threshold"] == {"before": 0.5, "after": made.relevance_threshold} and "gold_pids" in moved["skipped"]
+    assert f"relevance has the threshold {made.relevance_threshold:.3g} instead of 0.5" in shown(report)
