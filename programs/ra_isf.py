@@ -51,7 +51,7 @@ class RAISF(Program):
         use_decomposition: False answers "unknown" where no passage is relevant ("No QDM").
         evidence: False answers at once, as the paper does; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
         know_threshold: The probability in [0, 1] from which on a question counts as known, where the LM gives
             probabilities; `raisf.optimize.optimizers.calibrate` fits it.
         relevance_threshold: The same for a passage to count as relevant. A listwise judge gives no probabilities.

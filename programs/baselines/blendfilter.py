@@ -53,7 +53,7 @@ class BlendFilter(Program):
         filter_steps: True filters in the paper's calls; False in one call, which gives the numbers at once; None takes
             one call for the pocket models, which do not follow instructions, and the paper's for all others.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Wang et al. 2024, arXiv 2402.11129, section 3; without q, q_ex or q_in as in its ablations.

@@ -13,7 +13,7 @@ class CoT(Program):
 
     Args:
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Wei et al. 2022, arXiv 2201.11903; without demonstrations Kojima et al. 2022, arXiv 2205.11916.

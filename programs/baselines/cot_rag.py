@@ -17,7 +17,7 @@ class CoTRAG(Program):
         retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages retrieved.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         The "CoT + retrieval" of Wang et al. 2024 (BlendFilter), arXiv 2402.11129, table 2.

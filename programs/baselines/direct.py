@@ -13,7 +13,7 @@ class Direct(Program):
 
     Args:
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         The "Direct" of Liu et al. 2024 (RA-ISF), arXiv 2403.06840, table 1.

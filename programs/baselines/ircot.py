@@ -31,7 +31,7 @@ class IRCoT(Program):
         evidence: Of the reader "answer": False answers at once, as the paper's; True quotes the sentence that holds the
             answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Trivedi et al. 2023, arXiv 2212.10509, section 3, with its limit of 15 paragraphs and its two readers.

@@ -21,7 +21,7 @@ class IterRetGen(Program):
         k: Passages a turn.
         turns: Retrievals, each followed by a generation: the paper's T.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Shao et al. 2023, arXiv 2305.15294, section 3.

@@ -20,7 +20,7 @@ class LeastToMost(Program):
 
     Args:
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Zhou et al. 2023, arXiv 2205.10625, section 2: decomposition once, then sequential solving.

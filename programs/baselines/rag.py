@@ -15,7 +15,7 @@ class RAG(Program):
         k: Passages retrieved.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         The "RAG" of Liu et al. 2024 (RA-ISF), arXiv 2403.06840, table 1.

@@ -29,7 +29,7 @@ class ReAct(Program):
         k: Passages that a search shows; 1, as the paper's search shows one page. BlendFilter's tables take 5.
         max_steps: Actions at most.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Yao et al. 2023, arXiv 2210.03629, section 3; its Lookup, which goes on in a long page, has no place here.

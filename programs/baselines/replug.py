@@ -32,7 +32,7 @@ class REPLUG(Program):
         temperature: Of the softmax over the scores; the paper's is 1, a lower one trusts the ranking more.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Shi et al. 2023, arXiv 2301.12652, section 3: the ensemble. `raisf dense tune` is its LSR, section 4.

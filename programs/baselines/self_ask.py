@@ -26,7 +26,7 @@ class SelfAsk(Program):
         max_follow_ups: Follow-up questions at most; 5, since questions of the field take four facts at most.
         evidence: False answers at once, as the paper's reader; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Press et al. 2023, arXiv 2210.03350: self-ask with a search engine.

@@ -65,7 +65,7 @@ class SelfRAG(Program):
         usefulness_weight: Of the answer's usefulness.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Asai et al. 2024, arXiv 2310.11511, section 3.3, with its threshold of 0.2 and its weights of 1, 1 and 0.5.

@@ -54,7 +54,7 @@ class SKR(Program):
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         cases: What `raisf.FitSKR` has found; None before.
         max_calls: LM calls a question may make; None for no limit.
-        max_seconds: Seconds after which a question starts no further call; None for no limit.
+        max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
         Wang et al. 2023, arXiv 2310.05002: its k-nearest-neighbour form. The embedding here is MiniLM's.
