@@ -21,6 +21,9 @@ from dspy.lm15 import TimeoutError as LateError
 
 T = TypeVar("T")
 
+# Why a server says that it ended a text which nobody ended: aborted, crashed, restarted. DSPy takes these for "stop".
+BROKEN = frozenset(("abort", "aborted", "error", "cancel", "cancelled", "canceled", "timeout"))
+
 # Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
 
@@ -117,7 +120,7 @@ async def persist(
         moment: When to give up in any case; None: never.
 
     Returns:
-        What the try gave; an empty response if the last try gave nothing else.
+        What the try gave; an empty response if the last try gave nothing else. Whoever keeps responses asks `lasting`.
 
     Raises:
         LM15Error: The last try's.
@@ -127,7 +130,9 @@ async def persist(
         number, error, response = number + 1, None, None
         try:
             response = await _bounded(attempt, timeout, moment)
-            if _says_something(response):
+            if response is None or says_something(response):
+                if response is not None:
+                    check_ended(response.finish_reason, response.provider_data)
                 return response
         except Final as final:
             raise final.error from final.error.__cause__
@@ -175,14 +180,34 @@ async def _bounded(
         raise LateError(f"no whole answer in {left:.3g} s") from None
 
 
-def _says_something(response: Response | None) -> bool:
+def check_ended(reason: str | None, body: Any) -> None:
+    """Raise ProviderError for a reply that its server broke off.
+
+    Args:
+        reason: Why it ended, as DSPy's client understood it.
+        body: The reply itself; anything.
+    """
+    try:
+        said = body["choices"][0]["finish_reason"]
+    except (LookupError, TypeError):
+        said = None
+    for one in (reason, said):
+        if one in BROKEN:
+            raise ProviderError(f"the reply was broken off (finish_reason: {one})")
+
+
+def lasting(response: Response) -> bool:
+    """Whether a response may be kept: an endpoint that said nothing, or filtered its text, may answer the next time."""
+    return says_something(response) and response.finish_reason != "content_filter"
+
+
+def says_something(response: Response) -> bool:
     """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit).
 
     Log-probabilities say something too: the likeliest token may be the end, and the next ones labels.
     """
     return (
-        response is None
-        or bool(response.text or response.logprobs)
+        bool(response.text or response.logprobs)
         or response.finish_reason != "stop"
         or any(part.type != "text" for part in response.message.parts)
     )
