@@ -126,8 +126,8 @@ def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
     if weight_of(fitting) == 0:
         raise InputError(
-            f"{name}: {len(fitting)} rows together weigh nothing, as all have the weight 0 or an empty completion: give "
-            "rows with completions, and weights above 0"
+            f"{name}: {len(fitting)} rows together weigh nothing, as all have the weight 0 or an empty completion: "
+            "give rows with completions, and weights above 0"
         )
     return fitting
 

@@ -22,9 +22,7 @@ def no_waiting(monkeypatch):
 def ill(faulty, monkeypatch):
     """Serves an endpoint whose replies are of one kind until its `rate` is 0."""
     for finish in ("content_filter", "abort", "error", "cancelled"):
-        monkeypatch.setitem(
-            faulty.BODIES, finish, lambda right, finish=finish: faulty.completion(right[:-30], finish)
-        )
+        monkeypatch.setitem(faulty.BODIES, finish, lambda right, finish=finish: faulty.completion(right[:-30], finish))
     return lambda kind: faulty.serve(1.0, kinds=[kind])
 
 
