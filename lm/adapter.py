@@ -270,10 +270,11 @@ class CompactAdapter(WholeReplies):
         return dspy.context(send_stream=MarkedStream(stream, marked))
 
     def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {"stop": [self._stop], **lm_kwargs}
+        return {"stop": [self.stop], **lm_kwargs}
 
     @property
-    def _stop(self) -> str:
+    def stop(self) -> str:
+        """Where what an LM writes ends."""
         return self.end.rstrip() or self.end
 
     def _requests(
@@ -296,7 +297,7 @@ class CompactAdapter(WholeReplies):
                 **{name: options.get(name) for name in SAMPLING},
                 # Candidates differ by their seeds: by the same request the cache would give the first one to all.
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
-                stop=(self._stop,),
+                stop=(self.stop,),
                 extensions=COMPLETION if getattr(lm, "completes_text", False) else None,
                 # As OpenAI's interface has it: whether, and how many others beside each token.
                 logprobs=(lm_kwargs.get("top_logprobs") or 0) if lm_kwargs.get("logprobs") else None,

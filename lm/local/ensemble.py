@@ -62,19 +62,20 @@ def answer_together(
     if engine.text.seq2seq:
         raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
     text, model = engine.text, twin(engine)
-    prompts = [text.encode(adapter.prompt(signature, call, demos), special=True) for call in inputs]
+    stop, ends = adapter.stop, end_tokens(model, text.tokenizer)
+    written = [text.plain(adapter.prompt(signature, call, demos), (stop,)) for call in inputs]
+    prompts = [text.encode(prompt, special=True) for prompt in written]
     room = context_of(model) - max(map(len, prompts))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages or fewer demonstrations")
-    stop, ends = adapter.end.rstrip() or adapter.end, end_tokens(model, text.tokenizer)
 
     def ended(tokens: list[int]) -> bool:
         # A token is at least one byte, so the stop's last bytes lie in as many tokens.
         return tokens[-1] in ends or stop in text.decode(tokens[-len(stop.encode()) :], False)
 
     new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
-    written = text.decode([token for token in new if token not in ends], True)
-    return Mixed(written, ended(new), sum(map(len, prompts)), len(new))
+    answer = text.decode([token for token in new if token not in ends], True)
+    return Mixed(answer, ended(new), sum(map(len, prompts)), len(new))
 
 
 def mix(

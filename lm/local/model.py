@@ -194,7 +194,8 @@ class LocalLM(dspy.LM):
         if self.lora is not None:
             raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
         engine = self.base_engine
-        rows = [engine.text.completed(prompt, completion, True) for prompt, completion in asked]
+        plain, completed = engine.text.plain, engine.text.completed
+        rows = [completed(plain(prompt, self._marks), plain(end, self._marks), True) for prompt, end in asked]
         sums: list[float] = []
         for batch in batches([len(tokens) for tokens, _ in rows], engine.model.device.type):
             sequences, starts = zip(*(rows[place] for place in batch), strict=True)
@@ -215,12 +216,17 @@ class LocalLM(dspy.LM):
         Raises:
             InputError: The base is an encoder-decoder.
         """
-        texts = Config(extensions=COMPLETION)
+        texts = Config(extensions=COMPLETION, stop=self._marks)
         asked = [
             Request(model=self.model, messages=(Message.user(one),), config=texts) if isinstance(one, str) else one
             for one in prompts
         ]
         return self.base_engine.hidden(asked, layers)
+
+    @property
+    def _marks(self) -> tuple[str, ...]:
+        """What a bare text may hold that is more than text: the adapter's end mark."""
+        return (self.adapter.stop,) if isinstance(self.adapter, CompactAdapter) else ()
 
     def recorded(self, ask: Callable[["LocalLM"], Any]) -> list[Request]:
         """The requests of calls to this LM, with a probe for each choice of labels; none is answered.

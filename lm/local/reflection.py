@@ -26,6 +26,9 @@ SUPPORT = ("[Fully supported]", "[Partially supported]", "[No support / Contradi
 USEFULNESS = tuple(f"[Utility:{stars}]" for stars in range(1, 6))
 GROUPS = (RETRIEVAL, RELEVANCE, SUPPORT, USEFULNESS)
 
+# What the prompt holds beside words.
+_MARKS = (*(name for group in GROUPS for name in group), "<paragraph>", "</paragraph>")
+
 # Judgements that come before anything else is written; the others come where the LM puts them, or not at all.
 FIRST = (RETRIEVAL, RELEVANCE)
 
@@ -74,7 +77,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     engine = lm.base_engine
     model, text, tokens = twin(engine), engine.text, _tokens(engine)
     groups = [torch.tensor([tokens[name] for name in group]) for group in GROUPS]
-    read = [text.encode(prompt, special=True) for prompt in prompts]
+    read = [text.encode(text.plain(prompt, _MARKS), special=True) for prompt in prompts]
     room = context_of(model) - max(map(len, read))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages")
@@ -110,7 +113,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
 
 def plain(text: str) -> str:
     """A text without the marks that only the prompt and the model may write; a passage may hold them to cheat."""
-    for mark in (*(name for group in GROUPS for name in group), "<paragraph>", "</paragraph>"):
+    for mark in _MARKS:
         text = text.replace(mark, " ")
     return text
 
