@@ -161,6 +161,19 @@ class Text:
         with self._lock:
             return str(self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
 
+    def pieces(self, tokens: list[int]) -> list[str]:
+        """What the text of tokens grows by with each: a character of several tokens comes with the last of them."""
+        found, shown, begun = [], 0, 0
+        for place in range(1, len(tokens) + 1):
+            # Not each alone: a tokenizer may drop the space before the first.
+            before, text = (self.decode(tokens[shown:end], False) for end in (begun, place))
+            if text.endswith("\ufffd") and place < len(tokens):
+                found.append("")
+                continue
+            found.append(text[len(before) :])
+            shown, begun = begun, place
+        return found
+
     def _templated(self, messages: list[dict[str, str]], asks: bool) -> str:
         """A conversation in the model's chat template; `asks`: the model is to speak next."""
         with self._lock:
