@@ -64,10 +64,10 @@ class Stoppable:
 
 @contextlib.contextmanager
 def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[None]:
-    """Let no endpoint's call in this context outlast a moment of `time.monotonic()`; None: no limit.
+    """Let no call in this context, to an endpoint or an LM in the process, outlast a moment of `time.monotonic()`.
 
     Args:
-        moment: That moment.
+        moment: That moment; None: no limit.
         stoppable: Who can end them before.
     """
     tokens = _deadline.set(moment), _stoppable.set(stoppable)
@@ -81,6 +81,17 @@ def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[
 def deadline() -> float | None:
     """The moment that holds in this context."""
     return _deadline.get()
+
+
+def seconds_left() -> float | None:
+    """How long that is from now, 0 where it has passed; None without a limit."""
+    moment = deadline()
+    return None if moment is None else max(0.0, moment - time.monotonic())
+
+
+def late(seconds: float | None) -> LateError:
+    """What is raised when so many seconds were not enough."""
+    return LateError(f"no whole answer in {seconds or 0:.3g} s")
 
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -177,7 +188,7 @@ async def _bounded(
         async with asyncio.timeout(max(0.0, left)):
             return await attempt()
     except TimeoutError:
-        raise LateError(f"no whole answer in {left:.3g} s") from None
+        raise late(left) from None
 
 
 def check_ended(reason: str | None, body: Any) -> None:

@@ -30,10 +30,11 @@ from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
-from raisf.lm.transport import add_to_stoppable
+from raisf.lm.transport import add_to_stoppable, late, seconds_left
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
@@ -115,12 +116,20 @@ class InferenceEngine:
     def complete(
         self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
     ) -> Response:
-        """Answer a request, together with those that other threads make at the same time; see `submit`."""
-        future = self.submit(request, lora, None, probe)
+        """Answer a request, together with those that other threads make at the same time; see `submit`.
+
+        Raises:
+            LateError: It takes longer than this context allows (`raisf.lm.transport.until`).
+        """
+        future, left = self.submit(request, lora, None, probe), seconds_left()
         try:
-            return future.result()
+            return future.result(left)
+        except TimeoutError:
+            if not future.done():
+                raise late(left) from None
+            raise
         finally:
-            future.cancel()  # Ctrl-C comes while this waits
+            future.cancel()  # who waits no more, also for Ctrl-C, frees the row
 
     def submit(
         self,
