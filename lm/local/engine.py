@@ -5,6 +5,8 @@ One engine serves all LMs, threads and programs of a process that name the same 
 """
 
 import atexit
+import copy
+import functools
 import queue
 import threading
 import time
@@ -22,7 +24,7 @@ from raisf.lm.local.decoding import MAX_ROWS, Decoding
 from raisf.lm.local.inference import context_of, end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.memory import FreedMemory
-from raisf.lm.local.multi_lora import BASE, Loras, Slot
+from raisf.lm.local.multi_lora import BASE, Loras, Slot, without_hooks
 from raisf.lm.local.prefixes import Prefixes
 from raisf.lm.local.probes import Probe, Probes
 from raisf.lm.local.scoring import answers
@@ -234,6 +236,13 @@ class InferenceEngine:
         self._load()
         assert self._model is not None
         return self._model
+
+    @functools.cached_property
+    def twin(self) -> "PreTrainedModel":
+        """The model on the same weights without hooks, for other threads: the engine's hangs adapters into its own."""
+        shared: list[torch.Tensor] = [*self.model.parameters(), *self.model.buffers()]
+        instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
+        return copy.deepcopy(self.model, instead | without_hooks(self.model))
 
     @property
     def text(self) -> Text:

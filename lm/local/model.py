@@ -180,7 +180,7 @@ class LocalLM(dspy.LM):
     def logprobs(self, asked: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         """How likely the model finds completions of texts, in as few forward passes as batches allow.
 
-        It does not wait in the engine's queue: call it while no other thread asks a LoRA adapter of this base.
+        It does not wait in the engine's queue.
 
         Args:
             asked: A prompt and its completion each.
@@ -199,7 +199,7 @@ class LocalLM(dspy.LM):
         sums: list[float] = []
         for batch in batches([len(tokens) for tokens, _ in rows], engine.model.device.type):
             sequences, starts = zip(*(rows[place] for place in batch), strict=True)
-            sums += engine.compute.score(engine.model, list(sequences), list(starts))
+            sums += engine.compute.score(engine.twin, list(sequences), list(starts))
         return [(total, len(tokens) - start) for total, (tokens, start) in zip(sums, rows, strict=True)]
 
     def hidden(self, prompts: Sequence[str | Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.ensemble import twin
 from raisf.lm.local.inference import Rows, context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
@@ -75,7 +74,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     import torch
 
     engine = lm.base_engine
-    model, text, tokens = twin(engine), engine.text, _tokens(engine)
+    model, text, tokens = engine.twin, engine.text, _tokens(engine)
     groups = [torch.tensor([tokens[name] for name in group]) for group in GROUPS]
     read = [text.encode(text.plain(prompt, _MARKS), special=True) for prompt in prompts]
     room = context_of(model) - max(map(len, read))

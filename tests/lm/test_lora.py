@@ -365,6 +365,18 @@ def test_what_is_trained_is_the_base_without_what_others_ask_of_it(lm: LocalLM, 
     assert not [module for module in made.modules() if module._forward_hooks]
 
 
+def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM, denies: Path) -> None:
+    """LSR weighs passages by them; beside a judge's adapter in another thread they were the adapter's."""
+    prompt, answer = "question: Who founded Ulm?\nverdict:", " unknown"
+    alone = lm.logprob(prompt, answer)
+    ask(lm.with_weights(denies))
+    loras = lm.base_engine.loras
+    blend = loras.blend([slot for slot in loras._slots.values()])
+    assert blend is not None
+    with blend:
+        assert lm.logprob(prompt, answer) == pytest.approx(alone)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
