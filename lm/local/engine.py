@@ -177,7 +177,10 @@ class InferenceEngine:
         Returns:
             For each request (layers, width) in float32; None where the prompt is longer than the context.
         """
-        wanted = tuple(layers or self.read_layers())
+        known = self.read_layers()
+        wanted = tuple(layers or known)
+        if strange := [layer for layer in wanted if layer not in known]:
+            raise InputError(f"there is no layer {strange[0]}: the model has the layers 1 to {known[-1]}")
         futures: list[Future[Any] | None] = []
         try:
             for request in requests:

@@ -22,7 +22,7 @@ from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
-from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
+from raisf.lm.local.weights import PREFIX, choose_precision, expanded, same_weights, weights_folder, weights_hash
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -34,7 +34,8 @@ class LocalLM(dspy.LM):
     changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others. With a
     LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine. So it
     is with a probe (`raisf.lm.local.probes`), which judges in place of the label tokens; what is written is the base's.
-    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`.
+    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`. The default is float32 on a CPU
+    and the weights' own on a GPU, so there the string does not say which.
 
     It is always spoken to in its own format. What one of DSPy's adapters asks (`dspy.Predict` anywhere, without
     `raisf`) is put into that format, and the answer given back in the one that was asked for.
@@ -83,7 +84,7 @@ class LocalLM(dspy.LM):
         suffix = f"-{self.precision}" if self.precision else ""
         self.base = f"{PREFIX}{name}#{found}{suffix}"
         # A pickled engine is found from any folder; the model string stays as it was given.
-        place = Path(name).expanduser()
+        place = expanded(name)
         named = name in pocket.WEIGHTS or name in SHIPPED or not place.exists()
         shared = engine_for(folder, found, self.precision, name if named else str(place.absolute()))
         engine = EngineClient(shared)
@@ -214,7 +215,7 @@ class LocalLM(dspy.LM):
             than the context.
 
         Raises:
-            InputError: The base is an encoder-decoder.
+            InputError: The base is an encoder-decoder, or has no such layer.
         """
         texts = Config(extensions=COMPLETION, stop=self._marks)
         asked = [
@@ -263,9 +264,10 @@ def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
     name, sha, precision = found[1], found[2], found[3]
     ats = [place.start() for place in re.finditer("@", name)]
     for at in ats:
-        if any((Path(name[at + 1 :]).expanduser() / file).is_file() for file in (CONFIG, PROBE)):
-            return name[:at], Path(name[at + 1 :]).expanduser().resolve(), sha, precision
-    if ats and not Path(name).expanduser().is_dir():
+        beside = expanded(name[at + 1 :])
+        if any((beside / file).is_file() for file in (CONFIG, PROBE)):
+            return name[:at], beside.resolve(), sha, precision
+    if ats and not expanded(name).is_dir():
         lora_hash(Path(name[ats[0] + 1 :]))  # says what is missing there
     return name, None, sha, precision
 

@@ -11,9 +11,21 @@ from dspy.lm15 import InvalidRequestError, Request, TextPart
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.token_tree import common_length
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+def check_text(text: str) -> None:
+    """Raise InputError for a text that is none: one that holds a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"a text holds half a character (U+{ord(text[error.start]):04X}, a lone surrogate), which no model reads: "
+            "repair it, for instance by text.encode('utf-8', 'replace').decode()"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,13 @@ class Text:
         return [*before, *written[: written.index(end) if end in written else None], end], len(before)
 
     def encode(self, text: str, special: bool) -> list[int]:
-        """The tokens of a text, never none: something must stand before the first token to predict."""
+        """The tokens of a text, never none: something must stand before the first token to predict.
+
+        Raises:
+            InputError: It holds half a character, which no tokenizer takes.
+        """
+        if not text.isascii():
+            check_text(text)
         # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
         library = getattr(self.tokenizer, "backend_tokenizer", None)
         tokens: Any

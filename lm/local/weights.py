@@ -23,6 +23,20 @@ DTYPES = ("default", *get_args(Precision))
 LEAST_PARAMETERS = 50_000_000
 
 
+def expanded(name: str) -> Path:
+    """A path with a user's home in the place of ~.
+
+    Raises:
+        InputError: There is no such user, or no path can be so.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{PREFIX}{name:.200}: this is no path ({error}): write it out") from None
+    return path
+
+
 def weights_folder(name: str) -> Path:
     """The folder of a local model: a pocket model's, a folder of that name, or the hub's copy of that id.
 
@@ -34,8 +48,8 @@ def weights_folder(name: str) -> Path:
     if name in gguf.SHIPPED:
         return gguf.converted(gguf.shipped_file(name))
     if name.lower().endswith(".gguf"):
-        return gguf.converted(name)
-    folder = pocket.path(name) if name in pocket.WEIGHTS else Path(name).expanduser().absolute()
+        return gguf.converted(expanded(name))
+    folder = pocket.path(name) if name in pocket.WEIGHTS else expanded(name).absolute()
     if not folder.is_dir():
         if name in pocket.WEIGHTS:
             raise InputError(f"the weights of {name} are not in {folder}: make them with `raisf pocket train`")
