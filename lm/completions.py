@@ -21,7 +21,7 @@ from dspy.lm15 import TimeoutError as LateError
 
 from raisf.lm.transport import check_ended
 
-_SAMPLING = ("max_tokens", "temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "logprobs")
+_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
 
 class Completions:
