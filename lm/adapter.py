@@ -12,7 +12,6 @@ The compact format is one block of `name: value` lines a call:
 The prompt ends after the first output's name and colon; demonstrations are whole blocks before it.
 """
 
-import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +21,6 @@ import dspy
 from dspy.adapters.utils import apply_output_field_defaults
 from dspy.clients.call_result import legacy_output
 from dspy.lm15 import Config, Message, Request, Response
-from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm.chat import (
     BOOLS,
@@ -189,8 +187,8 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        if asks_probabilities(lm, lm_kwargs, signature):
-            with contextlib.suppress(LMUnsupportedFeatureError):
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
+            with self._else_in_words():
                 return self.ask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
             return self.ask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
@@ -206,8 +204,8 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
-        if asks_probabilities(lm, lm_kwargs, signature):
-            with contextlib.suppress(LMUnsupportedFeatureError):
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
+            with self._else_in_words():
                 return await self.aask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
             return await self.aask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
@@ -304,8 +302,8 @@ class CompactAdapter(WholeReplies):
         lost = [name for name, value in options.items() if value is not None and name not in (*KNOWN, *CONTROLS)]
         if bare and lost:  # else only a verdict is asked for here, which no option changes
             raise InputError(
-                f"a call of {lm.model} has the option {lost[0]}, which has no place in the format of its adapter: leave "
-                f"it out (known are {', '.join(KNOWN)})"
+                f"a call of {lm.model} has the option {lost[0]}, which has no place in its adapter's format: leave it "
+                f"out (known are {', '.join(KNOWN)})"
             )
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
         controls = {name: options[name] for name in CONTROLS if options.get(name) is not None}

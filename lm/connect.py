@@ -27,7 +27,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
-from raisf.lm.chat import ChatAdapter, JSONAdapter, strict
+from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict
 from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
@@ -228,9 +228,12 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
     """The adapters to try until one can read the output.
 
     DSPy's chat format falls back to JSON by a second LM call inside the first; here that is a call of its own, so
-    that it is counted and the budget holds.
+    that it is counted and the budget holds. So it is with a verdict whose labels could not be scored (`Unscored`).
     """
     adapter = adapter_for(lm)
+    if isinstance(adapter, WholeReplies):
+        adapter = copy.copy(adapter)
+        adapter.counted = True
     if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):
         return [adapter]
     chat = copy.copy(adapter)

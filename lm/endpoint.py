@@ -20,12 +20,13 @@ from dspy.clients.backend_selection import select_backend
 from dspy.clients.capabilities import capabilities
 from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
 from dspy.clients.engines.lm15_engine import timeouts_for
-from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, registered_providers
+from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
+from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm import transport
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
-from raisf.lm.verdicts import Attempt, Scoring, asked_labels
+from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
 
 _BASE_LM = "dspy.clients.lm.LM"
 _in_call: ContextVar["_Cache | None"] = ContextVar("raisf_endpoint_call", default=None)
@@ -126,8 +127,18 @@ class EndpointLM(dspy.LM):
         rollout_id = self._marked(kwargs.get("rollout_id", self.kwargs.get("rollout_id")))
         try:
             yield {**kwargs, "rollout_id": rollout_id, "cache": cache}
+        except LMUnsupportedFeatureError as error:
+            if isinstance(error.__cause__, Unsaid):
+                self._count(error.__cause__.usage)
+            raise
         finally:
             _in_call.reset(token)
+
+    def _count(self, usage: Usage | None) -> None:
+        """Adds to DSPy's usage a reply that held no verdict: DSPy counts the calls that gave something."""
+        if usage is not None and dspy.settings.usage_tracker:
+            tokens = {"prompt_tokens": usage.input_tokens or 0, "completion_tokens": usage.output_tokens or 0}
+            dspy.settings.usage_tracker.add_usage(self.model, tokens)
 
     def _marked(self, rollout_id: Any) -> Any:
         place = self.endpoint.place
@@ -265,7 +276,7 @@ class Endpoint:
 
     async def _verdict(self, request: Request, persist: Attempt, moment: float | None) -> Response:
         if self.scoring is None:
-            raise UnsupportedFeatureError("it is not asked for probabilities", feature="config.probabilities")
+            raise Unsaid("it is not asked for probabilities")
         left = None if moment is None else moment - time.monotonic()
         return await self.scoring.verdict(request, persist, self.retries, left)
 
