@@ -8,8 +8,9 @@ from typing import Any
 
 import dspy
 
-# Space as tokenizers write it, where a server shows tokens raw.
-_SPACES = str.maketrans("", "", " \t\r\n\u0120\u010a\u2581")
+from raisf.lm.verdicts import SPACES
+
+_WITHOUT_SPACES = str.maketrans("", "", SPACES)
 
 _ROUNDED = 1e-3
 """How much more than 0 a server's rounding may make of a certain token's log-probability."""
@@ -58,9 +59,9 @@ def written(prediction: dspy.Prediction, answer: str) -> list[float]:
 def _span(tokens: list[dict[str, Any]], answer: str) -> slice | None:
     """Which tokens an answer was written in, the last time that it was written."""
     texts = _texts(tokens)
-    ends = list(itertools.accumulate(len(text.translate(_SPACES)) for text in texts))
-    wanted = answer.translate(_SPACES)
-    start = "".join(texts).translate(_SPACES).rfind(wanted) if wanted else -1
+    ends = list(itertools.accumulate(len(text.translate(_WITHOUT_SPACES)) for text in texts))
+    wanted = answer.translate(_WITHOUT_SPACES)
+    start = "".join(texts).translate(_WITHOUT_SPACES).rfind(wanted) if wanted else -1
     if start < 0:
         return None
     first, last = bisect_right(ends, start), bisect_left(ends, start + len(wanted))

@@ -21,8 +21,8 @@ from dspy.lm15 import (
 )
 
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.jobs import asked_labels
 from raisf.lm.transport import late, seconds_left
+from raisf.lm.verdicts import asked_labels
 
 StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
 
@@ -91,8 +91,8 @@ class Recorder:
         """Keep a request."""
         self.seen.append(request)
         content: DataPart | str = ""
-        if request.config.response_format is not None:
-            name, labels = asked_labels(request)
+        name, labels = asked_labels(request)
+        if labels:
             even = {name: dict.fromkeys(labels, 1 / len(labels))}
             content = DataPart(value={name: labels[0]}, probabilities=even, method="provider_classification")
         return Response(

@@ -5,7 +5,6 @@ a mask keeps of it, token by token, what is the token's own: two small products 
 are. The base's weights and its forward pass stay untouched; a batch without adapters runs as if there were none.
 """
 
-import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raisf.lm.local.weights import hash_of_files
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_file
+from raisf.utils.files import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -222,5 +222,4 @@ def lora_hash(folder: Path) -> str:
     """
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise InputError(f"no LoRA adapter at {folder}: expected {CONFIG} and {WEIGHTS}, as peft saves them")
-    both = "".join(sha256_file(folder / name) for name in (CONFIG, WEIGHTS))
-    return hashlib.sha256(both.encode()).hexdigest()[:12]
+    return hash_of_files(folder, CONFIG, WEIGHTS)

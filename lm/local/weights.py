@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from raisf.lm import pocket
 from raisf.lm.local import gguf
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_of_large
+from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
 EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
@@ -89,6 +89,12 @@ def weights_hash(folder: Path) -> str:
     if (folder / gguf.SOURCE).is_file():
         return _hash_of(folder, ("*.safetensors", gguf.SOURCE))
     return _hash_of(folder, EVERYTHING)
+
+
+def hash_of_files(folder: Path, *names: str) -> str:
+    """Twelve hex digits that change with any of some files of a folder, which are read anew."""
+    whole = "".join(sha256_file(folder / name) for name in names)
+    return hashlib.sha256(whole.encode()).hexdigest()[:12]
 
 
 def same_weights(sha: str, folder: Path) -> bool:
