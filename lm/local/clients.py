@@ -58,10 +58,9 @@ class EngineClient:
         written: queue.Queue[str | None] = queue.Queue()
         future = self.submit(request, written.put)
         future.add_done_callback(lambda _: written.put(None))
-        deltas = _Deltas(request)
+        deltas, left = _Deltas(request), seconds_left()
         try:
             yield StreamStartEvent(model=request.model)
-            left = seconds_left()
             while (text := written.get(timeout=seconds_left())) is not None:
                 yield from deltas.of(text)
             yield from deltas.last(future.result())
@@ -130,8 +129,7 @@ class AsyncEngineClient:
 
         future = await asyncio.to_thread(self.client.submit, request, listen)
         future.add_done_callback(lambda _: listen(None))
-        deltas = _Deltas(request)
-        left = seconds_left()
+        deltas, left = _Deltas(request), seconds_left()
         try:
             yield StreamStartEvent(model=request.model)
             while (text := await asyncio.wait_for(written.get(), seconds_left())) is not None:
