@@ -12,7 +12,6 @@ The compact format is one block of `name: value` lines a call:
 The prompt ends after the first output's name and colon; demonstrations are whole blocks before it.
 """
 
-import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +21,6 @@ import dspy
 from dspy.adapters.utils import apply_output_field_defaults
 from dspy.clients.call_result import legacy_output
 from dspy.lm15 import Config, Message, Request, Response
-from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm.chat import (
     BOOLS,
@@ -45,7 +43,10 @@ EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
 COMPLETION: dict[str, Any] = {"completion": True}
 # An LM's options that go into its requests; what a local engine does not know of them, it refuses.
-SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+# Those that are for the call itself, or have a place of their own in a request.
+KNOWN = (*SAMPLING, *("max_tokens", "max_completion_tokens", "seed", "stop", "n", "logprobs", "top_logprobs"))
+CONTROLS = ("cache", "rollout_id")
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -186,13 +187,13 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        if asks_probabilities(lm, lm_kwargs, signature):
-            with contextlib.suppress(LMUnsupportedFeatureError):
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
+            with self._else_in_words():
                 return self.ask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
             return self.ask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
-            return super().__call__(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
+            return super().__call__(lm, self._with_stop(lm, lm_kwargs), signature, demos, inputs)
 
     async def acall(
         self,
@@ -203,13 +204,13 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
-        if asks_probabilities(lm, lm_kwargs, signature):
-            with contextlib.suppress(LMUnsupportedFeatureError):
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
+            with self._else_in_words():
                 return await self.aask(lm, lm_kwargs, signature, demos, inputs)
         if getattr(lm, "completes_text", False):
             return await self.aask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
-            return await super().acall(lm, self._with_stop(lm_kwargs), signature, demos, inputs)
+            return await super().acall(lm, self._with_stop(lm, lm_kwargs), signature, demos, inputs)
 
     def ask(
         self,
@@ -269,11 +270,17 @@ class CompactAdapter(WholeReplies):
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 
-    def _with_stop(self, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {"stop": [self._stop], **lm_kwargs}
+    def _with_stop(self, lm: dspy.BaseLM, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}))}
+
+    def _stops(self, options: dict[str, Any]) -> tuple[str, ...]:
+        """Where the block ends, or before it where the call says so."""
+        given = options.get("stop") or ()
+        return tuple(dict.fromkeys([self.stop, *([given] if isinstance(given, str) else given)]))
 
     @property
-    def _stop(self) -> str:
+    def stop(self) -> str:
+        """Where what an LM writes ends."""
         return self.end.rstrip() or self.end
 
     def _requests(
@@ -285,21 +292,35 @@ class CompactAdapter(WholeReplies):
         inputs: dict[str, Any],
         scores: bool,
     ) -> Iterator[tuple[Request, dict[str, Any]]]:
-        """The call in DSPy's typed form, which can ask for probabilities: a request and its options a candidate."""
+        """The call in DSPy's typed form, which can ask for probabilities: a request and its options a candidate.
+
+        Raises:
+            InputError: An option has no place in it, and would be lost.
+        """
         options = {**lm.kwargs, **lm_kwargs}
+        bare = getattr(lm, "completes_text", False)
+        lost = [name for name, value in options.items() if value is not None and name not in (*KNOWN, *CONTROLS)]
+        if bare and lost:  # else only a verdict is asked for here, which no option changes
+            raise InputError(
+                f"a call of {lm.model} has the option {lost[0]}, which has no place in its adapter's format: leave it "
+                f"out (known are {', '.join(KNOWN)})"
+            )
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
-        controls = {name: options[name] for name in ("cache", "rollout_id") if options.get(name) is not None}
+        controls = {name: options[name] for name in CONTROLS if options.get(name) is not None}
         count = options.get("n") or 1
+        if count < 1:
+            raise InputError(f"n is {count}: give 1 or more")
         asked = _scored_of(lm, signature) if scores else {}
         for candidate in range(count):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
+                max_tokens=_limit(lm_kwargs, lm.kwargs),
                 # Candidates differ by their seeds: by the same request the cache would give the first one to all.
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
-                stop=(self._stop,),
-                extensions=COMPLETION if getattr(lm, "completes_text", False) else None,
+                stop=self._stops(options),
+                extensions=COMPLETION if bare else None,
                 # As OpenAI's interface has it: whether, and how many others beside each token.
-                logprobs=(lm_kwargs.get("top_logprobs") or 0) if lm_kwargs.get("logprobs") else None,
+                logprobs=(options.get("top_logprobs") or 0) if options.get("logprobs") else None,
                 **asked,
             )
             yield Request(model=lm.model, messages=(message,), config=config), controls
@@ -327,6 +348,12 @@ def adapter_named(name: str) -> dspy.Adapter:
     if name == "pocket":
         return CompactAdapter(instructions=False, end=POCKET_END)
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
+
+
+def _limit(*options: dict[str, Any]) -> Any:
+    """The most tokens of an answer, by either of its names; of several options' the first."""
+    given = [one.get(name) for one in options for name in ("max_completion_tokens", "max_tokens")]
+    return next((limit for limit in given if limit is not None), None)
 
 
 def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ The prompts are DSPy's own. The classes have DSPy's names, by which its stream l
 """
 
 import contextlib
+import copy
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
@@ -39,8 +41,41 @@ class UnreadableReply(AdapterParseError):
         super().__init__(type(adapter).__name__, signature, shown, message=f"{why}.")  # type: ignore[arg-type]
 
 
+class Unscored(Exception):
+    """An endpoint gave no probabilities of labels: the verdict is to be asked for in words, by a call of its own.
+
+    Args:
+        adapter: Asks so.
+        asked: Whether the endpoint was asked for them, which is a call too.
+    """
+
+    def __init__(self, adapter: dspy.Adapter, asked: bool) -> None:
+        super().__init__("the endpoint gave no probabilities of labels")
+        self.adapter, self.asked = adapter, asked
+
+
 class WholeReplies(dspy.Adapter):
-    """Calls LMs by DSPy's typed requests, whose responses say why they end, and reads only replies that are whole."""
+    """Calls LMs by DSPy's typed requests, whose responses say why they end, and reads only replies that are whole.
+
+    Attributes:
+        in_words: Verdicts are written out, and no endpoint is asked for the probabilities of their labels.
+        counted: Whoever asks counts calls: what is to be asked for again in words raises `Unscored`, where there would
+            be a second call inside the first.
+    """
+
+    in_words = False
+    counted = False
+
+    @contextlib.contextmanager
+    def _else_in_words(self) -> Iterator[None]:
+        """A context in which labels are to be scored; where it ends early, they were not."""
+        try:
+            yield
+        except LMUnsupportedFeatureError as error:
+            if self.counted:
+                written = copy.copy(self)
+                written.in_words = True
+                raise Unscored(written, getattr(error.__cause__, "usage", None) is not None) from error
 
     @with_capability_planning
     def __call__(
@@ -157,7 +192,7 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
     ) -> list[dict[str, Any]]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
         if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
-            with contextlib.suppress(LMUnsupportedFeatureError), dspy.context(send_stream=None):
+            with self._else_in_words(), dspy.context(send_stream=None):
                 return [read_verdict(lm(asked[0], **asked[1]))]
         return super().__call__(lm, lm_kwargs, signature, demos, inputs)
 
@@ -171,7 +206,7 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
     ) -> list[dict[str, Any]]:
         """The same, awaited."""
         if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
-            with contextlib.suppress(LMUnsupportedFeatureError), dspy.context(send_stream=None):
+            with self._else_in_words(), dspy.context(send_stream=None):
                 return [read_verdict(await lm.acall(asked[0], **asked[1]))]
         return await super().acall(lm, lm_kwargs, signature, demos, inputs)
 
@@ -183,7 +218,7 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
         demos: list[Any],
         inputs: dict[str, Any],
     ) -> tuple[Request, dict[str, Any]] | None:
-        if not asks_probabilities(lm, lm_kwargs, signature):
+        if self.in_words or not asks_probabilities(lm, lm_kwargs, signature):
             return None
         messages = _LabelAlone().format(signature, _texts_alone(demos), _texts_alone(inputs))
         calls = typed_calls(lm, messages, lm_kwargs)

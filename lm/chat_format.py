@@ -27,6 +27,8 @@ _SYSTEM = re.compile(
 )
 _FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
 _ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«(.*?)»)(?:\n|$)", re.DOTALL)
+# A list of texts or numbers, by itself or beside None. What holds such a list, a dict of them, is text.
+_LIST = re.compile(r"(?:Union\[(?:NoneType, )?)?list\[(str|int|float|bool)\](?:(?:, NoneType)?\])?")
 _ITEMS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 # What DSPy writes for an output that a demonstration, or a turn of the conversation, does not have.
 _MISSING = ("Not supplied for this particular example.", "Not supplied for this conversation history message.")
@@ -109,7 +111,7 @@ def _type(written: str, bools: bool) -> Any:
         except (ValueError, SyntaxError):
             return str
         return Literal[tuple(labels)] if all(isinstance(label, str) for label in labels) else str
-    item = re.search(r"list\[(str|int|float|bool)\]", written)
+    item = _LIST.fullmatch(written)
     kind: Any = list[_ITEMS[item[1]]] if item else str
     return kind | None if re.search("None|Optional", written) else kind
 

@@ -19,7 +19,9 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-_SAMPLING = ("max_tokens", "temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "logprobs")
+from raisf.lm.transport import check_ended
+
+_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
 
 class Completions:
@@ -75,6 +77,8 @@ def _read(request: Request, body: Any) -> Response:
     if isinstance(body, dict) and body.get("error"):
         raise ProviderError(f"the endpoint says: {str(body['error'])[:300]}")
     choice = body["choices"][0]
+    said = choice.get("finish_reason")
+    check_ended(said, None)
     used = body.get("usage") or {}
     if not isinstance(choice["text"], str):
         raise TypeError("its text is none")
@@ -82,7 +86,7 @@ def _read(request: Request, body: Any) -> Response:
         id=None,
         model=request.model,
         message=Message.assistant(choice["text"]),
-        finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+        finish_reason=said if said in ("length", "content_filter") else "stop",
         usage=Usage(input_tokens=used.get("prompt_tokens"), output_tokens=used.get("completion_tokens")),
         logprobs=_logprobs(choice.get("logprobs")),
     )

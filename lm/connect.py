@@ -4,6 +4,7 @@ import copy
 import math
 import os
 from pathlib import Path
+from typing import TypeGuard
 from urllib.parse import urlsplit
 
 import dspy
@@ -26,7 +27,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
-from raisf.lm.chat import ChatAdapter, JSONAdapter, strict
+from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict
 from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
@@ -87,14 +88,16 @@ def connect(
             `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
             `compact` for other local models, and DSPy's setting (`chat` unless configured) for endpoints.
-        temperature: 0 takes the likeliest token.
-        max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint.
+        temperature: 0 takes the likeliest token. OpenAI's reasoning models take none but 1, and are sent none at 0.
+        max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint, and no limit for
+            OpenAI's reasoning models, which take 16,000 and more.
         num_retries: how often to try again where an endpoint is busy or fails, after about 1, 2, 4 ... seconds or as
             long as it asks for, or sends what is no answer.
         timeout: seconds that a try may take as a whole, and the longest wait that an endpoint may ask for.
         dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
             CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
-            (50 million parameters and more). The choice is part of the LM's model string.
+            (50 million parameters and more), else the default. A choice other than the default is part of the LM's
+            model string; so on a GPU the weights' own precision is not, whatever it is.
         completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
             `/completions`, which continues it as it is, and not to its chat. For base models, and for LoRA modules that
             were trained on that text.
@@ -105,13 +108,12 @@ def connect(
         The LM. An API key is read from the environment (`OPENAI_API_KEY` and its like), never kept.
 
     Raises:
-        InputError: the spec, the adapter, the temperature, the URL or the dtype cannot be used.
+        InputError: one of them cannot be used.
     """
     spec = default_spec() if spec is None else spec
     if not isinstance(spec, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
         raise InputError(f"the language model is {spec!r:.60}: give its name, such as smollm2 or openai/MODEL")
-    if not 0 <= temperature <= HIGHEST_TEMPERATURE:
-        raise InputError(f"the temperature is {temperature:g}: give 0 to {HIGHEST_TEMPERATURE:g}")
+    _check_numbers(temperature, max_tokens, num_retries, timeout)
     if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):
         if api_base is not None:
             raise InputError(
@@ -125,13 +127,11 @@ def connect(
         raise InputError(
             f"{spec} computes at its endpoint: leave out dtype, or take a model in the process (local/...)"
         )
-    if spec and Path(spec).expanduser().exists():
+    if spec and _is_path(spec):
         raise InputError(f"{spec!r} is a path: write {PREFIX}{spec}")
     provider, _, model = spec.partition("/")
     if not provider or not model:
         raise InputError(f"unknown language model {spec!r}: choose {SPECS}")
-    if not (0 < timeout < math.inf):
-        raise InputError(f"the timeout is {timeout:g}: give seconds, more than 0")
     _check_url(provider, api_base)
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -139,19 +139,57 @@ def connect(
     if completions and (adapter not in ("compact", "pocket") or engine.place is None):
         raise InputError("completions: give --api-base, and --adapter compact or pocket, which write text to continue")
     _check_provider(engine.plain)
-    try:
-        lm = EndpointLM(spec, engine, temperature=temperature, max_tokens=max_tokens or REMOTE_MAX_TOKENS)
-    except LMConfigurationError:
-        # OpenAI's reasoning models take no temperature, and no limit as low as ours.
-        lm = EndpointLM(spec, engine)
+    lm = _endpoint_lm(spec, engine, temperature, max_tokens)
     if adapter is not None:
         lm.adapter = adapter_named(adapter)  # type: ignore[attr-defined]
     return lm
 
 
+def _endpoint_lm(spec: str, engine: Endpoint, temperature: float, max_tokens: int | None) -> EndpointLM:
+    lm = EndpointLM(spec, engine)
+    if "max_completion_tokens" not in lm.kwargs:
+        return EndpointLM(spec, engine, temperature=temperature, max_tokens=max_tokens or REMOTE_MAX_TOKENS)
+    # One of OpenAI's reasoning models: our defaults are not for it.
+    try:
+        return EndpointLM(spec, engine, temperature=temperature or None, max_tokens=max_tokens)
+    except LMConfigurationError:
+        raise InputError(
+            f"{spec} reasons before it answers, and takes no temperature but 1 and no limit below 16,000 tokens; found "
+            f"the temperature {temperature:g} and {max_tokens or 'no'} max_tokens: leave both out"
+        ) from None
+
+
+def _check_numbers(temperature: object, max_tokens: object, num_retries: object, timeout: object) -> None:
+    if not (_is_number(temperature) and 0 <= temperature <= HIGHEST_TEMPERATURE):
+        raise InputError(f"the temperature is {_written(temperature)}: give 0 to {HIGHEST_TEMPERATURE:g}")
+    if not (_is_number(timeout) and 0 < timeout < math.inf):
+        raise InputError(f"the timeout is {_written(timeout)}: give seconds, more than 0")
+    if max_tokens is not None and not (type(max_tokens) is int and max_tokens >= 1):
+        raise InputError(f"max_tokens is {max_tokens!r:.60}: give 1 or more, or None")
+    if not (type(num_retries) is int and num_retries >= 0):
+        raise InputError(f"num_retries is {num_retries!r:.60}: give 0 or more")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _written(value: object) -> str:
+    return f"{value:g}" if _is_number(value) else f"{value!r:.60}"
+
+
+def _is_path(spec: str) -> bool:
+    try:
+        return Path(spec).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a name, or of a user who is not there
+        return False
+
+
 def _check_url(provider: str, api_base: str | None) -> None:
     if api_base is None:
         return
+    if not isinstance(api_base, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
+        raise InputError(f"--api-base is {api_base!r:.60}: write it like http://127.0.0.1:8000/v1")
     shown = api_base.rpartition("@")[2].partition("?")[0]
     try:
         url = urlsplit(api_base)
@@ -190,9 +228,12 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
     """The adapters to try until one can read the output.
 
     DSPy's chat format falls back to JSON by a second LM call inside the first; here that is a call of its own, so
-    that it is counted and the budget holds.
+    that it is counted and the budget holds. So it is with a verdict whose labels could not be scored (`Unscored`).
     """
     adapter = adapter_for(lm)
+    if isinstance(adapter, WholeReplies):
+        adapter = copy.copy(adapter)
+        adapter.counted = True
     if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):
         return [adapter]
     chat = copy.copy(adapter)
@@ -205,12 +246,15 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
 
     Its `transient` says whether the same call may succeed later, its `too_long` whether it was the prompt's fault.
 
-    Errors that are no LM's failure (the project's own, and programming errors) come back as they are.
+    Errors that are no LM's failure (the project's own, and programming errors) come back as they are; a text that is
+    none, a passage's or the question's, is an InputError.
     """
     if isinstance(error, RaisfError):
         return error
     if isinstance(error, LMUnexpectedError) and isinstance(error.__cause__, RaisfError):
         return error.__cause__
+    if isinstance(error, ValueError) and "not valid Unicode" in str(error):  # DSPy looks before anything is sent
+        return InputError(str(error))
     if not isinstance(error, DspyLMError):
         return error
     found, remedy = _diagnose(error, lm)

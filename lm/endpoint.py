@@ -20,15 +20,52 @@ from dspy.clients.backend_selection import select_backend
 from dspy.clients.capabilities import capabilities
 from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
 from dspy.clients.engines.lm15_engine import timeouts_for
-from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, registered_providers
+from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
+from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm import transport
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
-from raisf.lm.verdicts import Attempt, Scoring, asked_labels
+from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
 
 _BASE_LM = "dspy.clients.lm.LM"
-_in_call: ContextVar[bool] = ContextVar("raisf_endpoint_call", default=False)
+_in_call: ContextVar["_Cache | None"] = ContextVar("raisf_endpoint_call", default=None)
+
+
+class _Cache(int):
+    """A call's option `cache`. DSPy asks it before the call and after; what came meanwhile may say no."""
+
+    lasting = True
+
+    def __bool__(self) -> bool:
+        return self.lasting and self != 0
+
+
+def _keep(lasting: bool) -> None:
+    """Whether DSPy may keep the answer of the call in this context."""
+    if (cache := _in_call.get()) is not None:
+        cache.lasting = cache.lasting and lasting
+
+
+class _Heard:
+    """What a stream has brought, as `transport.check_ended` and `transport.lasting` see a whole response."""
+
+    def __init__(self) -> None:
+        self._something = False
+        self._reason: str | None = None
+
+    def note(self, event: Any) -> None:
+        """An event; raises ProviderError where it says that the server broke the answer off."""
+        if event.type == "delta":
+            self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
+        elif event.type == "end":
+            transport.check_ended(event.finish_reason, event.provider_data)
+            self._reason = event.finish_reason or self._reason
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the answer may be kept."""
+        return self._reason != "content_filter" and (self._something or self._reason != "stop")
 
 
 class EndpointLM(dspy.LM):
@@ -36,6 +73,7 @@ class EndpointLM(dspy.LM):
 
     DSPy's cache does not tell endpoints apart: its key leaves `api_base` out. Here every call carries its endpoint in
     the key, as part of DSPy's `rollout_id`, which is never sent; so two servers of the same model share no answers.
+    It keeps no answer that is none (`transport.lasting`): the next run asks again.
 
     Args:
         model: `PROVIDER/MODEL`.
@@ -84,11 +122,23 @@ class EndpointLM(dspy.LM):
 
     @contextlib.contextmanager
     def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        token = _in_call.set(True)
+        cache = _Cache(bool(kwargs.get("cache", self.cache)))
+        token = _in_call.set(cache)
+        rollout_id = self._marked(kwargs.get("rollout_id", self.kwargs.get("rollout_id")))
         try:
-            yield {**kwargs, "rollout_id": self._marked(kwargs.get("rollout_id", self.kwargs.get("rollout_id")))}
+            yield {**kwargs, "rollout_id": rollout_id, "cache": cache}
+        except LMUnsupportedFeatureError as error:
+            if isinstance(error.__cause__, Unsaid):
+                self._count(error.__cause__.usage)
+            raise
         finally:
             _in_call.reset(token)
+
+    def _count(self, usage: Usage | None) -> None:
+        """Adds to DSPy's usage a reply that held no verdict: DSPy counts the calls that gave something."""
+        if usage is not None and dspy.settings.usage_tracker:
+            tokens = {"prompt_tokens": usage.input_tokens or 0, "completion_tokens": usage.output_tokens or 0}
+            dspy.settings.usage_tracker.add_usage(self.model, tokens)
 
     def _marked(self, rollout_id: Any) -> Any:
         place = self.endpoint.place
@@ -97,7 +147,7 @@ class EndpointLM(dspy.LM):
     @property
     def _cache_responses(self) -> bool:
         # DSPy asks this of every LM. `forward` would go around the mark that a call's key needs.
-        return _in_call.get()
+        return _in_call.get() is not None
 
     def _warn_zero_temp_rollout(self, temperature: float | None, rollout_id: Any) -> None:
         if rollout_id != self._marked(None):
@@ -185,9 +235,11 @@ class Endpoint:
         """Answer a request."""
         future = self.submit(request)
         try:
-            return future.result()
+            response = future.result()
         finally:
             future.cancel()  # Ctrl-C, which comes while this waits, closes the connection
+        _keep(transport.lasting(response))
+        return response
 
     def stream(self, request: Request) -> Iterator[Any]:
         """The events of an answer, as they come."""
@@ -195,9 +247,12 @@ class Endpoint:
         future = self.submit(request, events.put)
         future.add_done_callback(events.put)
         try:
+            heard = _Heard()
             while not isinstance(event := events.get(), Future):
+                heard.note(event)
                 yield event
             event.result()
+            _keep(heard.lasting)
         finally:
             future.cancel()
 
@@ -221,7 +276,7 @@ class Endpoint:
 
     async def _verdict(self, request: Request, persist: Attempt, moment: float | None) -> Response:
         if self.scoring is None:
-            raise UnsupportedFeatureError("it is not asked for probabilities", feature="config.probabilities")
+            raise Unsaid("it is not asked for probabilities")
         left = None if moment is None else moment - time.monotonic()
         return await self.scoring.verdict(request, persist, self.retries, left)
 
@@ -315,7 +370,9 @@ class AsyncEndpoint:
 
     async def complete(self, request: Request) -> Response:
         """Answer a request; cancelling it closes the connection."""
-        return await asyncio.wrap_future(self._endpoint.submit(request))
+        response = await asyncio.wrap_future(self._endpoint.submit(request))
+        _keep(transport.lasting(response))
+        return response
 
     async def stream(self, request: Request) -> AsyncIterator[Any]:
         """The events of an answer, as they come."""
@@ -327,8 +384,11 @@ class AsyncEndpoint:
         future = self._endpoint.submit(request, emit)
         future.add_done_callback(emit)
         try:
+            heard = _Heard()
             while not isinstance(event := await events.get(), Future):
+                heard.note(event)
                 yield event
             event.result()
+            _keep(heard.lasting)
         finally:
             future.cancel()

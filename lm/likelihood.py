@@ -1,12 +1,16 @@
 """How likely an LM finds the answer that it wrote: from the log-probabilities of the tokens that came with it."""
 
+import codecs
+import itertools
 import math
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 import dspy
 
-# Space as tokenizers write it, where a server shows tokens raw.
-_SPACES = str.maketrans("", "", " \t\r\n\u0120\u010a\u2581")
+from raisf.lm.verdicts import SPACES
+
+_WITHOUT_SPACES = str.maketrans("", "", SPACES)
 
 _ROUNDED = 1e-3
 """How much more than 0 a server's rounding may make of a certain token's log-probability."""
@@ -37,22 +41,40 @@ def likelihood(prediction: dspy.Prediction, answer: str) -> float | None:
     tokens = _tokens(prediction)
     if not tokens:
         return None
-    texts = [str(one["token"]).translate(_SPACES) for one in tokens]
-    wanted = answer.translate(_SPACES)
-    start = "".join(texts).rfind(wanted) if wanted else -1
-    if start >= 0:
-        ends = [0]
-        for text in texts:
-            ends.append(ends[-1] + len(text))
-        first = next(place for place in range(len(texts)) if ends[place + 1] > start)
-        last = next(place for place in range(len(texts)) if ends[place + 1] >= start + len(wanted))
-        tokens = tokens[first : last + 2]
-    return math.exp(sum(map(_logprob, tokens)))
+    found = _span(tokens, answer)
+    counted = tokens if found is None else tokens[found.start : found.stop + 1]
+    return math.exp(sum(map(_logprob, counted)))
 
 
-def written(prediction: dspy.Prediction) -> list[float]:
-    """The log-probability of each token of a call whose `config` was `ASKED`; none where the LM gave none."""
-    return [_logprob(token) for token in _tokens(prediction)]
+def written(prediction: dspy.Prediction, answer: str) -> list[float]:
+    """The log-probability of each token of an answer, as `likelihood` finds them, without its end.
+
+    Returns:
+        Those of all tokens where the texts do not hold the answer; none where the LM gave none.
+    """
+    tokens = _tokens(prediction)
+    return [_logprob(token) for token in tokens[_span(tokens, answer) or slice(None)]]
+
+
+def _span(tokens: list[dict[str, Any]], answer: str) -> slice | None:
+    """Which tokens an answer was written in, the last time that it was written."""
+    texts = _texts(tokens)
+    ends = list(itertools.accumulate(len(text.translate(_WITHOUT_SPACES)) for text in texts))
+    wanted = answer.translate(_WITHOUT_SPACES)
+    start = "".join(texts).translate(_WITHOUT_SPACES).rfind(wanted) if wanted else -1
+    if start < 0:
+        return None
+    first, last = bisect_right(ends, start), bisect_left(ends, start + len(wanted))
+    while first and not texts[first - 1]:
+        first -= 1  # the first bytes of the answer's first character
+    return slice(first, last + 1)
+
+
+def _texts(tokens: list[dict[str, Any]]) -> list[str]:
+    """What the text grew by with each token: a character of several tokens comes with its last one."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    given = ((one.get("bytes"), str(one["token"])) for one in tokens)
+    return [decode(bytes(own)) if own else decode(b"", True) + token for own, token in given]
 
 
 def _tokens(prediction: dspy.Prediction) -> list[dict[str, Any]]:

@@ -21,6 +21,9 @@ from dspy.lm15 import TimeoutError as LateError
 
 T = TypeVar("T")
 
+# Why a server says that it ended a text which nobody ended: aborted, crashed, restarted. DSPy takes these for "stop".
+BROKEN = frozenset(("abort", "aborted", "error", "cancel", "cancelled", "canceled", "timeout"))
+
 # Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
 
@@ -61,10 +64,10 @@ class Stoppable:
 
 @contextlib.contextmanager
 def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[None]:
-    """Let no endpoint's call in this context outlast a moment of `time.monotonic()`; None: no limit.
+    """Let no call in this context, to an endpoint or an LM in the process, outlast a moment of `time.monotonic()`.
 
     Args:
-        moment: That moment.
+        moment: That moment; None: no limit.
         stoppable: Who can end them before.
     """
     tokens = _deadline.set(moment), _stoppable.set(stoppable)
@@ -78,6 +81,17 @@ def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[
 def deadline() -> float | None:
     """The moment that holds in this context."""
     return _deadline.get()
+
+
+def seconds_left() -> float | None:
+    """How long that is from now, 0 where it has passed; None without a limit."""
+    moment = deadline()
+    return None if moment is None else max(0.0, moment - time.monotonic())
+
+
+def late(seconds: float | None) -> LateError:
+    """What is raised when so many seconds were not enough."""
+    return LateError(f"no whole answer in {seconds or 0:.3g} s")
 
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -117,7 +131,7 @@ async def persist(
         moment: When to give up in any case; None: never.
 
     Returns:
-        What the try gave; an empty response if the last try gave nothing else.
+        What the try gave; an empty response if the last try gave nothing else. Whoever keeps responses asks `lasting`.
 
     Raises:
         LM15Error: The last try's.
@@ -127,7 +141,9 @@ async def persist(
         number, error, response = number + 1, None, None
         try:
             response = await _bounded(attempt, timeout, moment)
-            if _says_something(response):
+            if response is None or says_something(response):
+                if response is not None:
+                    check_ended(response.finish_reason, response.provider_data)
                 return response
         except Final as final:
             raise final.error from final.error.__cause__
@@ -172,17 +188,37 @@ async def _bounded(
         async with asyncio.timeout(max(0.0, left)):
             return await attempt()
     except TimeoutError:
-        raise LateError(f"no whole answer in {left:.3g} s") from None
+        raise late(left) from None
 
 
-def _says_something(response: Response | None) -> bool:
+def check_ended(reason: str | None, body: Any) -> None:
+    """Raise ProviderError for a reply that its server broke off.
+
+    Args:
+        reason: Why it ended, as DSPy's client understood it.
+        body: The reply itself; anything.
+    """
+    try:
+        said = body["choices"][0]["finish_reason"]
+    except (LookupError, TypeError):
+        said = None
+    for one in (reason, said):
+        if one in BROKEN:
+            raise ProviderError(f"the reply was broken off (finish_reason: {one})")
+
+
+def lasting(response: Response) -> bool:
+    """Whether a response may be kept: an endpoint that said nothing, or filtered its text, may answer the next time."""
+    return says_something(response) and response.finish_reason != "content_filter"
+
+
+def says_something(response: Response) -> bool:
     """Whether there is text, a tool call, or a reason for neither (a refusal, the token limit).
 
     Log-probabilities say something too: the likeliest token may be the end, and the next ones labels.
     """
     return (
-        response is None
-        or bool(response.text or response.logprobs)
+        bool(response.text or response.logprobs)
         or response.finish_reason != "stop"
         or any(part.type != "text" for part in response.message.parts)
     )

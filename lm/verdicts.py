@@ -21,6 +21,7 @@ from dspy.lm15 import (
     Request,
     Response,
     UnsupportedFeatureError,
+    Usage,
 )
 
 from raisf.lm.transport import transient
@@ -30,13 +31,28 @@ from raisf.lm.transport import transient
 LISTED = (20, 5, None)
 # Replies without a label, or refusals for another reason, after which a model that never gave one is asked as usual.
 MISSES = 3
+# The same in a row of a model that has given some: it is another prompt, or another model behind the address.
+LATER_MISSES = 10
 # A label that is not listed has at most the probability of the last one listed: as much is taken, if it is so little.
 UNLISTED_SHARE = 0.05
 # Of the probability that is listed, what the labels must hold together. With less, something else is likelier than they
 # are to come first (a thought, a quotation mark, a sentence), and what is left for them is a remainder, no judgement.
 LABELS_SHARE = 0.5
 # Space as tokenizers write it, where a server shows tokens raw.
-_SPACES = " \t\r\n\u0120\u010a\u2581"
+SPACES = " \t\r\n\u0120\u010a\u2581"
+
+
+class Unsaid(UnsupportedFeatureError):
+    """No probabilities of labels were given.
+
+    Args:
+        why: For whom it concerns.
+        usage: What the reply without a verdict cost; None where nothing was asked.
+    """
+
+    def __init__(self, why: str, usage: Usage | None = None) -> None:
+        super().__init__(why, feature="config.probabilities")
+        self.usage = usage
 
 
 Attempt = Callable[[Request, int], Awaitable[Response | None]]
@@ -46,7 +62,8 @@ class Scoring:
     """What is known of the log-probabilities of a model at an endpoint; of the endpoint's loop alone.
 
     Attributes:
-        possible: False once it is known that there are none; the labels are generated then.
+        possible: False once it is known that there are none, or that it no longer says a label; the labels are
+            generated then.
         sure: Whether it has given some.
         listed: How many tokens it lists at most.
     """
@@ -67,7 +84,7 @@ class Scoring:
             seconds: How long it may wait for another call that is finding out what the server can do.
 
         Raises:
-            UnsupportedFeatureError: The server gives none, or the reply is unlikely to begin with a label.
+            Unsaid: The server gives none, or the reply is unlikely to begin with a label.
             LM15Error: The call failed otherwise.
         """
         if not self.sure and self._first is not None and self._first.get_loop() is asyncio.get_running_loop():
@@ -83,18 +100,19 @@ class Scoring:
 
     async def _ask(self, request: Request, attempt: Attempt, retries: int) -> Response:
         if not self.possible:
-            raise _unsupported("the endpoint gives no log-probabilities")
+            raise Unsaid("the endpoint gives no log-probabilities")
         name, labels = asked_labels(request)
         response = await self._first_token(request, attempt, retries)
         token = next(iter(response.logprobs or ()), None)
         if token is None or not token.top:
             # It answered, and left the wish for log-probabilities aside.
             self._missed(for_good=bool(response.text))
-            raise _unsupported("the endpoint gives no log-probabilities")
+            raise Unsaid("the endpoint gives no log-probabilities", response.usage)
         found = label_probabilities(((one.token, one.logprob) for one in token.top), labels)
         if found is None:
             self._missed()
-            raise _unsupported(f"no label is likely to be what the reply begins with: {token.token!r}")
+            raise Unsaid(f"no label is likely to be what the reply begins with: {token.token!r}", response.usage)
+        self._misses = 0
         self.possible = self.sure = True
         best = max(found, key=found.__getitem__)
         data = DataPart(value={name: best}, probabilities={name: found}, method="candidate_sequence_likelihood")
@@ -102,6 +120,7 @@ class Scoring:
 
     async def _first_token(self, request: Request, attempt: Attempt, retries: int) -> Response:
         refused: Exception | None = None
+        plain: Response | None = None
         for listed in LISTED[LISTED.index(self.listed) :]:
             try:
                 # What fails may fail for the wish: then the tries that are left go without it.
@@ -117,19 +136,19 @@ class Scoring:
                 if self.sure:
                     raise
                 # A failure, or a refusal in other words: whether it is for the wish shows without it.
-                await attempt(_one_token(request, None), max(0, retries - 1) if transient(error) else 0)
+                plain = await attempt(_one_token(request, None), max(0, retries - 1) if transient(error) else 0)
                 refused = error
                 break
             assert response is not None
             self.listed = listed
             return response
         self._missed()
-        raise _unsupported(str(refused)) from refused
+        raise Unsaid(str(refused), plain.usage if plain else Usage()) from refused
 
     def _missed(self, for_good: bool = False) -> None:
-        if not self.sure:
-            self._misses += 1
-            self.possible = self.possible and not for_good and self._misses < MISSES
+        self._misses += 1
+        enough = self._misses >= (LATER_MISSES if self.sure else MISSES)
+        self.possible = self.possible and not enough and not (for_good and not self.sure)
 
 
 def asked_labels(request: Request) -> tuple[str, list[str]]:
@@ -186,12 +205,12 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
 
 
 def _is(token: str, label: str) -> bool:
-    return token.strip(_SPACES).rstrip(".,;:!\"'*`").casefold() == label.casefold()
+    return token.strip(SPACES).rstrip(".,;:!\"'*`").casefold() == label.casefold()
 
 
 def _begins(token: str, label: str) -> bool:
     """Whether a reply that begins with the token can be the label, and is no word of a sentence such as "I"."""
-    said = token.strip(_SPACES)
+    said = token.strip(SPACES)
     if _is(token, label):
         return True
     if not said or (len(said) == 1 and not said.islower()):
@@ -203,7 +222,3 @@ def _one_token(request: Request, listed: int | None) -> Request:
     """The same prompt, for one token. At temperature 1 the list is the model's own, whatever a server makes of it."""
     config = Config(max_tokens=1, temperature=1.0, logprobs=listed, extensions=request.config.extensions)
     return replace(request, config=config)
-
-
-def _unsupported(why: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(why, feature="config.probabilities")

@@ -11,6 +11,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
+from raisf.lm.chat import Unscored
 from raisf.lm.connect import explain, formats_for
 from raisf.lm.continuing import rest_of
 from raisf.lm.likelihood import likelihood
@@ -252,6 +253,11 @@ class Run:
                 self._answered = True
                 if rest := rest_of(adapter, error):
                     formats = [rest, *formats]
+                continue
+            except Unscored as unscored:
+                formats = [unscored.adapter, *formats]
+                with self._lock:
+                    self._calls -= not unscored.asked
                 continue
             except (BudgetSpent, Stopped):
                 raise

@@ -6,6 +6,7 @@ shared with the engine that answers, and on a small model a framework's own step
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
-from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.finetune.training import FinetuneRun, Training, weight_of
 from raisf.lm.local.inference import context_of
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
@@ -72,7 +73,7 @@ def train(
         whether training stopped early, tokens, seconds, tokens_per_second.
 
     Raises:
-        InputError: No row fits into the context.
+        InputError: No row fits into the context, or the rows of one of the two sets together weigh nothing.
     """
     training = training or Training()
     completion = isinstance(adapter or lm.adapter, CompactAdapter)
@@ -115,12 +116,19 @@ def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context
     """The rows as tokens, those left out that are longer than the context.
 
     Raises:
-        InputError: None is left.
+        InputError: None is left, or what is left weighs nothing together; or a weight is no number.
     """
+    if wrong := [row.weight for row in rows if not 0 <= row.weight < math.inf]:
+        raise InputError(f"{name}: a row's weight is {wrong[0]}: give 0 or more")
     all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
     fitting = [row for row in all_rows if len(row.tokens) <= context]
     if not fitting:
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
+    if weight_of(fitting) == 0:
+        raise InputError(
+            f"{name}: {len(fitting)} rows together weigh nothing, as all have the weight 0 or an empty completion: "
+            "give rows with completions, and weights above 0"
+        )
     return fitting
 
 

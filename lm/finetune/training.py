@@ -4,7 +4,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -103,6 +103,11 @@ def check_rank(lm: LocalLM, training: Training) -> None:
         raise InputError(
             f"{lm.base} has {config.num_hidden_layers} layers: give at most so many, not {training.layers}"
         )
+
+
+def weight_of(rows: Iterable[TokenizedRow]) -> float:
+    """What rows weigh together in a loss: each token of a completion as much as its row."""
+    return sum(row.weight * (len(row.tokens) - row.start) for row in rows)
 
 
 class FinetuneRun:
@@ -212,10 +217,13 @@ class FinetuneRun:
     def _step(self, batch: list[TokenizedRow]) -> float:
         import torch
 
+        whole = weight_of(batch)
+        if whole == 0:  # nothing to learn from, in any process
+            self._count_step(batch)
+            return 0.0
         # A process with no row of its own takes part with one that does not count: the others wait for its gradients.
         own = batch[self._rank :: self._count] or [replace(batch[0], weight=0.0)]
         losses, weights, _ = self._losses(self._shared, own)
-        whole = sum(row.weight * (len(row.tokens) - row.start) for row in batch)
         loss = (losses * weights).sum() / whole
         (loss * self._count).backward()  # the gradients' mean over the processes is taken
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
@@ -224,9 +232,12 @@ class FinetuneRun:
             group["lr"] = self.training.learning_rate * schedule.linear(self.steps, total, WARM_UP)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self._count_step(batch)
+        return self._together([loss.item()])[0]
+
+    def _count_step(self, batch: list[TokenizedRow]) -> None:
         self.steps += 1
         self.tokens += sum(len(row.tokens) for row in batch)
-        return self._together([loss.item()])[0]
 
     def _measure(self) -> tuple[float, float]:
         """Loss and the share of rows of which every token is the likeliest, over the validation rows."""

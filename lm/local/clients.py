@@ -21,7 +21,8 @@ from dspy.lm15 import (
 )
 
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.jobs import asked_labels
+from raisf.lm.transport import late, seconds_left
+from raisf.lm.verdicts import asked_labels
 
 StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
 
@@ -52,16 +53,19 @@ class EngineClient:
         return self.base.complete(request, self.lora, self.probe)
 
     def stream(self, request: Request) -> Iterator[StreamEvent]:
-        """Answer a request token by token; it is batched with others all the same."""
-        written: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        """Answer a request token by token; it is batched with others all the same. It ends in time, as `complete`."""
+        # Not a SimpleQueue, which before Python 3.13 may wait beyond its timeout, for ever.
+        written: queue.Queue[str | None] = queue.Queue()
         future = self.submit(request, written.put)
         future.add_done_callback(lambda _: written.put(None))
-        deltas = _Deltas(request)
+        deltas, left = _Deltas(request), seconds_left()
         try:
             yield StreamStartEvent(model=request.model)
-            while (text := written.get()) is not None:
+            while (text := written.get(timeout=seconds_left())) is not None:
                 yield from deltas.of(text)
             yield from deltas.last(future.result())
+        except queue.Empty:
+            raise late(left) from None
         finally:
             future.cancel()  # who reads no further is written no further
 
@@ -86,8 +90,8 @@ class Recorder:
         """Keep a request."""
         self.seen.append(request)
         content: DataPart | str = ""
-        if request.config.response_format is not None:
-            name, labels = asked_labels(request)
+        name, labels = asked_labels(request)
+        if labels:
             even = {name: dict.fromkeys(labels, 1 / len(labels))}
             content = DataPart(value={name: labels[0]}, probabilities=even, method="provider_classification")
         return Response(
@@ -106,7 +110,12 @@ class AsyncEngineClient:
 
     async def complete(self, request: Request) -> Response:
         """See `EngineClient.complete`."""
-        return await asyncio.wrap_future(await asyncio.to_thread(self.client.submit, request))
+        left = seconds_left()
+        try:
+            async with asyncio.timeout(left):
+                return await asyncio.wrap_future(await asyncio.to_thread(self.client.submit, request))
+        except TimeoutError:
+            raise late(left) from None
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """See `EngineClient.stream`."""
@@ -120,14 +129,16 @@ class AsyncEngineClient:
 
         future = await asyncio.to_thread(self.client.submit, request, listen)
         future.add_done_callback(lambda _: listen(None))
-        deltas = _Deltas(request)
+        deltas, left = _Deltas(request), seconds_left()
         try:
             yield StreamStartEvent(model=request.model)
-            while (text := await written.get()) is not None:
+            while (text := await asyncio.wait_for(written.get(), seconds_left())) is not None:
                 for event in deltas.of(text):
                     yield event
             for event in deltas.last(future.result()):
                 yield event
+        except TimeoutError:
+            raise late(left) from None
         finally:
             future.cancel()
 

@@ -5,6 +5,8 @@ One engine serves all LMs, threads and programs of a process that name the same 
 """
 
 import atexit
+import copy
+import functools
 import queue
 import threading
 import time
@@ -22,7 +24,7 @@ from raisf.lm.local.decoding import MAX_ROWS, Decoding
 from raisf.lm.local.inference import context_of, end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.memory import FreedMemory
-from raisf.lm.local.multi_lora import BASE, Loras, Slot
+from raisf.lm.local.multi_lora import BASE, Loras, Slot, without_hooks
 from raisf.lm.local.prefixes import Prefixes
 from raisf.lm.local.probes import Probe, Probes
 from raisf.lm.local.scoring import answers
@@ -30,10 +32,11 @@ from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
-from raisf.lm.transport import add_to_stoppable
+from raisf.lm.transport import add_to_stoppable, late, seconds_left
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
@@ -115,12 +118,20 @@ class InferenceEngine:
     def complete(
         self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
     ) -> Response:
-        """Answer a request, together with those that other threads make at the same time; see `submit`."""
-        future = self.submit(request, lora, None, probe)
+        """Answer a request, together with those that other threads make at the same time; see `submit`.
+
+        Raises:
+            LateError: It takes longer than this context allows (`raisf.lm.transport.until`).
+        """
+        future, left = self.submit(request, lora, None, probe), seconds_left()
         try:
-            return future.result()
+            return future.result(left)
+        except TimeoutError:
+            if not future.done():
+                raise late(left) from None
+            raise
         finally:
-            future.cancel()  # Ctrl-C comes while this waits
+            future.cancel()  # who waits no more, also for Ctrl-C, frees the row
 
     def submit(
         self,
@@ -166,7 +177,10 @@ class InferenceEngine:
         Returns:
             For each request (layers, width) in float32; None where the prompt is longer than the context.
         """
-        wanted = tuple(layers or self.read_layers())
+        known = self.read_layers()
+        wanted = tuple(layers or known)
+        if strange := [layer for layer in wanted if layer not in known]:
+            raise InputError(f"there is no layer {strange[0]}: the model has the layers 1 to {known[-1]}")
         futures: list[Future[Any] | None] = []
         try:
             for request in requests:
@@ -225,6 +239,13 @@ class InferenceEngine:
         self._load()
         assert self._model is not None
         return self._model
+
+    @functools.cached_property
+    def twin(self) -> "PreTrainedModel":
+        """The model on the same weights without hooks, for other threads: the engine's hangs adapters into its own."""
+        shared: list[torch.Tensor] = [*self.model.parameters(), *self.model.buffers()]
+        instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
+        return copy.deepcopy(self.model, instead | without_hooks(self.model))
 
     @property
     def text(self) -> Text:

@@ -3,8 +3,6 @@
 This needs the probabilities of every token at every step, so it works for models in the process and for no endpoint.
 """
 
-import copy
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 import dspy
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import context_of, end_tokens
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import without_hooks
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 
@@ -61,20 +56,21 @@ def answer_together(
     engine = lm.base_engine
     if engine.text.seq2seq:
         raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
-    text, model = engine.text, twin(engine)
-    prompts = [text.encode(adapter.prompt(signature, call, demos), special=True) for call in inputs]
+    text, model = engine.text, engine.twin
+    stop, ends = adapter.stop, end_tokens(model, text.tokenizer)
+    written = [text.plain(adapter.prompt(signature, call, demos), (stop,)) for call in inputs]
+    prompts = [text.encode(prompt, special=True) for prompt in written]
     room = context_of(model) - max(map(len, prompts))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages or fewer demonstrations")
-    stop, ends = adapter.end.rstrip() or adapter.end, end_tokens(model, text.tokenizer)
 
     def ended(tokens: list[int]) -> bool:
         # A token is at least one byte, so the stop's last bytes lie in as many tokens.
         return tokens[-1] in ends or stop in text.decode(tokens[-len(stop.encode()) :], False)
 
     new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
-    written = text.decode([token for token in new if token not in ends], True)
-    return Mixed(written, ended(new), sum(map(len, prompts)), len(new))
+    answer = text.decode([token for token in new if token not in ends], True)
+    return Mixed(answer, ended(new), sum(map(len, prompts)), len(new))
 
 
 def mix(
@@ -126,11 +122,3 @@ def mix(
         ids = torch.full_like(ids[:, :1], new[-1])
         positions = positions[:, -1:] + 1
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-
-
-@functools.lru_cache(maxsize=2)
-def twin(engine: InferenceEngine) -> "PreTrainedModel":
-    """The engine's model on the same weights, without hooks: the engine's thread hangs adapters into its own."""
-    shared: list[torch.Tensor] = [*engine.model.parameters(), *engine.model.buffers()]
-    instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
-    return copy.deepcopy(engine.model, instead | without_hooks(engine.model))

@@ -216,7 +216,7 @@ def completions(
     import torch
 
     width = max(len(row.tokens) for row in batch)
-    last = max(len(row.tokens) - row.start for row in batch)
+    last = max(1, *(len(row.tokens) - row.start for row in batch))  # a completion may be empty
     ids = torch.zeros(len(batch), width, dtype=torch.long)
     pads, weights = torch.zeros(len(batch), 1, dtype=torch.long), torch.zeros(len(batch), last)
     for place, row in enumerate(batch):

@@ -22,6 +22,7 @@ from raisf.lm.local.prefixes import Prefix
 from raisf.lm.local.probes import Probe, check_labels
 from raisf.lm.local.token_tree import common_length
 from raisf.lm.local.tokenization import Text
+from raisf.lm.verdicts import asked_labels
 
 # Tokens that a batch may add to its first prompt: (scoring, reading what is continued). The mask of a scoring pass
 # grows with the square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300.
@@ -138,19 +139,18 @@ def job_of(
     longest = len(job.prompt)
     if layers:
         job.layers, job.start = layers, len(job.prompt)
-    elif config.response_format is not None and probe is not None:
-        job.name, labels = asked_labels(request)
-        check_labels(probe, labels)
-        job.probe, job.layers, job.start = probe, (probe.layer,), len(job.prompt)
     elif config.response_format is not None:
         job.name, labels = asked_labels(request)
-        read = _labels_read(text, prompt, labels, special, job.prompt)
-        if _begin_alike([tokens for tokens, _ in read.values()]):  # else the shorter would always be as likely
-            end = (*config.stop, text.tokenizer.eos_token or "\n")[0]
-            read = _labels_read(text, prompt, labels, special, job.prompt, str(end))
-        job.labels = {label: tokens for label, (tokens, _) in read.items()}
-        job.start = min(start for _, start in read.values())
-        longest = max(len(tokens) for tokens in job.labels.values())
+        if not labels:
+            raise UnsupportedFeatureError(
+                "a local LM fills no JSON schema; it scores one choice of labels (probabilities='required')",
+                feature="config.response_format",
+            )
+        if probe is not None:
+            check_labels(probe, labels)
+            job.probe, job.layers, job.start = probe, (probe.layer,), len(job.prompt)
+        else:
+            longest = _score_labels(job, text, prompt, labels, special)
     else:
         job.limit = min(config.max_tokens or DEFAULT_MAX_TOKENS, context - len(job.prompt))
         longest = len(job.prompt) + 1
@@ -162,6 +162,17 @@ def job_of(
     return job
 
 
+def _score_labels(job: Job, text: Text, prompt: str, labels: Sequence[str], special: bool) -> int:
+    """Lets a job score labels after its prompt; gives the tokens of the longest of both together."""
+    read = _labels_read(text, prompt, labels, special, job.prompt)
+    if _begin_alike([tokens for tokens, _ in read.values()]):  # else the shorter would always be as likely
+        end = (*job.request.config.stop, text.tokenizer.eos_token or "\n")[0]
+        read = _labels_read(text, prompt, labels, special, job.prompt, str(end))
+    job.labels = {label: tokens for label, (tokens, _) in read.items()}
+    job.start = min(start for _, start in read.values())
+    return max(len(tokens) for tokens in job.labels.values())
+
+
 def _labels_read(
     text: Text, prompt: str, labels: Sequence[str], special: bool, before: list[int], end: str = ""
 ) -> dict[str, tuple[list[int], int]]:
@@ -171,22 +182,6 @@ def _labels_read(
 def _begin_alike(read: Sequence[list[int]]) -> bool:
     """Whether one label goes on where another ends."""
     return any(one is not other and other[: len(one)] == one for one in read for other in read)
-
-
-def asked_labels(request: Request) -> tuple[str, list[str]]:
-    """The name of the choice that a request wants scored, and its labels.
-
-    Raises:
-        UnsupportedFeatureError: It asks for another structure.
-    """
-    schema: Any = (request.config.response_format or {}).get("schema", {})
-    declared = [(name, field.get("enum")) for name, field in schema.get("properties", {}).items()]
-    if request.config.probabilities is None or len(declared) != 1 or not declared[0][1]:
-        raise UnsupportedFeatureError(
-            "a local LM fills no JSON schema; it scores one choice of labels (probabilities='required')",
-            feature="config.response_format",
-        )
-    return declared[0]
 
 
 def scorings(jobs: Iterable[Job], device: str) -> Iterator[list[Job]]:

@@ -22,7 +22,7 @@ from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
-from raisf.lm.local.weights import PREFIX, choose_precision, same_weights, weights_folder, weights_hash
+from raisf.lm.local.weights import PREFIX, choose_precision, expanded, same_weights, weights_folder, weights_hash
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -34,7 +34,8 @@ class LocalLM(dspy.LM):
     changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others. With a
     LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine. So it
     is with a probe (`raisf.lm.local.probes`), which judges in place of the label tokens; what is written is the base's.
-    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`.
+    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`. The default is float32 on a CPU
+    and the weights' own on a GPU, so there the string does not say which.
 
     It is always spoken to in its own format. What one of DSPy's adapters asks (`dspy.Predict` anywhere, without
     `raisf`) is put into that format, and the answer given back in the one that was asked for.
@@ -83,7 +84,7 @@ class LocalLM(dspy.LM):
         suffix = f"-{self.precision}" if self.precision else ""
         self.base = f"{PREFIX}{name}#{found}{suffix}"
         # A pickled engine is found from any folder; the model string stays as it was given.
-        place = Path(name).expanduser()
+        place = expanded(name)
         named = name in pocket.WEIGHTS or name in SHIPPED or not place.exists()
         shared = engine_for(folder, found, self.precision, name if named else str(place.absolute()))
         engine = EngineClient(shared)
@@ -180,7 +181,7 @@ class LocalLM(dspy.LM):
     def logprobs(self, asked: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         """How likely the model finds completions of texts, in as few forward passes as batches allow.
 
-        It does not wait in the engine's queue: call it while no other thread asks a LoRA adapter of this base.
+        It does not wait in the engine's queue.
 
         Args:
             asked: A prompt and its completion each.
@@ -194,11 +195,12 @@ class LocalLM(dspy.LM):
         if self.lora is not None:
             raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
         engine = self.base_engine
-        rows = [engine.text.completed(prompt, completion, True) for prompt, completion in asked]
+        plain, completed = engine.text.plain, engine.text.completed
+        rows = [completed(plain(prompt, self._marks), plain(end, self._marks), True) for prompt, end in asked]
         sums: list[float] = []
         for batch in batches([len(tokens) for tokens, _ in rows], engine.model.device.type):
             sequences, starts = zip(*(rows[place] for place in batch), strict=True)
-            sums += engine.compute.score(engine.model, list(sequences), list(starts))
+            sums += engine.compute.score(engine.twin, list(sequences), list(starts))
         return [(total, len(tokens) - start) for total, (tokens, start) in zip(sums, rows, strict=True)]
 
     def hidden(self, prompts: Sequence[str | Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
@@ -213,14 +215,19 @@ class LocalLM(dspy.LM):
             than the context.
 
         Raises:
-            InputError: The base is an encoder-decoder.
+            InputError: The base is an encoder-decoder, or has no such layer.
         """
-        texts = Config(extensions=COMPLETION)
+        texts = Config(extensions=COMPLETION, stop=self._marks)
         asked = [
             Request(model=self.model, messages=(Message.user(one),), config=texts) if isinstance(one, str) else one
             for one in prompts
         ]
         return self.base_engine.hidden(asked, layers)
+
+    @property
+    def _marks(self) -> tuple[str, ...]:
+        """What a bare text may hold that is more than text: the adapter's end mark."""
+        return (self.adapter.stop,) if isinstance(self.adapter, CompactAdapter) else ()
 
     def recorded(self, ask: Callable[["LocalLM"], Any]) -> list[Request]:
         """The requests of calls to this LM, with a probe for each choice of labels; none is answered.
@@ -257,9 +264,10 @@ def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
     name, sha, precision = found[1], found[2], found[3]
     ats = [place.start() for place in re.finditer("@", name)]
     for at in ats:
-        if any((Path(name[at + 1 :]).expanduser() / file).is_file() for file in (CONFIG, PROBE)):
-            return name[:at], Path(name[at + 1 :]).expanduser().resolve(), sha, precision
-    if ats and not Path(name).expanduser().is_dir():
+        beside = expanded(name[at + 1 :])
+        if any((beside / file).is_file() for file in (CONFIG, PROBE)):
+            return name[:at], beside.resolve(), sha, precision
+    if ats and not expanded(name).is_dir():
         lora_hash(Path(name[ats[0] + 1 :]))  # says what is missing there
     return name, None, sha, precision
 

@@ -5,7 +5,6 @@ a mask keeps of it, token by token, what is the token's own: two small products 
 are. The base's weights and its forward pass stay untouched; a batch without adapters runs as if there were none.
 """
 
-import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raisf.lm.local.weights import hash_of_files
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_file
+from raisf.utils.files import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -95,8 +95,7 @@ class Loras:
             tensors = load_file(folder / WEIGHTS)
         except SafetensorError as error:
             raise InputError(f"the LoRA adapter {folder} is damaged ({error}): train or copy it again") from error
-        if not isinstance(config, dict) or config.get("peft_type") != "LORA" or config.get("alpha_pattern"):
-            raise InputError(f"{folder} holds a peft adapter that is no plain LoRA: merge it into its base")
+        check_plain(folder, config)
         alpha = config.get("lora_alpha")
         if not isinstance(alpha, int | float) or isinstance(alpha, bool):
             raise InputError(
@@ -189,6 +188,32 @@ def without_hooks(model: "torch.nn.Module") -> dict[int, Any]:
     return {id(module._forward_hooks): OrderedDict() for module in model.modules()}
 
 
+# Initialisations that take what they put into the matrices out of the base, whose weights the adapter does not hold.
+_REWRITES = ("pissa", "olora", "corda", "loftq", "lora_ga")
+
+
+def check_plain(folder: Path, config: Any) -> None:
+    """Raise InputError for an adapter that is more than matrices added to its base everywhere.
+
+    Args:
+        folder: Where it lies.
+        config: What its adapter_config.json holds.
+    """
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA" or config.get("alpha_pattern"):
+        raise InputError(f"{folder} holds a peft adapter that is no plain LoRA: merge it into its base")
+    begun = config.get("init_lora_weights")
+    if isinstance(begun, str) and begun.startswith(_REWRITES):
+        raise InputError(
+            f"the LoRA adapter {folder} adds to a base that was changed when it began (init_lora_weights: {begun}): "
+            "merge it into that base, or save it with peft's path_initial_model_for_weight_conversion"
+        )
+    if config.get("alora_invocation_tokens"):
+        raise InputError(
+            f"the LoRA adapter {folder} works from certain tokens on (alora_invocation_tokens), and would be used from "
+            "the first one here: train it without them"
+        )
+
+
 def lora_hash(folder: Path) -> str:
     """Twelve hex digits that change with the adapter's weights or configuration.
 
@@ -197,5 +222,4 @@ def lora_hash(folder: Path) -> str:
     """
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise InputError(f"no LoRA adapter at {folder}: expected {CONFIG} and {WEIGHTS}, as peft saves them")
-    both = "".join(sha256_file(folder / name) for name in (CONFIG, WEIGHTS))
-    return hashlib.sha256(both.encode()).hexdigest()[:12]
+    return hash_of_files(folder, CONFIG, WEIGHTS)

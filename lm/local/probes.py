@@ -8,7 +8,6 @@ Source:
     Azaria and Mitchell 2023, arXiv 2304.13734; for when to retrieve, arXiv 2410.13339.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raisf.lm.local.weights import hash_of_files
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_file, write_json
+from raisf.utils.files import read_json, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -140,8 +140,7 @@ def probe_hash(folder: Path) -> str:
     """
     if not (folder / PROBE).is_file() or not (folder / STATES).is_file():
         read_report(folder)
-    both = "".join(sha256_file(folder / name) for name in (PROBE, STATES))
-    return hashlib.sha256(both.encode()).hexdigest()[:12]
+    return hash_of_files(folder, PROBE, STATES)
 
 
 class Probes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.ensemble import twin
 from raisf.lm.local.inference import Rows, context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError
@@ -25,6 +24,9 @@ RELEVANCE = ("[Relevant]", "[Irrelevant]")
 SUPPORT = ("[Fully supported]", "[Partially supported]", "[No support / Contradictory]")
 USEFULNESS = tuple(f"[Utility:{stars}]" for stars in range(1, 6))
 GROUPS = (RETRIEVAL, RELEVANCE, SUPPORT, USEFULNESS)
+
+# What the prompt holds beside words.
+_MARKS = (*(name for group in GROUPS for name in group), "<paragraph>", "</paragraph>")
 
 # Judgements that come before anything else is written; the others come where the LM puts them, or not at all.
 FIRST = (RETRIEVAL, RELEVANCE)
@@ -72,9 +74,9 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     import torch
 
     engine = lm.base_engine
-    model, text, tokens = twin(engine), engine.text, _tokens(engine)
+    model, text, tokens = engine.twin, engine.text, _tokens(engine)
     groups = [torch.tensor([tokens[name] for name in group]) for group in GROUPS]
-    read = [text.encode(prompt, special=True) for prompt in prompts]
+    read = [text.encode(text.plain(prompt, _MARKS), special=True) for prompt in prompts]
     room = context_of(model) - max(map(len, read))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages")
@@ -110,7 +112,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
 
 def plain(text: str) -> str:
     """A text without the marks that only the prompt and the model may write; a passage may hold them to cheat."""
-    for mark in (*(name for group in GROUPS for name in group), "<paragraph>", "</paragraph>"):
+    for mark in _MARKS:
         text = text.replace(mark, " ")
     return text
 

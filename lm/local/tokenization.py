@@ -1,6 +1,9 @@
 """Between the words of a request and the tokens of a model."""
 
+import functools
+import re
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +11,21 @@ from dspy.lm15 import InvalidRequestError, Request, TextPart
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.token_tree import common_length
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+def check_text(text: str) -> None:
+    """Raise InputError for a text that is none: one that holds a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"a text holds half a character (U+{ord(text[error.start]):04X}, a lone surrogate), which no model reads: "
+            "repair it, for instance by text.encode('utf-8', 'replace').decode()"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +59,49 @@ class Text:
     def of(self, request: Request) -> tuple[str, bool]:
         """What the model is to read, and whether the tokenizer adds its special tokens to it.
 
-        Messages go through the model's chat template, if it has one; the compact adapter's text stays as it is.
+        Messages go through the model's chat template, if it has one; the compact adapter's text is joined. A special
+        token in them is read as the text that it is, but for the end mark that the adapter writes between its blocks.
 
         Raises:
             InvalidRequestError: the template refuses the messages.
         """
+        completion = request.config.extensions == COMPLETION
+        marks = request.config.stop if completion else ()
         messages = [{"role": message.role, "content": message.text or ""} for message in request.messages]
         if request.system is not None:
             parts = [TextPart(request.system)] if isinstance(request.system, str) else request.system
             system = "".join(part.text for part in parts if isinstance(part, TextPart))
             messages.insert(0, {"role": "system", "content": system})
-        if not getattr(self.tokenizer, "chat_template", None) or request.config.extensions == COMPLETION:
+        messages = self._plain_messages(messages, marks)
+        if completion or not getattr(self.tokenizer, "chat_template", None):
             return "\n\n".join(message["content"] for message in messages), True
         try:
             return self._templated(messages, asks=True), False
         except Exception as error:  # a template raises what it likes
             raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error
+
+    def plain(self, text: str, marks: Collection[str] = ()) -> str:
+        """A text in which no special token is one: a passage may hold them, and would end the user's turn.
+
+        Args:
+            text: Any.
+            marks: Those that the prompt's own writer put there.
+        """
+        if self._specials is None:
+            return text
+        return self._specials.sub(
+            lambda found: found[0] if found[0] in marks else f"{found[0][0]} {found[0][1:]}", text
+        )
+
+    @functools.cached_property
+    def _specials(self) -> re.Pattern[str] | None:
+        tokens = self.tokenizer.added_tokens_decoder.values()
+        # One of a single character cannot be broken, and is none that a text is unlikely to hold.
+        names = sorted((one.content for one in tokens if one.special and len(one.content) > 1), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, names))) if names else None
+
+    def _plain_messages(self, messages: list[dict[str, str]], marks: Collection[str]) -> list[dict[str, str]]:
+        return [{**message, "content": self.plain(message["content"], marks)} for message in messages]
 
     def training_row(self, messages: list[dict[str, str]], completion: bool, weight: float = 1.0) -> TokenizedRow:
         """What the model is to learn from a conversation that ends with its own words, as it meets it when asked.
@@ -72,7 +114,8 @@ class Text:
         Returns:
             The row, up to the first token that ends the model's words.
         """
-        *asked, answer = messages
+        ended = completion and messages[-1]["content"].rstrip().endswith(str(self.tokenizer.eos_token or "\0"))
+        *asked, answer = messages = self._plain_messages(messages, [str(self.tokenizer.eos_token)] if ended else ())
         if completion or not getattr(self.tokenizer, "chat_template", None):
             text = "\n\n".join(message["content"] for message in asked)
             end = "" if completion else str(self.tokenizer.eos_token or "")  # which a template would write
@@ -113,7 +156,13 @@ class Text:
         return [*before, *written[: written.index(end) if end in written else None], end], len(before)
 
     def encode(self, text: str, special: bool) -> list[int]:
-        """The tokens of a text, never none: something must stand before the first token to predict."""
+        """The tokens of a text, never none: something must stand before the first token to predict.
+
+        Raises:
+            InputError: It holds half a character, which no tokenizer takes.
+        """
+        if not text.isascii():
+            check_text(text)
         # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
         library = getattr(self.tokenizer, "backend_tokenizer", None)
         tokens: Any
@@ -129,6 +178,19 @@ class Text:
         """The text of tokens."""
         with self._lock:
             return str(self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+
+    def pieces(self, tokens: list[int]) -> list[str]:
+        """What the text of tokens grows by with each: a character of several tokens comes with the last of them."""
+        found, shown, begun = [], 0, 0
+        for place in range(1, len(tokens) + 1):
+            # Not each alone: a tokenizer may drop the space before the first.
+            before, text = (self.decode(tokens[shown:end], False) for end in (begun, place))
+            if text.endswith("\ufffd") and place < len(tokens):
+                found.append("")
+                continue
+            found.append(text[len(before) :])
+            shown, begun = begun, place
+        return found
 
     def _templated(self, messages: list[dict[str, str]], asks: bool) -> str:
         """A conversation in the model's chat template; `asks`: the model is to speak next."""

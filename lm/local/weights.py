@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from raisf.lm import pocket
 from raisf.lm.local import gguf
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_of_large
+from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
 EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
@@ -23,6 +23,20 @@ DTYPES = ("default", *get_args(Precision))
 LEAST_PARAMETERS = 50_000_000
 
 
+def expanded(name: str) -> Path:
+    """A path with a user's home in the place of ~.
+
+    Raises:
+        InputError: There is no such user, or no path can be so.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{PREFIX}{name:.200}: this is no path ({error}): write it out") from None
+    return path
+
+
 def weights_folder(name: str) -> Path:
     """The folder of a local model: a pocket model's, a folder of that name, or the hub's copy of that id.
 
@@ -34,8 +48,8 @@ def weights_folder(name: str) -> Path:
     if name in gguf.SHIPPED:
         return gguf.converted(gguf.shipped_file(name))
     if name.lower().endswith(".gguf"):
-        return gguf.converted(name)
-    folder = pocket.path(name) if name in pocket.WEIGHTS else Path(name).expanduser().absolute()
+        return gguf.converted(expanded(name))
+    folder = pocket.path(name) if name in pocket.WEIGHTS else expanded(name).absolute()
     if not folder.is_dir():
         if name in pocket.WEIGHTS:
             raise InputError(f"the weights of {name} are not in {folder}: make them with `raisf pocket train`")
@@ -75,6 +89,12 @@ def weights_hash(folder: Path) -> str:
     if (folder / gguf.SOURCE).is_file():
         return _hash_of(folder, ("*.safetensors", gguf.SOURCE))
     return _hash_of(folder, EVERYTHING)
+
+
+def hash_of_files(folder: Path, *names: str) -> str:
+    """Twelve hex digits that change with any of some files of a folder, which are read anew."""
+    whole = "".join(sha256_file(folder / name) for name in names)
+    return hashlib.sha256(whole.encode()).hexdigest()[:12]
 
 
 def same_weights(sha: str, folder: Path) -> bool:

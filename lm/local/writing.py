@@ -75,8 +75,10 @@ class Answer(Draft):
         """Its tokens with their log-probabilities, the end mark's among them; None where nobody asked."""
         if not self.scored:
             return None
-        pairs = zip(self.tokens, self.logprobs, strict=False)
-        return tuple(TokenLogprob(self._text.decode([token], False), min(0.0, logprob)) for token, logprob in pairs)
+        pieces = self._text.pieces(self.tokens)
+        return tuple(
+            TokenLogprob(piece, min(0.0, logprob)) for piece, logprob in zip(pieces, self.logprobs, strict=False)
+        )
 
 
 def _generator(seed: int | None) -> "torch.Generator":

@@ -183,7 +183,7 @@ class SelfRAG(Program):
         return self._scored(
             answer,
             clean(prediction.get("evidence")),
-            _fluency(written(prediction)),
+            _fluency(written(prediction, prediction.answer)),
             float(passage.relevant) if relevance is None else relevance,
             _worth(_probabilities(self.support, support), _SUPPORT),
             _worth(_probabilities(self.useful, useful), _USEFULNESS),
@@ -254,5 +254,5 @@ def _worth(probabilities: dict[str, float], values: dict[str, float]) -> float:
 
 
 def _fluency(logprobs: Sequence[float]) -> float:
-    """exp(mean log-probability) of the tokens that were written; 1 where nobody tells."""
+    """exp(mean log-probability) of the answer's tokens; 1 where nobody tells."""
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 1.0

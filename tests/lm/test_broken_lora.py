@@ -67,6 +67,11 @@ BROKEN = {
     "a list": (lambda a: (a / CONFIG).write_text('["LORA"]'), "no plain LoRA"),
     "alpha a text": (lambda a: configure(a, lora_alpha="8"), "damaged .lora_alpha: '8'"),
     "no alpha": (lambda a: configure(a, lora_alpha=None), "damaged .lora_alpha: None"),
+    "a base rewritten by PiSSA": (lambda a: configure(a, init_lora_weights="pissa_niter_4"), "merge it into that base"),
+    "a base rewritten by OLoRA": (lambda a: configure(a, init_lora_weights="olora"), "merge it into that base"),
+    "a base rewritten by CorDA": (lambda a: configure(a, init_lora_weights="corda"), "merge it into that base"),
+    "a base rewritten by LoftQ": (lambda a: configure(a, init_lora_weights="loftq"), "merge it into that base"),
+    "only from a token on": (lambda a: configure(a, alora_invocation_tokens=[5, 7]), "from certain tokens on"),
     "alpha beyond numbers": (lambda a: configure(a, lora_alpha=1e300), "no number"),
 }
 
@@ -79,6 +84,16 @@ def test_a_broken_adapter_is_told(llama: Path, adapter: Path, tmp_path: Path, sp
         connect(f"local/{llama}@{folder}").engine.complete(
             Request(model="m", messages=(Message.user("Who founded Oran?"),))
         )
+
+
+@pytest.mark.parametrize("begun", [True, False, "gaussian", "eva", "orthogonal"])
+def test_a_beginning_that_leaves_the_base_as_it_is_is_none_of_our_business(
+    llama: Path, adapter: Path, tmp_path: Path, begun: Any
+) -> None:
+    folder = shutil.copytree(adapter, tmp_path / "a")
+    configure(folder, init_lora_weights=begun)
+    said = [connect(f"local/{llama}@{one}", max_tokens=4)("Who founded Ulm?") for one in (adapter, folder)]
+    assert said[0] == said[1]
 
 
 def test_an_adapter_of_another_base_is_refused(other_llama: Path, adapter: Path) -> None:

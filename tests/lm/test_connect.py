@@ -19,6 +19,8 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for, connect, explain
 from raisf.lm.local.model import LocalLM
+from raisf.programs.baselines.rag import RAG
+from raisf.retrieval.passage import Passage
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError, LMError
@@ -58,11 +60,65 @@ def test_specs(llama, monkeypatch):
         ("pocket/x", {}, "unknown language model 'pocket/x': choose pocket"),
         ("http://x", {}, "unknown language model 'http://x': choose pocket"),
         ("local/x", {"api_base": "http://localhost:8000"}, "leave out --api-base"),
+        ("openai/x", {"timeout": None}, "the timeout is None: give seconds"),
+        ("openai/x", {"timeout": "5"}, "the timeout is '5': give seconds"),
+        ("openai/x", {"timeout": 0.0}, "the timeout is 0: give seconds"),
+        ("pocket", {"temperature": None}, "the temperature is None: give 0 to 2"),
+        ("openai/x", {"temperature": True}, "the temperature is True: give 0 to 2"),
+        ("openai/x", {"max_tokens": -1}, "max_tokens is -1: give 1 or more"),
+        ("pocket", {"max_tokens": "7"}, "max_tokens is '7': give 1 or more"),
+        ("openai/x", {"num_retries": "3"}, "num_retries is '3': give 0 or more"),
+        ("openai/x", {"num_retries": -1}, "num_retries is -1: give 0 or more"),
+        ("openai/x", {"api_base": 5}, "--api-base is 5: write it like http://"),
+        ("~nouser/x", {}, "unknown language model '~nouser/x'"),
+        ("local/~nouser/m", {}, "local/~nouser/m: this is no path"),
+        ("local/x@~nouser/m", {}, "~nouser/m: this is no path"),
+        ("x" * 5000, {}, "unknown language model"),
+        ("local/" + "x" * 5000, {}, "this is no path"),
+        (
+            "openai/gpt-5-mini",
+            {"temperature": 0.7},
+            "no temperature but 1 .* the temperature 0.7 and no max_tokens",
+        ),
+        ("openai/o3", {"max_tokens": 5000}, "no limit below 16,000 tokens; .* and 5000 max_tokens: leave both out"),
     ],
 )
 def test_a_spec_that_cannot_be_opened_is_the_users_to_mend(spec, options, says):
     with pytest.raises(InputError, match=says):
         connect(spec, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, (None, None)),  # our defaults, 0 and 1,024, are refused by the provider
+        ({"max_tokens": 20_000}, (None, 20_000)),
+        ({"temperature": 1.0, "max_tokens": 16_000}, (1.0, 16_000)),
+        ({"temperature": 1.0}, (1.0, None)),
+    ],
+)
+def test_what_is_given_for_a_model_that_reasons_is_sent_and_a_default_is_not(given, kept):
+    """What was given was dropped with the defaults, and a temperature of 0 was sent, which the provider refuses."""
+    lm = connect("openai/gpt-5-mini", **given)
+    assert (lm.kwargs["temperature"], lm.kwargs["max_completion_tokens"]) == kept
+
+
+def test_half_a_character_in_a_passage_is_the_users_to_mend(llama, faulty):
+    """A traceback of DSPy's, or of the tokenizer's, named neither what was wrong nor what to do."""
+    with faulty.serve() as endpoint:
+        for lm in (connect("openai/x", api_base=endpoint.url), connect(f"local/{llama}")):
+            program = RAG(lambda query, k: [Passage("1", "Bergen \ud83d is a port", "T")])
+            program.set_lm(lm)
+            with pytest.raises(InputError, match=r"lone surrogate U\+D83D.*repair the text"):
+                program(question="Where?")
+    with pytest.raises(InputError, match=r"half a character \(U\+D800"):
+        connect(f"local/{llama}").logprob("x\ud800", "y")
+
+
+@pytest.mark.parametrize("layer", [0, -1, 3, 99])
+def test_a_layer_that_is_not_there_is_told(llama, layer):
+    with pytest.raises(InputError, match=f"there is no layer {layer}: the model has the layers 1 to 2"):
+        connect(f"local/{llama}").hidden(["a"], [layer])
 
 
 def test_a_path_without_local_is_recognised(llama):

@@ -1,12 +1,16 @@
 """A local Llama as a DSPy LM: its verdicts keep their probabilities through caches, copies and saved programs."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 
 import dspy
 import pytest
+from dspy.utils.exceptions import AdapterParseError
 
+from raisf.lm.connect import connect
+from raisf.lm.local.clients import Recorder
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import weights_folder
@@ -108,6 +112,42 @@ def test_an_lms_options_reach_its_model(lm):
     assert len(texts(top_p=1.0)) > 1
     with pytest.raises(Exception, match="top_k"):
         texts(top_k=5)
+
+
+def asked(lm, **config):
+    """The requests that a call makes."""
+    recorder = Recorder()
+    copied = lm.copy(engine=recorder)
+    with dspy.context(lm=copied, adapter=lm.adapter), contextlib.suppress(AdapterParseError):
+        dspy.Predict(DirectAnswer)(question="Who?", config=config)
+    return recorder.seen
+
+
+@pytest.mark.parametrize("stop", ["END", ["END"]])
+def test_a_calls_own_stop_and_limit_hold(lm, stop):
+    """They were dropped without a word, and the answer was longer than it was asked to be."""
+    [request] = asked(lm, stop=stop, max_completion_tokens=7)
+    assert (request.config.stop, request.config.max_tokens) == (("\n\n", "END"), 7)
+    [usual] = asked(lm)
+    assert (usual.config.stop, usual.config.max_tokens) == (("\n\n",), lm.kwargs["max_tokens"])
+    [of_the_lm] = asked(lm.copy(stop=["END"]))
+    assert of_the_lm.config.stop == ("\n\n", "END")
+
+
+@pytest.mark.parametrize("config", [{"reasoning_effort": "high"}, {"logit_bias": {"5": 1}}, {"n": -1}])
+def test_an_option_that_would_be_lost_is_refused(lm, config):
+    with pytest.raises(InputError, match=next(iter(config))):
+        asked(lm, **config)
+    with pytest.raises(InputError, match=next(iter(config))), dspy.context(lm=lm):  # also from DSPy's own format
+        dspy.Predict(DirectAnswer)(question="Who?", config=config)
+
+
+def test_an_endpoint_in_the_compact_format_hears_them_too(faulty):
+    with faulty.serve(answer=lambda fields: " Oslo") as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, adapter="compact")
+        with dspy.context(lm=lm, adapter=lm.adapter):
+            dspy.Predict(DirectAnswer)(question="Who?", config={"stop": ["END"]})
+        assert endpoint.seen[-1][2]["stop"] == ["\n\n", "END"]
 
 
 def test_the_chat_format_works_too(llama):

@@ -278,6 +278,45 @@ def test_a_row_counts_by_its_weight(lm: LocalLM, tmp_path: Path) -> None:
     assert ask(lm.with_weights(folder)).verdict == "know"
 
 
+def test_a_batch_that_weighs_nothing_teaches_nothing_and_spoils_nothing(lm: LocalLM, tmp_path: Path) -> None:
+    """One row of weight 0, alone in its batch, once made every weight NaN: the adapter was lost without a word."""
+    learnt = [*rows(lm), replace(rows(lm)[0], weight=0.0)]
+    folder = train(lm, learnt, rows(lm), tmp_path, QUICK, progress=False)
+    curve = read_json(folder / TRAINING)["curve"]
+    assert curve[-1]["loss"] < curve[0]["loss"] and all(point["loss"] < 10 for point in curve)
+    run = FinetuneRun(lm, tokenized(lm.base_engine.text, learnt, True, 512, "n"), [], QUICK)
+    before = {name: weights.detach().clone() for name, weights in run.weights.items()}
+    assert run._step([run.train[-1]]) == 0 and run.steps == 1
+    assert all(torch.equal(before[name], weights) for name, weights in run.weights.items())
+
+
+@pytest.mark.parametrize("part", ["rows", "valrows"])
+@pytest.mark.parametrize("empty", ["weights", "completions"])
+def test_rows_that_together_weigh_nothing_are_refused(lm: LocalLM, tmp_path: Path, part: str, empty: str) -> None:
+    """Nothing could be learnt from them, or measured on them; it was a ZeroDivisionError."""
+    said = {"role": "assistant", "content": ""}
+    nothing = {
+        "weights": [replace(row, weight=0.0) for row in rows(lm)],
+        "completions": [TrainingRow([*row.messages[:-1], said]) for row in rows(lm)],
+    }
+    given = {"rows": rows(lm), "valrows": rows(lm), part: nothing[empty]}
+    with pytest.raises(InputError, match="16 rows together weigh nothing"):
+        train(lm, **given, work=tmp_path, training=QUICK, progress=False)
+
+
+def test_a_row_without_a_completion_counts_for_nothing_beside_others(lm: LocalLM, tmp_path: Path) -> None:
+    empty = [TrainingRow([*row.messages[:-1], {"role": "assistant", "content": ""}]) for row in rows(lm)]
+    once = Training(epochs=1, batch_size=1, rank=2)
+    report = read_json(train(lm, [*rows(lm), *empty], rows(lm), tmp_path, once, progress=False) / TRAINING)
+    assert report["rows"]["train"] == 32 and report["curve"][-1]["loss"] < 10
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_none_is_told(lm: LocalLM, tmp_path: Path, weight: float) -> None:
+    with pytest.raises(InputError, match=f"a row's weight is {weight}: give 0 or more"):
+        train(lm, [*rows(lm), replace(rows(lm)[0], weight=weight)], rows(lm), tmp_path, QUICK, progress=False)
+
+
 def test_all_weights_can_be_trained_on_the_same_interface(lm: LocalLM, tmp_path: Path) -> None:
     training = Training(method="full", epochs=2, learning_rate=1e-3)
     folder = train(lm, rows(lm, "unknown"), rows(lm, "unknown"), tmp_path, training, progress=False)
@@ -324,6 +363,18 @@ def test_what_is_trained_is_the_base_without_what_others_ask_of_it(lm: LocalLM, 
     with blend:
         made = trainable(lm, method, 4)
     assert not [module for module in made.modules() if module._forward_hooks]
+
+
+def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM, denies: Path) -> None:
+    """LSR weighs passages by them; beside a judge's adapter in another thread they were the adapter's."""
+    prompt, answer = "question: Who founded Ulm?\nverdict:", " unknown"
+    alone = lm.logprob(prompt, answer)
+    ask(lm.with_weights(denies))
+    loras = lm.base_engine.loras
+    blend = loras.blend([slot for slot in loras._slots.values()])
+    assert blend is not None
+    with blend:
+        assert lm.logprob(prompt, answer) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize(

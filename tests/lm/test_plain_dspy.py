@@ -70,6 +70,24 @@ def test_what_dspys_adapters_ask_reads_as_the_models_own_format(adapter, signatu
     }
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+@pytest.mark.parametrize(
+    ("annotation", "value", "reads"),
+    [
+        (dict[str, list[str]], {"tea": ["2 euro"], "milk": ["1 euro"]}, "2 euro"),  # its keys were all that was read
+        (list[list[str]], [["tea", "2 euro"], ["milk"]], "2 euro"),
+        (list[str] | None, ["tea", "milk"], "thing: tea\nthing: milk"),
+        (list[int] | None, None, "question: Q?"),
+    ],
+    ids=["dict", "lists", "list or None", "None"],
+)
+def test_nothing_of_an_input_is_lost_whatever_its_type(pocket, adapter, annotation, value, reads):
+    fields = {"things": (annotation, dspy.InputField()), "question": (str, dspy.InputField())}
+    signature = dspy.Signature({**fields, "answer": (str, dspy.OutputField())})
+    call = chat_call(adapter.format(signature, [], {"things": value, "question": "Q?"}))
+    assert reads in pocket.adapter.prompt(call.signature, call.inputs)
+
+
 def test_other_messages_are_left_alone(pocket):
     assert chat_call([{"role": "user", "content": "hello"}]) is None
     assert chat_call([{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]) is None

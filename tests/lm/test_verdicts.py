@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
@@ -12,7 +13,9 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
-from raisf.lm.verdicts import Scoring, label_probabilities
+from raisf.lm.verdicts import LATER_MISSES, Scoring, label_probabilities
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import PassageRelevance, SelfKnowledge
 
 QUESTIONS = ["Who is the mayor of Belrin?", "Where was Ada Hill born?", "Which river runs through Velmora?"]
@@ -203,3 +206,68 @@ def test_what_the_likeliest_tokens_say_of_labels(listed, labels, expected):
     else:
         assert found is not None and sum(found.values()) == pytest.approx(1)
         assert found[labels[0]] == pytest.approx(expected)
+
+
+def beside(*listed):
+    """What an endpoint sends whose first token has these likely ones."""
+    tops = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in listed]
+    return {"content": [{**tops[0], "top_logprobs": tops}]}
+
+
+@pytest.fixture
+def thinking(faulty, monkeypatch):
+    """An endpoint that begins a verdict with a label while its `labels` is true, and with a thought else."""
+    with faulty.serve() as endpoint:
+        endpoint.labels = True
+        send = faulty.Handler._send
+
+        def with_tokens(self, body, *told, **also):
+            asked = endpoint.seen[-1][2]
+            if asked.get("top_logprobs"):
+                reply = json.loads(body)
+                first = "unknown" if endpoint.labels else "<think>"
+                reply["choices"][0] |= {"finish_reason": "length", "logprobs": beside((first, 0.9), ("know", 0.05))}
+                reply["choices"][0]["message"]["content"] = first
+                body = json.dumps(reply).encode()
+            send(self, body, *told, **also)
+
+        monkeypatch.setattr(faulty.Handler, "_send", with_tokens)
+        yield endpoint
+
+
+def test_a_verdict_that_had_to_be_asked_for_again_is_two_calls_and_keeps_the_budget(thinking):
+    """A judge's thinking was billed and counted nowhere, and max_calls did not hold."""
+    thinking.labels = False
+    program = RAISF(lambda query, k: [Passage("1", "Bergen is a port."), Passage("2", "Oslo is one.")], max_depth=0)
+    program.set_lm(connect("openai/x", api_base=thinking.url))
+    cost = program(question="Who?").trace.cost
+    assert cost.lm_calls == len(thinking.seen) and cost.unmetered_calls == 0
+    assert cost.prompt_tokens == 10 * len(thinking.seen)
+    before = len(thinking.seen)
+    program.max_calls = 1
+    trace = program(question="Who else?").trace
+    assert trace.root.route == "budget" and len(thinking.seen) == before + 1 == before + trace.cost.lm_calls
+
+
+def test_a_plain_predictors_usage_has_it_too(thinking):
+    thinking.labels = False
+    with dspy.track_usage() as usage:
+        assert ask(connect("openai/x", api_base=thinking.url), "Who?").verdict in ("know", "unknown")
+    assert usage.get_total_tokens()["openai/x"]["prompt_tokens"] == 20
+
+
+def test_a_model_that_no_longer_says_a_label_is_asked_in_words_after_some_misses(thinking):
+    """Each verdict cost two calls for ever, where it had given one probability once."""
+    lm = connect("openai/x", api_base=thinking.url)
+    assert "probabilities" in ask(lm, "Who?")
+    thinking.labels = False
+    for number in range(LATER_MISSES - 1):
+        ask(lm, f"Who is {number}?")
+    thinking.labels = True
+    assert "probabilities" in ask(lm, "And who?")  # a miss now and then is none
+    thinking.labels = False
+    for number in range(LATER_MISSES + 3):
+        ask(lm, f"Who was {number}?")
+    assert not lm.scores_labels
+    wished = [bool(body.get("top_logprobs")) for _, _, body in thinking.seen]
+    assert sum(wished[-3 - 2 * LATER_MISSES :]) == LATER_MISSES and not any(wished[-3:])

@@ -96,11 +96,13 @@ def test_the_answers_own_probability_counts_where_there_is_one(ask, shelf):
     class Logprobs(dspy.ChatAdapter):
         def _call_postprocess(self, processed_signature, original_signature, outputs, lm, lm_kwargs):
             values = super()._call_postprocess(processed_signature, original_signature, outputs, lm, lm_kwargs)
-            tokens = {"content": [{"logprob": math.log(0.5)}, {"logprob": math.log(0.125)}]}
-            return [{**value, "logprobs": tokens} for value in values]
+            tokens = [("as 1 says", 0.9), ("\nanswer:", 0.9), (" answer", 0.5), (" 1", 0.125), ("\n\n", 0.9)]
+            told = [{"token": token, "logprob": math.log(probability)} for token, probability in tokens]
+            return [{**value, "logprobs": {"content": told}} for value in values]
 
     lm = script()
     lm.adapter = Logprobs(use_json_adapter_fallback=False)
+    # The quotation and the format around them are sure, and say nothing about the answer.
     assert ask(SelfRAG(shelf, k=1), lm).root.reason.endswith("score 0.25")
 
 

@@ -1,0 +1,111 @@
+"""If these failed, what an endpoint said while it was ill would be its answer for ever: DSPy's cache is on the disk."""
+
+import asyncio
+
+import dspy
+import pytest
+from dspy.lm15 import Message, ProviderError, Request
+from dspy.utils.exceptions import AdapterParseError, LMProviderError
+
+from raisf.lm import completions
+from raisf.lm.connect import adapter_for, connect
+from raisf.programs.baselines.direct import Direct
+from raisf.utils.errors import LMError
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr("raisf.lm.transport.GARBAGE_SECONDS", 0.01)
+
+
+@pytest.fixture
+def ill(faulty, monkeypatch):
+    """Serves an endpoint whose replies are of one kind until its `rate` is 0."""
+    for finish in ("content_filter", "abort", "error", "cancelled"):
+        monkeypatch.setitem(faulty.BODIES, finish, lambda right, finish=finish: faulty.completion(right[:-30], finish))
+    return lambda kind: faulty.serve(1.0, kinds=[kind])
+
+
+def ask(lm):
+    with dspy.context(lm=lm, adapter=adapter_for(lm)):
+        return dspy.Predict("question -> answer")(question="Who?").answer
+
+
+def awaited(lm):
+    async def both():
+        with dspy.context(lm=lm, adapter=adapter_for(lm)):
+            return (await dspy.Predict("question -> answer").acall(question="Who?")).answer
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("asked", [ask, awaited])
+@pytest.mark.parametrize("kind", ["empty", "null content", "content_filter", "abort", "error", "cancelled"])
+def test_the_next_run_asks_again_and_a_good_answer_is_kept(ill, kind, asked):
+    with ill(kind) as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, num_retries=1)
+        with pytest.raises((AdapterParseError, LMProviderError)):
+            asked(lm)
+        endpoint.rate = 0.0
+        assert asked(lm).startswith("answer ")
+        before = len(endpoint.seen)
+        assert asked(lm).startswith("answer ") and len(endpoint.seen) == before  # from the cache
+
+
+def test_what_a_server_broke_off_is_tried_again_and_is_an_error_by_name(ill):
+    """The half of a sentence was an answer: DSPy's client takes "abort" for a text's own end."""
+    with ill("abort") as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, num_retries=2))
+        with pytest.raises(LMError, match=r"broken off \(finish_reason: abort\)"):
+            program(question="Who?")
+        assert len(endpoint.seen) == 3
+
+
+def test_an_empty_reply_is_counted_as_unreadable_still(ill):
+    with ill("empty") as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, num_retries=0))
+        trace = program(question="Who?").trace
+        assert (trace.unreadable, trace.failed) == (1, 0)
+
+
+def test_the_rest_of_a_call_is_as_without_it(ill):
+    """Candidates, tokens and the history of an empty reply are not lost with its place in the cache."""
+    with ill("empty") as endpoint, dspy.track_usage() as usage:
+        lm = connect("openai/x", api_base=endpoint.url, num_retries=0)
+        assert lm("Who?", n=2) == ["", ""] == lm("Who?", n=2)
+        assert len(endpoint.seen) == 4 and len(lm.history) == 2
+        assert usage.get_total_tokens()["openai/x"]["completion_tokens"] == 20
+
+
+def test_an_empty_stream_is_not_kept(faulty):
+    said = {"answer": ""}
+
+    async def shown(lm):
+        with dspy.context(lm=lm, adapter=adapter_for(lm)):
+            program = dspy.streamify(dspy.Predict("question -> answer"))
+            return [piece async for piece in program(question="Who?")][-1]
+
+    with faulty.serve(answer=lambda fields: said["answer"]) as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, num_retries=0)
+        with pytest.raises(Exception):  # noqa: B017 - DSPy groups what its tasks raise
+            asyncio.run(shown(lm))
+        said["answer"] = "[[ ## answer ## ]]\nOslo\n\n[[ ## completed ## ]]"
+        assert asyncio.run(shown(lm)).answer == "Oslo"
+
+
+@pytest.mark.parametrize(("said", "finish"), [(None, "stop"), ("stop", "stop"), ("length", "length"), ("eos", "stop")])
+def test_a_continued_text_ends_as_its_server_says(said, finish):
+    request = Request(model="openai/x", messages=(Message.user("q"),))
+    body = {"choices": [{"text": " Os", "finish_reason": said}]}
+    assert completions._read(request, body).finish_reason == finish
+
+
+def test_a_continued_text_that_was_filtered_or_broken_off_is_no_answer():
+    """Every end but the token limit was the text's own."""
+    request = Request(model="openai/x", messages=(Message.user("q"),))
+    filtered = {"choices": [{"text": " Os", "finish_reason": "content_filter"}]}
+    assert completions._read(request, filtered).finish_reason == "content_filter"
+    with pytest.raises(ProviderError, match="broken off"):
+        completions._read(request, {"choices": [{"text": " Os", "finish_reason": "abort"}]})
