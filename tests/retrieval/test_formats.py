@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raisf.retrieval.corpus import formats
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
@@ -172,6 +173,47 @@ def test_of_a_docx_with_tracked_moves_the_text_is_read_where_it_is_now(tmp_path:
     ]
 
 
+def parsed(xml: str) -> Any:
+    """An element of a docx file, of what stands in it."""
+    word, math = "wordprocessingml/2006/main", "officeDocument/2006/math"
+    names = " ".join(
+        f'xmlns:{short}="http://schemas.openxmlformats.org/{name}"' for short, name in (("w", word), ("m", math))
+    )
+    return pytest.importorskip("docx.oxml").parse_xml(xml.replace(">", f" {names}>", 1))
+
+
+def run(text: str) -> str:
+    return f"<w:r><w:t>{text}</w:t></w:r>"
+
+
+def row(*cells: str, kind: str = "") -> str:
+    return f"<w:tr><w:trPr>{kind}</w:trPr>{''.join(f'<w:tc><w:p>{run(cell)}</w:p></w:tc>' for cell in cells)}</w:tr>"
+
+
+def test_of_a_docx_words_with_their_reading_above_and_formulas_are_read(tmp_path: Path):
+    document = docx.Document()
+    base = run("\u6771\u4eac")
+    ruby = f"<w:r><w:ruby><w:rt>{run('Tokyo')}</w:rt><w:rubyBase>{base}</w:rubyBase></w:ruby></w:r>"
+    power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
+    formula = f"<m:oMath><m:r><m:t>E=m</m:t></m:r>{power}</m:oMath>"
+    for place, xml in enumerate((f"<w:p>{ruby}</w:p>", f"<w:p>{run('So ')}<m:oMathPara>{formula}</m:oMathPara></w:p>")):
+        document.element.body.insert(place, parsed(xml))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["\u6771\u4eac So E=mc^2"]
+
+
+def test_repeated_rows_of_a_docx_are_rows_and_deleted_ones_are_not_read(tmp_path: Path):
+    document = docx.Document()
+    repeated = f"<w:sdt><w:sdtContent>{row('Aspirin', '100 mg')}{row('Ibuprofen', '400 mg')}</w:sdtContent></w:sdt>"
+    gone = row("Morphine", "10 mg", kind="<w:del/>")
+    table = f"<w:tbl>{row('Drug', 'Dose', kind='<w:tblHeader/>')}{repeated}{gone}</w:tbl>"
+    document.element.body.insert(0, parsed(table))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Drug: Aspirin; Dose: 100 mg. Drug: Ibuprofen; Dose: 400 mg."
+    ]
+
+
 def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     (tmp_path / "p.html").write_text(
         "<html><head><title>Rivers &amp; seas</title><style>p {}</style></head><body><nav>Menu</nav>"
@@ -183,6 +225,45 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
         ("Rivers & seas", "They flow. Always.", {}),
         ("Rivers & seas", "The Danube: - long - wide tail", {"section": "The Danube"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("<html><p>One.</p></html>\n<html><h1>Two</h1><p>Three.</p></html>", ["One.", "Two: Three."]),
+        ("<!doctype html><html><p>One.</p></html><!-- by a tool --><div>Two.</div>", ["One. Two."]),
+        ("<html><p>One.</p></html>Two.", ["One. Two."]),
+    ],
+)
+def test_what_stands_behind_the_end_of_a_page_is_read(page: str, texts: list[str], tmp_path: Path):
+    (tmp_path / "p.html").write_text(page)
+    (tmp_path / "m.md").write_text("<html><p>One.</p></html><p>Two.</p>\n")
+    assert [p.text for p in read_documents(tmp_path / "p.html")] == texts
+    assert [p.text for p in read_documents(tmp_path / "m.md")] == ["One. Two."]
+
+
+def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<svg><title>Icon</title></svg><h1>Annual<br>Report</h1><p>It rose.</p>"
+        "<h2><svg><title>Link</title></svg>10<sup>6</sup> users<style>.x{}</style><div>Part 2</div></h2><p>Many."
+    )
+    assert [(p.title, p.text) for p in read_documents(tmp_path / "p.html")] == [
+        ("Annual Report", "It rose."),
+        ("Annual Report", "10^6 users Part 2: Many."),
+    ]
+    deep = "<h1>" + "<b><h2>" * 700 + "Rivers" + "</h2></b>" * 700 + "</h1><p>They flow."
+    (tmp_path / "p.html").write_text(deep)
+    assert [p.text for p in read_documents(tmp_path / "p.html")][-1].endswith("They flow.")
+
+
+def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
+    (tmp_path / "p.html").write_text("<h1>Donau&shy;schiff</h1><p>The Donau&shy;dampf&shy;schiff left.")
+    (tmp_path / "q.txt").write_text("The dampf\u00ad\nschiff came.")
+    index = build_index(tmp_path, tmp_path / "i", "bm25")
+    assert [(p.title, p.text) for p in index("Donaudampfschiff", 5)] == [("Donauschiff", "The Donaudampfschiff left.")]
+    assert [p.text for p in index("dampf\u00adschiff", 5)] == ["The dampfschiff came."]
+    # On a page in a pdf every sign is seen.
+    assert formats._unbroken("A well\u00adknown dough\u00ad\nnut") == "A well-known doughnut"
 
 
 @pytest.mark.parametrize(
