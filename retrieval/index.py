@@ -16,7 +16,7 @@ from raisf.retrieval.engines.base import Index, SearchMode
 from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import FORMAT, MANIFEST, IndexManifest, read_manifest, verify
+from raisf.retrieval.store.manifest import FORMAT, MANIFEST, WHOLE_WORDS, IndexManifest, read_manifest, verify
 from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import row_of
 from raisf.utils.cache import cache_folder
@@ -141,7 +141,8 @@ def index(
     if out is not None:
         return build_index(passages, out, engine, checkpoint, progress=progress)
     found = kind.find(checkpoint).sha256 if kind.find else ""
-    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {PACKING}".encode())
+    rules = [PACKING, *([WHOLE_WORDS] if kind.counts_words else [])]
+    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {' '.join(rules)}".encode())
     for passage in passages:
         made_of.update(row_of(passage).encode())
     cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
