@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-from cachetools import LRUCache
 
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
@@ -24,11 +24,13 @@ from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import Checkpoint, Encoder
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
+from raisf.utils.kept import Kept
 
 SearchMode = Literal["auto", "exact", "plaid"]
 
-KEPT = 4_096
-"""Searches of an index whose hits are kept: programs that are compared all search for the same questions."""
+KEPT, HIT = 32 << 20, 120
+"""Bytes of searches that an index keeps with their hits, 20,000 questions or so: programs that are compared all search
+for the same ones. And bytes of a hit."""
 
 
 class Searcher(Protocol):
@@ -81,7 +83,7 @@ class Index:
         # It holds the passages, not the index, which would else hold itself and outlive its last user.
         find = functools.partial(_find_allowed, self._passages, self._alive, self._names)
         self._allowed = functools.lru_cache(maxsize=32)(find)
-        self._found: LRUCache[tuple[str, int, str | None], Hits] = LRUCache(KEPT)
+        self._found: Kept[Hits] = Kept(KEPT)
         self._finding = threading.Lock()
 
     @property
@@ -204,7 +206,9 @@ class Index:
         if unknown := [query for query in dict.fromkeys(queries) if query not in found]:
             found.update(zip(unknown, self._hits(unknown, k, allowed), strict=True))
             with self._finding:
-                self._found.update({(query, k, where): found[query] for query in unknown})
+                for query in unknown:
+                    size = sys.getsizeof(query) + sys.getsizeof(where) + HIT * len(found[query])
+                    self._found.put((query, k, where), found[query], size)
         return [
             [dataclasses.replace(self._passages[number], score=score) for number, score in found[query]]
             for query in queries
