@@ -114,9 +114,9 @@ class Index:
             checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
                 engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
-                "auto" does so up to 10,000 passages; of more, it keeps 50 bytes a token, and the mean vectors choose
-                those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to
-                36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
+                "auto" does so up to 10,000 passages; of more, it keeps 66 bytes a token of 128 dimensions, and the mean
+                vectors choose those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid"
+                compresses them to 36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
             progress: Whether to show a bar on standard error.
             documents: The fingerprints of the documents that the passages come from, by name.
             ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
@@ -166,8 +166,7 @@ class Index:
         path = Path(path)
         while True:
             manifest = read_manifest(path)
-            if manifest.kind != cls.kind:
-                raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
+            cls.check(path, manifest)
             found = find_again(cls.find, path, manifest, checkpoint)
             kept = _OPEN.get((cls, str(path.absolute()), manifest.corpus_sha256))
             if kept is not None and kept.path == path and kept.manifest == manifest:
@@ -183,6 +182,22 @@ class Index:
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index
+
+    @classmethod
+    def check(cls, path: Path | str, manifest: IndexManifest) -> None:
+        """Makes sure that the index at a path is of this engine, and has what it searches by.
+
+        Raises:
+            InputError: It is not.
+        """
+        if manifest.kind != cls.kind:
+            raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
+        words, vectors = manifest.words is not None, any(segment.search != "none" for segment in manifest.segments)
+        if words != cls.counts_words or vectors != (cls.find is not None):
+            found = " and ".join(["counts of words"] * words + ["vectors"] * vectors) or "nothing to search by"
+            raise InputError(
+                f"the index {path} is damaged: it has {found}, {cls.kind} searches by others; make it again"
+            )
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score; see `search_many`."""

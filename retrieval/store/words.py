@@ -73,6 +73,8 @@ class Words:
         self._rule = next((rule for rule in (WHOLE_WORDS, ALL_WORDS) if (folder / rule).is_file()), None)
         try:
             self._scorer = bm25s.BM25.load(folder)
+            if (counted := self._scorer.scores["num_docs"]) != len(numbers):
+                raise ValueError(f"{counted} passages were counted, not {len(numbers)}")
         except (ValueError, KeyError, OSError) as error:
             raise InputError(f"the index {folder.parent} is damaged ({error}); make it again") from error
 
