@@ -130,8 +130,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
             given[-1] = json.loads(given[-1])
         except ValueError:
             raise ValueError(f"'possible_answers' must be a list, or one as JSON; found {given[-1]!r:.60}") from None
-    told = [value for value in given if value not in (None, "", [])]
-    answers = [answer for value in told for answer in (value if isinstance(value, list) else [value])]
+    answers = [answer for value in given for answer in _listed(value)]
     return {**row, "answers": answers, "kind": row.get("kind", row.get("type"))}
 
 
@@ -144,12 +143,12 @@ def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
             "call the keys 'question' and 'answer' where the answer is a text"
         )
     answer = {key.lower(): value for key, value in given.items()}
-    value, aliases = answer.get("value"), list(answer.get("aliases") or [])
+    value = answer.get("value")
     known = value and value != "<unk>"  # what the hub's test split has for an answer
     return {
         "id": row.get("QuestionId", row.get("question_id")),
         "question": row.get("Question", row.get("question")),
-        "answers": [value, *aliases, *(answer.get("humananswers") or [])] if known else [],
+        "answers": [value, *_listed(answer.get("aliases")), *_listed(answer.get("humananswers"))] if known else [],
         "hops": 1,
         "scoring": "triviaqa",
     }
@@ -227,7 +226,7 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": identity,
         "question": row.get("question"),
-        "answers": [*(given if isinstance(given, list) else [given]), *(row.get("answer_aliases") or [])],
+        "answers": [*(given if isinstance(given, list) else [given]), *_listed(row.get("answer_aliases"))],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
         "gold_titles": list(dict.fromkeys(supporting if told else title_of.values())),
@@ -275,6 +274,11 @@ _SCHEMAS = {
 }
 
 
+def _listed(value: Any) -> list[Any]:
+    """The values of a list, or one that stands there in place of a list of one; none where there is nothing."""
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
+
+
 def _pairs(value: Any, first: str, *seconds: str) -> list[tuple[Any, Any]]:
     """Pairs, in whichever way a copy writes them: [a, b] each, an object each, an object of lists, JSON in a text."""
     if isinstance(value, str):
@@ -309,27 +313,50 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_json_lines(path: Path) -> bool:
-    """Whether a file named .json holds one object per line: its first line is a whole object, and not the only one."""
+    """Whether a file named .json holds one object per line: its first line is a whole one, and not all there is.
+
+    But for a single question, which has no list of them in it.
+    """
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        first, second = file.readline(_LINE), file.read(1)
+        first, more = file.readline(_LINE), any(line.strip() for line in file)
     try:
-        return bool(second) and isinstance(json.loads(first), dict)
+        found = json.loads(first)
     except ValueError:
         return False
+    return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))
 
 
 def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", strict=True):
-                yield {name: value for name, value in row.items() if name}
+            rows = csv.DictReader(file, delimiter="\t", strict=True)
+            names = [name for name in rows.fieldnames or [] if name]
+            if double := next((name for name in names if names.count(name) > 1), None):
+                raise InputError(f"{path}: its first line names the column {double!r} twice; rename one")
+            for row in rows:
+                if None in row:
+                    raise InputError(
+                        f"{path}, line {rows.line_num}: more cells than the {len(rows.fieldnames or [])} columns of "
+                        "line 1; quote a text that holds a tab"
+                    )
+                yield {name: _cell(name, value) for name, value in row.items() if name}
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
     except (UnicodeDecodeError, csv.Error) as error:
         remedy = "a text that begins with a quotation mark ends with one, and those within are doubled"
         raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error}): {remedy}") from error
+
+
+def _cell(name: str, value: Any) -> Any:
+    """A cell of a table; a list as JSON where a list of answers may stand. PopQA's `possible_answers` must be one."""
+    if name not in ("answers", "golden_answers") or not (value or "").startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value  # an answer may begin with a bracket
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -319,6 +319,44 @@ def test_a_table_whose_quotation_mark_is_never_closed_is_refused(tmp_path: Path)
         load_questions(file)
 
 
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("question\tanswer\nWho?\tJohn\tSmith\n", "line 2: more cells than the 2 columns of line 1"),
+        ("question\tanswer\tanswer\nWho?\tA\tB\n", "names the column 'answer' twice"),
+    ],
+)
+def test_a_table_with_cells_that_no_column_holds_is_refused(table: str, message: str, tmp_path: Path):
+    """Half of the answer was dropped, and nobody was told."""
+    (tmp_path / "q.tsv").write_text(table)
+    with pytest.raises(InputError, match=message):
+        load_questions(tmp_path / "q.tsv")
+
+
+def test_a_table_lists_answers_as_json(tmp_path: Path):
+    """Else the list itself, brackets and all, was the one right answer."""
+    file = tmp_path / "q.tsv"
+    file.write_text('question\tgolden_answers\t\nWho?\t"[""A"", ""B""]"\t\nWhere?\t[sic]\t\n')
+    assert [example.answers for example in load_questions(file)] == [["A", "B"], ["[sic]"]]
+
+
+def test_aliases_given_as_one_text_are_a_list_of_one(tmp_path: Path):
+    """Else each letter of it was a right answer."""
+    file = tmp_path / "t.jsonl"
+    file.write_text('{"Question": "Who?", "Answer": {"Value": "A", "Aliases": "xyz"}}\n')
+    assert load_questions(file)[0].answers == ["A", "xyz"]
+
+
+def test_an_empty_line_behind_makes_no_json_lines_of_one_object(tmp_path: Path):
+    file = tmp_path / "web-dev.json"
+    file.write_text('{"Data": [{"Question": "Who?", "Answer": {"Value": "A"}}]}\n\n')
+    assert [example.answers for example in load_questions(file)] == [["A"]]
+    file.write_text('{"question": "Who?", "answer": "A", "examples": ["x"]}\n{"question": "Where?", "answer": "B"}\n')
+    assert [example.answers for example in load_questions(file)] == [["A"], ["B"]]
+    file.write_text('{"question": "Who?", "answer": "A"}\n\n')
+    assert [example.answers for example in load_questions(file)] == [["A"]]
+
+
 def test_a_row_may_name_the_rule_that_its_answers_are_compared_by(tmp_path: Path):
     file = tmp_path / "plain.jsonl"
     file.write_text('{"question": "Who?", "answer": "Jay-Z", "scoring": "triviaqa"}\n', encoding="utf-8")
