@@ -1,6 +1,7 @@
 """Rows in the schemas of the public data sets, each read as one form of question and as titled paragraphs."""
 
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -106,6 +107,20 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
         found = _pairs(row.get("context"), "title", "sentences", "content")
     joined = ((str(title), text if isinstance(text, str) else joined_sentences(text)) for title, text in found)
     return [(title, text.strip()) for title, text in joined if text.strip()]
+
+
+def new_paragraphs(found: Iterable[tuple[str, str]], seen: set[bytes]) -> Iterator[tuple[str, str, str]]:
+    """Those among some paragraphs that were not seen yet, each with an id, `p1` and on, its title and its text.
+
+    Args:
+        found: Titles and texts.
+        seen: A hash of each that came before, which those that are given now join.
+    """
+    for title, text in found:
+        digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()[:16]
+        if digest not in seen:
+            seen.add(digest)
+            yield f"p{len(seen)}", title, text
 
 
 def joined_sentences(sentences: Iterable[str]) -> str:
