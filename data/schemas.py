@@ -1,6 +1,5 @@
 """Rows in the schemas of the public data sets, each read as one form of question and as titled paragraphs."""
 
-import csv
 import hashlib
 import json
 import re
@@ -8,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from raisf.data.tables import parquet_rows, tsv_rows
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_file, read_jsonl
+from raisf.utils.files import read_jsonl
 from raisf.utils.json_stream import stream_array
 
 _ARRAYS = ("Data", "examples")
@@ -36,9 +36,9 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
     """
     path = Path(path)
     if path.suffix == ".parquet":
-        yield from _parquet_rows(path)
+        yield from parquet_rows(path)
     elif path.suffix == ".tsv":
-        yield from _tsv_rows(path)
+        yield from tsv_rows(path)
     elif path.suffix != ".json" or _is_json_lines(path):
         yield from read_jsonl(path)
     else:
@@ -341,47 +341,3 @@ def _is_json_lines(path: Path) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))
-
-
-def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, delimiter="\t", strict=True)
-            names = [name for name in rows.fieldnames or [] if name]
-            if double := next((name for name in names if names.count(name) > 1), None):
-                raise InputError(f"{path}: its first line names the column {double!r} twice; rename one")
-            for row in rows:
-                if None in row:
-                    raise InputError(
-                        f"{path}, line {rows.line_num}: more cells than the {len(rows.fieldnames or [])} columns of "
-                        "line 1; quote a text that holds a tab"
-                    )
-                yield {name: _cell(name, value) for name, value in row.items() if name}
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        remedy = "a text that begins with a quotation mark ends with one, and those within are doubled"
-        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error}): {remedy}") from error
-
-
-def _cell(name: str, value: Any) -> Any:
-    """A cell of a table; a list as JSON where a list of answers may stand. PopQA's `possible_answers` must be one."""
-    if name not in ("answers", "golden_answers") or not (value or "").startswith("["):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value  # an answer may begin with a bracket
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    check_file(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=256):
-                yield from batch.to_pylist()
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a parquet file that can be read ({error}); fetch it again") from error

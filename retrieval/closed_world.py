@@ -37,13 +37,17 @@ def of_closed_world(index: Any) -> bool:
     )
 
 
-def _passages(index: Any) -> Iterator[Passage]:
-    if isinstance(index, str | Path) and str(index).startswith(("http://", "https://", *SCHEMES)):
-        index = open_index(index)
-    if isinstance(index, Index | Filtered) and (held := getattr(index, "passages", None)) is not None:
+def _passages(given: Any) -> Iterator[Passage]:
+    named = isinstance(given, str | Path)
+    if named and not str(given).startswith(("http://", "https://", *SCHEMES)):
+        for segment in read_manifest(given).segments:
+            yield from live_passages(Path(given), segment)
+        return
+    index: Any = open_index(given) if named else given
+    held = getattr(index, "passages", None) if isinstance(index, Index | Filtered) else None
+    if held is not None:
         yield from held
-    elif (path := index if isinstance(index, str | Path) else getattr(index, "path", None)) is not None:
-        for segment in read_manifest(path).segments:
-            yield from live_passages(Path(path), segment)
+    elif (folder := getattr(index, "path", None)) is not None:
+        yield from _passages(folder)
     else:
         yield from index("the town", LOOKED_AT)  # a server, a collection

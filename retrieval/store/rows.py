@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
@@ -30,7 +31,8 @@ def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
     """
     file, number = path / SEGMENTS / segment.name / PASSAGES, 0
     for number, row in enumerate(read_jsonl(file), start=1):
-        pid, text, title, source = row.get("id"), row.get("text"), row.get("title", ""), row.get("source")
+        given: tuple[Any, ...] = (row.get("id"), row.get("text"), row.get("title", ""), row.get("source"))
+        pid, text, title, source = given
         metadata = row.get("metadata", {})
         if not (all(isinstance(one, str) for one in (pid, text, title, source or "")) and isinstance(metadata, dict)):
             raise InputError(f"{file}, line {number}: no passage; the index is damaged: make it again")
