@@ -1,14 +1,15 @@
 """Rows in the schemas of the public data sets, each read as one form of question and as titled paragraphs."""
 
-import csv
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from raisf.data.tables import parquet_rows, tsv_rows
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_file, read_jsonl
+from raisf.utils.files import read_jsonl
 from raisf.utils.json_stream import stream_array
 
 _ARRAYS = ("Data", "examples")
@@ -35,9 +36,9 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
     """
     path = Path(path)
     if path.suffix == ".parquet":
-        yield from _parquet_rows(path)
+        yield from parquet_rows(path)
     elif path.suffix == ".tsv":
-        yield from _tsv_rows(path)
+        yield from tsv_rows(path)
     elif path.suffix != ".json" or _is_json_lines(path):
         yield from read_jsonl(path)
     else:
@@ -108,6 +109,20 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     return [(title, text.strip()) for title, text in joined if text.strip()]
 
 
+def new_paragraphs(found: Iterable[tuple[str, str]], seen: set[bytes]) -> Iterator[tuple[str, str, str]]:
+    """Those among some paragraphs that were not seen yet, each with an id, `p1` and on, its title and its text.
+
+    Args:
+        found: Titles and texts.
+        seen: A hash of each that came before, which those that are given now join.
+    """
+    for title, text in found:
+        digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()[:16]
+        if digest not in seen:
+            seen.add(digest)
+            yield f"p{len(seen)}", title, text
+
+
 def joined_sentences(sentences: Iterable[str]) -> str:
     """Sentences as one text: HotpotQA's begin with the space that parts them, those of 2WikiMultihopQA do not."""
     return " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))
@@ -130,8 +145,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
             given[-1] = json.loads(given[-1])
         except ValueError:
             raise ValueError(f"'possible_answers' must be a list, or one as JSON; found {given[-1]!r:.60}") from None
-    told = [value for value in given if value not in (None, "", [])]
-    answers = [answer for value in told for answer in (value if isinstance(value, list) else [value])]
+    answers = [answer for value in given for answer in _listed(value)]
     return {**row, "answers": answers, "kind": row.get("kind", row.get("type"))}
 
 
@@ -144,12 +158,12 @@ def _trivia_qa(row: dict[str, Any]) -> dict[str, Any]:
             "call the keys 'question' and 'answer' where the answer is a text"
         )
     answer = {key.lower(): value for key, value in given.items()}
-    value, aliases = answer.get("value"), list(answer.get("aliases") or [])
+    value = answer.get("value")
     known = value and value != "<unk>"  # what the hub's test split has for an answer
     return {
         "id": row.get("QuestionId", row.get("question_id")),
         "question": row.get("Question", row.get("question")),
-        "answers": [value, *aliases, *(answer.get("humananswers") or [])] if known else [],
+        "answers": [value, *_listed(answer.get("aliases")), *_listed(answer.get("humananswers"))] if known else [],
         "hops": 1,
         "scoring": "triviaqa",
     }
@@ -227,7 +241,7 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": identity,
         "question": row.get("question"),
-        "answers": [*(given if isinstance(given, list) else [given]), *(row.get("answer_aliases") or [])],
+        "answers": [*(given if isinstance(given, list) else [given]), *_listed(row.get("answer_aliases"))],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
         "gold_titles": list(dict.fromkeys(supporting if told else title_of.values())),
@@ -275,6 +289,11 @@ _SCHEMAS = {
 }
 
 
+def _listed(value: Any) -> list[Any]:
+    """The values of a list, or one that stands there in place of a list of one; none where there is nothing."""
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
+
+
 def _pairs(value: Any, first: str, *seconds: str) -> list[tuple[Any, Any]]:
     """Pairs, in whichever way a copy writes them: [a, b] each, an object each, an object of lists, JSON in a text."""
     if isinstance(value, str):
@@ -309,37 +328,16 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_json_lines(path: Path) -> bool:
-    """Whether a file named .json holds one object per line: its first line is a whole object, and not the only one."""
+    """Whether a file named .json holds one object per line: its first line is a whole one, and not all there is.
+
+    But for a single question, which has no list of them in it.
+    """
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        first, second = file.readline(_LINE), file.read(1)
+        first, more = file.readline(_LINE), any(line.strip() for line in file)
     try:
-        return bool(second) and isinstance(json.loads(first), dict)
+        found = json.loads(first)
     except ValueError:
         return False
-
-
-def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", strict=True):
-                yield {name: value for name, value in row.items() if name}
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        remedy = "a text that begins with a quotation mark ends with one, and those within are doubled"
-        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error}): {remedy}") from error
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    check_file(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=256):
-                yield from batch.to_pylist()
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a parquet file that can be read ({error}); fetch it again") from error
+    return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))

@@ -13,6 +13,9 @@ from raisf.utils.errors import InputError, RaisfError
 _TEXTS = ("passage", "long_text", "text", "content", "page_content")
 """The names under which retrievers give a passage's text, the most telling first."""
 
+_COUNTS = ("k", "top_k", "topk", "n", "top_n", "limit", "num_results", "n_results", "max_results", "n_docs", "size")
+"""The names under which retrievers take how many passages to find, the most telling first."""
+
 
 def as_retriever(given: Any, name: str | None = None) -> Retriever:
     """A retriever out of anything that finds passages; one that is a `Retriever` already is given back as it is.
@@ -147,10 +150,12 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     except (TypeError, ValueError):
         return lambda query, k: given(query)
     others = parameters[1 if forward is None else 2 :]
-    # "k" or "top_k", else the first that must be given, or a number, whatever it is called.
-    found = [one for name in ("k", "top_k") for one in others if one.name == name]
+    # One of these names, else the first that must be given, else the only number: of several, any may be a page.
+    found = [one for name in _COUNTS for one in others if one.name == name]
     found += [one for one in others if one.kind is inspect.Parameter.VAR_KEYWORD]
-    found += [one for one in others if one.default is inspect.Parameter.empty or type(one.default) is int]
+    found += [one for one in others if one.default is inspect.Parameter.empty]
+    numbers = [one for one in others if type(one.default) is int]
+    found += numbers if len(numbers) == 1 else []
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
         return lambda query, k: given(query)

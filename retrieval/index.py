@@ -16,9 +16,10 @@ from raisf.retrieval.engines.base import Index, SearchMode
 from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import FORMAT, MANIFEST, IndexManifest, read_manifest, verify
+from raisf.retrieval.store.manifest import FORMAT, MANIFEST, WHOLE_WORDS, IndexManifest, read_manifest, verify
 from raisf.retrieval.store.packing import PACKING
-from raisf.retrieval.store.rows import row_of
+from raisf.retrieval.store.rows import CorpusHash, row_of
+from raisf.retrieval.store.segments import live_passages
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
 from raisf.utils.leftovers import alone
@@ -141,7 +142,8 @@ def index(
     if out is not None:
         return build_index(passages, out, engine, checkpoint, progress=progress)
     found = kind.find(checkpoint).sha256 if kind.find else ""
-    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {PACKING}".encode())
+    rules = [PACKING, *([WHOLE_WORDS] if kind.counts_words else [])]
+    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {' '.join(rules)}".encode())
     for passage in passages:
         made_of.update(row_of(passage).encode())
     cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
@@ -191,7 +193,7 @@ def documents_of(path: Path | str) -> dict[str, str]:
 
 
 def check_index(path: Path | str) -> list[str]:
-    """What is wrong with an index: every byte is read and compared with its checksum, and the checkpoint too.
+    """What is wrong with an index: every byte is read and compared with its checksum, the passages and checkpoint too.
 
     Returns:
         A line a problem; none if the index is as it was written.
@@ -203,6 +205,12 @@ def check_index(path: Path | str) -> list[str]:
     try:
         manifest = read_manifest(path)
         problems = list(verify(path, manifest))
+        corpus = CorpusHash()
+        for segment in manifest.segments if not problems else ():
+            for passage in live_passages(path, segment):
+                corpus.add(passage)
+        if not problems and corpus.hexdigest() != manifest.corpus_sha256:
+            problems = [f"the passages are others than when {MANIFEST} was written: what is deleted may have changed"]
         find_again(engine_of(path, manifest).find, path, manifest)
     except InputError as error:
         if not (path / MANIFEST).is_file():

@@ -44,8 +44,10 @@ def engine_of(path: Path | str, manifest: IndexManifest) -> type[Index]:
     """The class that opens the index at `path`.
 
     Raises:
-        InputError: The manifest names none.
+        InputError: The manifest names none, or has not what it searches by.
     """
-    if not isinstance(manifest.kind, str) or manifest.kind not in ENGINES:
+    if manifest.kind not in ENGINES:
         raise InputError(f"the index {path} is of an unknown kind, {manifest.kind!r}; make it again")
-    return ENGINES[manifest.kind]
+    engine = ENGINES[manifest.kind]
+    engine.check(path, manifest)
+    return engine

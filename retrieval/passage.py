@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 Value = str | int | float | bool
 """What a piece of metadata may be."""
@@ -16,6 +16,12 @@ PLACES = ("page", "line", "row", "file line", "file row")
 def is_value(value: object) -> TypeGuard[Value]:
     """Whether a piece of metadata may be this: no NaN and no infinity, which JSON has no words for."""
     return isinstance(value, Value) and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def cell(row: Mapping[str, Any], name: str) -> Any:
+    """What a row has under a name; None also for NaN, which pandas writes where a cell is empty."""
+    value = row.get(name)
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where what is made once for all projects is kept: converted models and checkpoints."""
+"""Where what is made once for all projects is kept: models, checkpoints, compiled extensions, indexes of texts."""
 
 import os
 from pathlib import Path

@@ -4,6 +4,9 @@ A terminal obeys control characters, a right-to-left mark reorders what stands b
 `visible` is for everything that a person reads; `raisf.utils.display` applies it to what rich prints.
 """
 
+SOFT_HYPHEN = "\u00ad"
+"""Seen only where a line breaks at it, inside a word."""
+
 _KEPT = "\t\n"
 # They reorder the text around them: an answer could be made to read as another (Boucher and Anderson 2021).
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -21,8 +24,11 @@ def text_of(value: object) -> str:
 
 
 def clean(text: object) -> str:
-    """The same on one line, white space as single spaces."""
-    return " ".join(text_of(text).split())
+    """The same on one line, white space as single spaces.
+
+    Without soft hyphens: a word that says where it may be broken is else another word than itself.
+    """
+    return " ".join(text_of(text).replace(SOFT_HYPHEN, "").split())
 
 
 def visible(data: object) -> str:

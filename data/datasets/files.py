@@ -1,7 +1,6 @@
 """A public data set as a folder laid out like a closed world: questions to train, select and test on, their corpus."""
 
 import contextlib
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_source, hub_sources
 from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.questions import numbered_row
-from raisf.data.schemas import paragraphs, schema_of
+from raisf.data.schemas import new_paragraphs, paragraphs, schema_of
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
 
@@ -122,11 +121,8 @@ class _Corpus:
 
     def add(self, found: list[tuple[str, str]], gold_titles: list[str]) -> None:
         """Adds a question's paragraphs."""
-        for title, text in found:
-            digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()[:16]
-            if digest not in self._seen:
-                self._seen.add(digest)
-                self._file.write(dump_line({"id": f"p{len(self._seen)}", "title": title, "text": text}))
+        for pid, title, text in new_paragraphs(found, self._seen):
+            self._file.write(dump_line({"id": pid, "title": title, "text": text}))
         self._questions += 1
         self._complete += bool(gold_titles) and {title for title, _ in found}.issuperset(gold_titles)
 

@@ -19,9 +19,13 @@ from raisf.utils.text import clean
 logger = logging.getLogger(__name__)
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}ptab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+_DOCX_SIGNS = {f"{_M}sup": "^", f"{_M}den": "/"}  # what a formula shows by where it stands
 _DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo")}
-_DOCX_RUNS = _DOCX_HOLDERS | {f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo")}
+_DOCX_RUNS = _DOCX_HOLDERS | {
+    f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo", "ruby", "rubyBase")
+}
 _DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
 _GROWTH = 50
@@ -87,8 +91,8 @@ def _told(error: Exception) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Words that a line end breaks with a hyphen, put together."""
-    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text)
+    """Words that a line end breaks with a hyphen, put together; on a page a soft hyphen is seen as any other."""
+    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-"))
 
 
 def _has_pictures(page: Any) -> bool:
@@ -126,8 +130,15 @@ def _docx_notes(relations: Iterable[Any]) -> Iterator[tuple[tuple[str, str | Non
 def _docx_notes_of(element: Any, notes: Mapping[tuple[str, str | None], str]) -> Iterator[str]:
     """The notes that a paragraph or a table refers to, but for what has been deleted or moved away."""
     for reference in element.iter(*(f"{_W}{kind}Reference" for kind in _DOCX_NOTES)):
-        if next(reference.iterancestors(f"{_W}del", f"{_W}moveFrom"), None) is None:
+        if not _is_gone(reference):
             yield notes.get((reference.tag, reference.get(f"{_W}id")), "")
+
+
+def _is_gone(element: Any) -> bool:
+    """Whether an element has been deleted or moved away, or the row of a table that holds it."""
+    gone = (f"{_W}del", f"{_W}moveFrom")
+    holders = (element, *element.iterancestors(*gone, f"{_W}tr"))
+    return any(one.tag in gone or one.find(f"{_W}trPr/{_W}del") is not None for one in holders)
 
 
 def _docx_sections(
@@ -156,18 +167,22 @@ def _docx_sections(
 
 def _docx_rows(table: Any) -> list[str]:
     """The rows of a table, by its columns' names where its first row is marked as such; a table in a cell is text."""
-    rows = list(table.iterchildren(f"{_W}tr", f"{_W}sdt"))
-    cells = [[cell for cell in row.iter(f"{_W}tc") if next(cell.iterancestors(f"{_W}tbl")) is table] for row in rows]
-    texts = [[clean(" ".join(map(_docx_text, cell.iter(f"{_W}p")))) for cell in row] for row in cells]
+    rows = [row for row in _docx_blocks(table, "tr") if not _is_gone(row)]
+    texts = [[_docx_cell(cell) for cell in _docx_blocks(row, "tc")] for row in rows]
     return table_rows(texts, bool(rows) and rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None)
 
 
-def _docx_blocks(body: Any) -> Iterator[Any]:
-    """The paragraphs and tables of a body, those in its content controls and tracked changes too."""
+def _docx_cell(cell: Any) -> str:
+    return clean(" ".join(_docx_text(paragraph) for paragraph in cell.iter(f"{_W}p") if not _is_gone(paragraph)))
+
+
+def _docx_blocks(body: Any, *kinds: str) -> Iterator[Any]:
+    """The paragraphs and tables of a body, or what else is asked for; in content controls and tracked changes too."""
+    wanted = {f"{_W}{kind}" for kind in kinds or ("p", "tbl")}
     waiting = [*body][::-1]
     while waiting:
         element = waiting.pop()
-        if element.tag in (f"{_W}p", f"{_W}tbl"):
+        if element.tag in wanted:
             yield element
         elif element.tag in _DOCX_HOLDERS:
             waiting += [*element][::-1]
@@ -179,10 +194,11 @@ def _docx_text(paragraph: Any) -> str:
     waiting = [*paragraph][::-1]
     while waiting:
         element = waiting.pop()
-        if element.tag == f"{_W}t":
+        if element.tag in (f"{_W}t", f"{_M}t"):
             words.append(element.text or "")
         elif element.tag in _DOCX_SPACES:
             words.append(_DOCX_SPACES[element.tag])
-        elif element.tag in _DOCX_RUNS:
+        elif element.tag in _DOCX_RUNS or str(element.tag).startswith(_M):
+            words.append(_DOCX_SIGNS.get(element.tag, ""))
             waiting += [*element][::-1]
     return "".join(words)

@@ -16,7 +16,7 @@ from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import pieces_of, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
-from raisf.retrieval.passage import Passage, Value, is_value
+from raisf.retrieval.passage import Passage, Value, cell, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
 from raisf.utils.text import clean
@@ -117,7 +117,8 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
                 raise InputError(f"{name}, line {line}: {state} than the {len(columns)} columns of line 1")
             yield from _row_passages(row, name, line)
     except csv.Error as error:
-        raise InputError(f"{name}, line {rows.line_num}: not a table ({error}); check its quotes") from error
+        # The line that the row begins in: a quote that is never closed takes in all lines behind it.
+        raise InputError(f"{name}, line {begun or rows.line_num}: not a table ({error}); check its quotes") from error
 
 
 def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
@@ -204,7 +205,7 @@ def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:
 
 
 def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:
-    text, title, pid = (row.get(key) for key in ("text", "title", "id"))
+    text, title, pid = (cell(row, name) for name in ("text", "title", "id"))
     if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
         text = joined_sentences(text)
     if not isinstance(text, str):

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from raisf.utils.text import clean
+from raisf.utils.text import SOFT_HYPHEN, clean
 
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
@@ -96,7 +96,7 @@ def pieces_of(text: str) -> list[tuple[str, int, int]]:
 def _blocks(text: str) -> Iterator[str]:
     """The paragraphs of a text and the items of its lists, each on one line."""
     lines = list[str]()
-    for line in map(clean, text.splitlines()):
+    for line in map(clean, text.replace(f"{SOFT_HYPHEN}\n", "").splitlines()):
         if lines and (not line or _MARK.match(line)):
             yield " ".join(lines)
             lines = []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from raisf.retrieval.corpus.splitting import split_text
-from raisf.retrieval.passage import Passage, is_value
+from raisf.retrieval.passage import Passage, cell, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
@@ -31,10 +31,10 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
             raise InputError(
                 f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
             )
-        pid = str(number) if row.get("id") is None else clean(str(row["id"]))
+        pid = str(number) if cell(row, "id") is None else clean(str(row["id"]))
         others = {clean(str(name)): value for name, value in row.items() if name not in ("id", "title", "text")}
         metadata = {name: value for name, value in others.items() if is_value(value)}
         pieces = split_text(row["text"])
         for part, piece in enumerate(pieces, start=1):
             own = pid if len(pieces) == 1 else f"{pid}#{part}"
-            yield Passage(own, piece, clean(str(row.get("title") or "")), metadata=metadata)
+            yield Passage(own, piece, clean(str(cell(row, "title") or "")), metadata=metadata)

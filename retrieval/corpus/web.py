@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,9 @@ _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colg
 _MARKS = {"li": "- "} | dict.fromkeys(("br", "option", "label", "button", "kbd", "rt"), " ")
 _BLOCKS = frozenset(
     "address article aside blockquote caption center dd details div dl dt fieldset figcaption figure footer form "
-    "header hr li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
+    "h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
 )
-PARTING = _BLOCKS.union(_MARKS, _HEADINGS)
+PARTING = _BLOCKS.union(_MARKS)
 """Elements that part the words before them from those within."""
 
 
@@ -72,8 +72,8 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
-    told, shown = clean(root.findtext(".//title") or ""), next(root.iter("h1"), None)
-    if shown is not None and (heading := clean(shown.text_content())) and (not told or told.startswith(heading)):
+    told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
+    if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told)
     return passages_of(name, _html_sections(root, title))
@@ -88,12 +88,17 @@ def html_text(block: str) -> str:
         root = html.document_fromstring(block.encode(), parser=html.HTMLParser(encoding="utf-8", no_network=True))
     except ParserError:
         return ""  # the end of a tag, or its like
-    return "".join(text if kind == "text" else BREAK + text + BREAK for kind, text in _html_parts(root))
+    return _shown(_all_of(root))
+
+
+def _all_of(root: Any) -> list[Any]:
+    """The elements of a page: what stands behind its end, a second page perhaps, the parser puts beside it."""
+    return [root, *root.itersiblings()]
 
 
 def _html_sections(root, title: str) -> Iterator[Section]:
     heading, level, body = "", 0, []
-    for kind, text in _html_parts(root):
+    for kind, text in _html_parts(_all_of(root), _HEADINGS):
         if kind == "text":
             body.append(text)
             continue
@@ -102,9 +107,21 @@ def _html_sections(root, title: str) -> Iterator[Section]:
     yield Section(title, heading, {}, "".join(body), level)
 
 
-def _html_parts(root) -> Iterator[tuple[str, str]]:
-    """Runs of text and headings in the order of the page. Without recursion: pages nest as deep as they like."""
-    waiting, last = [(root, False)], ""
+def _shown(elements: Iterable[Any]) -> str:
+    """What is seen of elements and of the text behind each, its paragraphs parted by `BREAK`."""
+    return "".join(text for _, text in _html_parts(elements))
+
+
+def _heading(element: Any) -> str:
+    return clean(_run(element.text) + _shown(element))
+
+
+def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Iterator[tuple[str, str]]:
+    """Runs of text, and headings of these kinds, in the order of the page.
+
+    Without recursion: pages nest as deep as they like.
+    """
+    waiting, last = [(element, False) for element in elements][::-1], ""
     while waiting:
         element, left = waiting.pop()
         block = BREAK if element.tag in _BLOCKS else ""
@@ -115,8 +132,8 @@ def _html_parts(root) -> Iterator[tuple[str, str]]:
             waiting.append((element, True))
             if not isinstance(element.tag, str) or element.tag in _UNSEEN:
                 continue
-            if element.tag in _HEADINGS:
-                yield element.tag, clean(element.text_content())
+            if element.tag in headings:
+                yield element.tag, _heading(element)
                 continue
             if element.tag == "table" and (rows := _html_rows(element)):
                 yield "text", BREAK + BREAK.join(rows)
@@ -138,11 +155,11 @@ def _html_rows(table) -> list[str]:
     if len(list(islice(table.iter("table", *_UNSEEN, *_HEADINGS), 2))) > 1 or not _only_cells(table):
         return []
     rows = [cells for row in table.iter("tr") if (cells := list(row.iterchildren(*_CELLS)))]
-    texts = {cell: clean("".join(text for _, text in _html_parts(cell))) for row in rows for cell in row}
+    texts = {cell: clean(_shown([cell])) for row in rows for cell in row}
     if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for text in texts.values()):
         return []
     named = bool(rows) and all(cell.tag == "th" for cell in rows[0])
-    captions = ["".join(text for _, text in _html_parts(caption)) for caption in table.iter("caption")]
+    captions = [_shown([caption]) for caption in table.iter("caption")]
     return [*captions, *filter(None, table_rows(_grid(rows, texts), named))]
 
 

@@ -1,15 +1,15 @@
 """A ColBERT checkpoint at work: texts become token vectors."""
 
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachetools import LRUCache
-
 from raisf.retrieval.encoders import colbert_shims
+from raisf.utils.kept import Kept
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 QUERY_BATCH = 128
 PASSAGE_BATCH = 32
 """Texts a forward pass: on a CPU larger batches only pad more."""
-KEPT = 1_024
-"""Queries whose vectors are kept, 16 KB each of 32 tokens: the systems of a comparison ask the same ones."""
+KEPT = 32 << 20
+"""Bytes of queries' vectors that are kept, 16 KB each of 32 tokens: the systems of a comparison ask the same ones."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -57,7 +57,7 @@ class ColBERTEncoder:
         # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
         # depend on what else is asked.
         self._batch = 1 if precision == "bfloat16" else QUERY_BATCH
-        self._known: LRUCache[str, torch.Tensor] = LRUCache(KEPT)
+        self._known: Kept[torch.Tensor] = Kept(KEPT)
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
 
@@ -69,7 +69,7 @@ class ColBERTEncoder:
         import torch
 
         with self._lock, torch.inference_mode():
-            found = {query: self._known[query] for query in queries if query in self._known}
+            found = {query: kept for query in queries if (kept := self._known.get(query)) is not None}
             new = [query for query in dict.fromkeys(queries) if query not in found]
             for start in range(0, len(new), self._batch):
                 texts = new[start : start + self._batch]
@@ -78,7 +78,8 @@ class ColBERTEncoder:
                     batch = self._checkpoint.query(ids, mask, to_cpu=True).float()
                 for query, vectors, length in zip(texts, batch, lengths.tolist(), strict=True):
                     # Its own memory: a part of the batch would keep all of it.
-                    found[query] = self._known[query] = vectors[:length].clone()
+                    found[query] = vectors[:length].clone()
+                    self._known.put(query, found[query], found[query].nbytes + sys.getsizeof(query))
         return [found[query] for query in queries]
 
     def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:

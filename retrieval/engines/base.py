@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-from cachetools import LRUCache
 
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
@@ -24,11 +24,13 @@ from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import Checkpoint, Encoder
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
+from raisf.utils.kept import Kept
 
 SearchMode = Literal["auto", "exact", "plaid"]
 
-KEPT = 4_096
-"""Searches of an index whose hits are kept: programs that are compared all search for the same questions."""
+KEPT, HIT = 32 << 20, 120
+"""Bytes of searches that an index keeps with their hits, 20,000 questions or so: programs that are compared all search
+for the same ones. And bytes of a hit."""
 
 
 class Searcher(Protocol):
@@ -81,7 +83,7 @@ class Index:
         # It holds the passages, not the index, which would else hold itself and outlive its last user.
         find = functools.partial(_find_allowed, self._passages, self._alive, self._names)
         self._allowed = functools.lru_cache(maxsize=32)(find)
-        self._found: LRUCache[tuple[str, int, str | None], Hits] = LRUCache(KEPT)
+        self._found: Kept[Hits] = Kept(KEPT)
         self._finding = threading.Lock()
 
     @property
@@ -112,9 +114,9 @@ class Index:
             checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
                 engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
-                "auto" does so up to 10,000 passages; of more, it keeps 50 bytes a token, and the mean vectors choose
-                those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid" compresses them to
-                36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
+                "auto" does so up to 10,000 passages; of more, it keeps 66 bytes a token of 128 dimensions, and the mean
+                vectors choose those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid"
+                compresses them to 36 bytes a token; it finds less of what exact search finds, and needs a C++ compiler.
             progress: Whether to show a bar on standard error.
             documents: The fingerprints of the documents that the passages come from, by name.
             ray: The address of a Ray cluster whose nodes encode the passages; None: this machine does.
@@ -164,8 +166,7 @@ class Index:
         path = Path(path)
         while True:
             manifest = read_manifest(path)
-            if manifest.kind != cls.kind:
-                raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
+            cls.check(path, manifest)
             found = find_again(cls.find, path, manifest, checkpoint)
             kept = _OPEN.get((cls, str(path.absolute()), manifest.corpus_sha256))
             if kept is not None and kept.path == path and kept.manifest == manifest:
@@ -181,6 +182,22 @@ class Index:
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index
+
+    @classmethod
+    def check(cls, path: Path | str, manifest: IndexManifest) -> None:
+        """Makes sure that the index at a path is of this engine, and has what it searches by.
+
+        Raises:
+            InputError: It is not.
+        """
+        if manifest.kind != cls.kind:
+            raise InputError(f"{path} is a {manifest.kind} index, not {cls.kind}; open it with open_index")
+        words, vectors = manifest.words is not None, any(segment.search != "none" for segment in manifest.segments)
+        if words != cls.counts_words or vectors != (cls.find is not None):
+            found = " and ".join(["counts of words"] * words + ["vectors"] * vectors) or "nothing to search by"
+            raise InputError(
+                f"the index {path} is damaged: it has {found}, {cls.kind} searches by others; make it again"
+            )
 
     def __call__(self, query: str, k: int, where: str | None = None) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score; see `search_many`."""
@@ -204,7 +221,9 @@ class Index:
         if unknown := [query for query in dict.fromkeys(queries) if query not in found]:
             found.update(zip(unknown, self._hits(unknown, k, allowed), strict=True))
             with self._finding:
-                self._found.update({(query, k, where): found[query] for query in unknown})
+                for query in unknown:
+                    size = sys.getsizeof(query) + sys.getsizeof(where) + HIT * len(found[query])
+                    self._found.put((query, k, where), found[query], size)
         return [
             [dataclasses.replace(self._passages[number], score=score) for number, score in found[query]]
             for query in queries

@@ -19,16 +19,18 @@ from raisf.utils.errors import InputError
 Test = Callable[[Passage], bool]
 
 # Quantifiers are possessive (*+): to go back over what they took would find nothing, in quadratic time.
+_NUMBER = r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?+"
 _TOKEN = re.compile(
-    r"""\s*+(?:
+    rf"""\s*+(?:
         (?P<text>'(?:[^']|'')*+'|"(?:[^"]|"")*+")
-      | (?P<number>[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?+)(?![\w.])
+      | (?P<number>{_NUMBER})(?![\w.])
       | (?P<sign><=|>=|!=|<>|==|=|<|>|\(|\)|,)
       | (?P<word>[^\W\d]\w*|`[^`]+`)
       | (?P<end>$)
     )""",
     re.VERBOSE,
 )
+_WHOLE = re.compile(_NUMBER)
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _EXAMPLE = "write for example: source = 'handbook.pdf' and page > 3"
 _DEEPEST = 50
@@ -199,6 +201,13 @@ def _opposite(test: Test) -> Test:
 
 
 def _number(text: str) -> int | float:
+    """The number that a text is. What else is one in Python, 1_000 or Infinity, is a text here.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
     try:
         return int(text)
     except ValueError:
@@ -216,7 +225,7 @@ def _alike(found: Value, wanted: Value) -> Value | None:
             found = _number(found)
         except ValueError:
             return None
-    return None if isinstance(found, float) and math.isnan(found) else found
+    return found if isinstance(found, int) or (isinstance(found, float) and not math.isnan(found)) else None
 
 
 def _equal(found: Value, wanted: Value) -> bool:

@@ -5,10 +5,14 @@ import ipaddress
 import logging
 import socket
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from raisf.retrieval.serving.connections import ClientConnection, DrainingServer
 from raisf.utils.errors import InputError
@@ -86,13 +90,45 @@ class HttpServer:
         self.close()
 
 
-def own_hosts(host: str) -> Middleware:
-    """Where `host` is loopback, refuses requests that name another.
+def own_pages(host: str) -> list[Middleware]:
+    """Where `host` is loopback, refuses requests that name another, and posts of other sites' pages.
 
-    So no website can read what is served by a name of its own that leads here (DNS rebinding).
+    So no website can read what is served by a name of its own that leads here (DNS rebinding), or have this machine
+    work for it.
     """
-    hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host] if _is_loopback(host) else ["*"]
-    return Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    if not _is_loopback(host):
+        return []
+    hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host]
+    return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts), Middleware(_OwnPosts)]
+
+
+def from_another_site(headers: Headers) -> bool:
+    """Whether a browser says that a page of another site asks."""
+    origin = headers.get("origin")
+    if headers.get("sec-fetch-site") == "cross-site":
+        return True
+    return origin is not None and _place(origin) != headers.get("host", "")
+
+
+class _OwnPosts:
+    """ASGI middleware: refuses what a page of another site posts. A link that leads here may be followed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        posts = scope["type"] == "http" and scope["method"] == "POST"
+        refuses = posts and from_another_site(Headers(scope=scope))
+        app = PlainTextResponse("a page of another site may not ask here", 403) if refuses else self._app
+        await app(scope, receive, send)
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin; "" for one that has none ("null")."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

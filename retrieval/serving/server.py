@@ -2,7 +2,8 @@
 
 `raisf.retrieval.serving.protocol` tells what goes over the wire. Each request is one connection, has a body of at most
 2 MiB and must have come in after 30 seconds; its client must take the answer in as many. Anyone who reaches the port
-may search: there is no password and no encryption. At a loopback address, requests that name another host are refused.
+may search: there is no password and no encryption. At a loopback address, requests that name another host are refused,
+and so are those that a page of another site posts.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.batcher import Batcher
 from raisf.retrieval.serving.connections import ERROR
-from raisf.retrieval.serving.listening import HttpServer, own_hosts
+from raisf.retrieval.serving.listening import HttpServer, own_pages
 from raisf.retrieval.serving.protocol import identity, read_request, topk
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.utils.errors import InputError
@@ -55,7 +56,7 @@ class IndexServer(HttpServer):
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):
         routes = [Route("/info", self._info), Route("/{path:path}", self._search, methods=["GET", "POST"])]
-        super().__init__(Starlette(routes=routes, middleware=[own_hosts(host)]), host, port)
+        super().__init__(Starlette(routes=routes, middleware=own_pages(host)), host, port)
         self.batcher = Batcher(index)
         self._watcher = Watcher(self.batcher, reopen)
 

@@ -3,9 +3,11 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl
 
 
@@ -22,11 +24,21 @@ def row_of(passage: Passage) -> str:
 
 
 def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
-    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers."""
-    for row in read_jsonl(path / SEGMENTS / segment.name / PASSAGES):
-        yield Passage(
-            row["id"], row["text"], row.get("title", ""), source=row.get("source"), metadata=row.get("metadata", {})
-        )
+    """All passages of a segment of the index at `path`, the deleted ones too, in the order of their numbers.
+
+    Raises:
+        InputError: They are not those that the manifest tells of.
+    """
+    file, number = path / SEGMENTS / segment.name / PASSAGES, 0
+    for number, row in enumerate(read_jsonl(file), start=1):
+        given: tuple[Any, ...] = (row.get("id"), row.get("text"), row.get("title", ""), row.get("source"))
+        pid, text, title, source = given
+        metadata = row.get("metadata", {})
+        if not (all(isinstance(one, str) for one in (pid, text, title, source or "")) and isinstance(metadata, dict)):
+            raise InputError(f"{file}, line {number}: no passage; the index is damaged: make it again")
+        yield Passage(pid, text, title, source=source, metadata=metadata)
+    if number != segment.passages:
+        raise InputError(f"{file} has {number} passages, not {segment.passages}; the index is damaged: make it again")
 
 
 class CorpusHash:

@@ -111,7 +111,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     """
     import torch
 
-    from raisf.retrieval.store.vectors import Vectors, copy_shard, write_shard
+    from raisf.retrieval.store.vectors import Gathered, Vectors
 
     folder = index / SEGMENTS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -119,23 +119,17 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     count = _write_passages(folder, (passage for segment in segments for passage in live_passages(index, segment)))
     if segments[0].search == "none":
         return Segment(name, count, "none")
-    merged, shard = _segment(name, count, packed or any(segment.packing for segment in segments)), 0
+    merged = _segment(name, count, packed or any(segment.packing for segment in segments))
+    gathered = Gathered(folder / VECTORS, merged.packing is not None)
     for segment in segments:
         keep = torch.ones(segment.passages, dtype=torch.bool)
         keep[segment.deleted] = False
         start = 0
         for tensors in Vectors(index / SEGMENTS / segment.name / VECTORS).files():
-            lengths = tensors["lengths"]
-            kept = keep[start : start + len(lengths)]
-            start += len(lengths)
-            if not kept.any():
-                continue
-            if merged.packing and not segment.packing:
-                rows = tensors["vectors"][kept.repeat_interleave(lengths)]
-                write_shard(folder / VECTORS, shard, [(rows, lengths[kept])], packed=True)
-            else:
-                copy_shard(tensors, kept, folder / VECTORS, shard)
-            shard += 1
+            end = start + len(tensors["lengths"])
+            gathered.add(tensors, keep[start:end])
+            start = end
+    gathered.write()
     _sort(folder, merged)
     return merged
 

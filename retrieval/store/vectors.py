@@ -30,7 +30,7 @@ class Vectors:
         import torch
 
         self._folders = folders
-        self._files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]
+        self._files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"), key=_place)]
         self.lengths = torch.cat([_read(file)["lengths"] for file in self._files])
 
     def all(self) -> "torch.Tensor":
@@ -103,26 +103,66 @@ def means_of(file: "dict[str, torch.Tensor]") -> "torch.Tensor":
 def write_shard(
     folder: Path, number: int, parts: Iterable[tuple["torch.Tensor", "torch.Tensor"]], packed: bool = False
 ) -> None:
-    """Writes the vectors and lengths of the passages of one file, given in parts, and the passages' mean vectors.
-
-    Where each has one vector that is its mean, and is not written twice.
-    """
+    """Writes the vectors and lengths of the passages of one file, given in parts, and the passages' mean vectors."""
     import torch
 
     vectors, lengths = (torch.cat(part) for part in zip(*parts, strict=True))
+    _write(folder, number, _tensors(vectors, lengths, packed))
+
+
+class Gathered:
+    """Writes some of the passages of other folders' files as one folder's, as few as hold `SHARD` passages each.
+
+    Args:
+        folder: The new one.
+        packed: Whether to pack what is not packed.
+    """
+
+    def __init__(self, folder: Path, packed: bool):
+        self._folder, self._packed = folder, packed
+        self._parts: list[dict[str, torch.Tensor]] = []
+        self._number = 0
+
+    def add(self, file: "dict[str, torch.Tensor]", kept: "torch.Tensor") -> None:
+        """Takes the passages of a file that are kept, bool `(n_passages,)`."""
+        if not kept.any():
+            return
+        rows, passage = kept.repeat_interleave(file["lengths"]), ("lengths", "means")
+        part = {name: tensor[kept if name in passage else rows] for name, tensor in file.items()}
+        if self._packed and "codes" not in part:
+            part = _tensors(part["vectors"], part["lengths"], packed=True)
+        if sum(len(one["lengths"]) for one in [*self._parts, part]) > SHARD:
+            self.write()
+        self._parts.append(part)
+
+    def write(self) -> None:
+        """Writes what is not written yet."""
+        import torch
+
+        if not self._parts:
+            return
+        # Where each passage of a part has one vector, its mean is that, and was not written twice.
+        for part in self._parts:
+            if any("means" in other for other in self._parts):
+                part["means"] = means_of(part).half()
+        joined = {name: torch.cat([part[name] for part in self._parts]) for name in self._parts[0]}
+        _write(self._folder, self._number, joined)
+        self._number, self._parts = self._number + 1, []
+
+
+def _tensors(vectors: "torch.Tensor", lengths: "torch.Tensor", packed: bool) -> "dict[str, torch.Tensor]":
+    """What a file holds. Where each passage has one vector that is its mean, and is not written twice."""
     tensors = {"vectors": vectors, "lengths": lengths}
     if len(vectors) > len(lengths) or packed:
         tensors["means"] = mean_vectors(vectors, lengths).half()
     if packed:
         tensors["codes"] = pack(tensors.pop("vectors"), tensors["means"], lengths)
-    _write(folder, number, tensors)
+    return tensors
 
 
-def copy_shard(file: "dict[str, torch.Tensor]", kept: "torch.Tensor", folder: Path, number: int) -> None:
-    """Writes some passages of a file, bool `(n_passages,)`, as one of another folder, packed or not as they are."""
-    rows = kept.repeat_interleave(file["lengths"])
-    passage = ("lengths", "means")
-    _write(folder, number, {name: tensor[kept if name in passage else rows] for name, tensor in file.items()})
+def _place(file: Path) -> tuple[int, str]:
+    """Where a file stands among those of its folder: by its number, which may have more digits than the first's."""
+    return len(file.stem), file.stem
 
 
 def _write(folder: Path, number: int, tensors: "dict[str, torch.Tensor]") -> None:

@@ -95,7 +95,7 @@ class Writer:
 
         Args:
             documents: The fingerprint of each document that the index now holds.
-            **place: Where its checkpoint is now, see `raisf.retrieval.engines.base.place_of`; none: where it was.
+            **place: Where its checkpoint is now, see `engines.checkpoints.place_of`; none: where it was.
 
         Raises:
             InputError: Nothing would be left.

@@ -3,7 +3,6 @@
 The queries are a user's questions with known passages, or, where she has none, *known items* made out of the passages.
 """
 
-import hashlib
 import itertools
 import random
 import re
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.data.schemas import paragraphs, read_rows
+from raisf.data.schemas import new_paragraphs, paragraphs, read_rows
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -66,14 +65,11 @@ def brought_passages(*files: Path) -> Iterator[Passage]:
     for file in files:
         for number, row in enumerate(read_rows(file), start=1):
             try:
-                found = paragraphs(row)
+                found = list(new_paragraphs(paragraphs(row), seen))
             except (ValueError, TypeError, KeyError) as error:
                 raise InputError(f"{file}, question {number}: {error}") from error
-            for title, text in found:
-                key = hashlib.sha256(f"{title}\0{text}".encode()).digest()
-                if key not in seen:
-                    seen.add(key)
-                    yield Passage(f"p{len(seen)}", text, title)
+            for pid, title, text in found:
+                yield Passage(pid, text, title)
 
 
 def question_triples(questions: Sequence[Any], index: Index, progress: bool = True) -> Iterator[Triple]:

@@ -311,12 +311,21 @@ def test_real_files_are_read_whole(path: str, count: int, having: str):
         assert {title for title, _ in paragraphs(row)}.issuperset(example.gold_titles)
 
 
-def test_a_table_whose_quotation_mark_is_never_closed_is_refused(tmp_path: Path):
-    """All rows behind it became one question, and nobody was told."""
-    file = tmp_path / "popQA.tsv"
-    file.write_text('id\tquestion\tpossible_answers\n1\t"Who?\t["a"]\n2\tWhere?\t["b"]\n')
-    with pytest.raises(InputError, match=r"popQA\.tsv is no table .* ends with one"):
-        load_questions(file)
+def test_aliases_given_as_one_text_are_a_list_of_one(tmp_path: Path):
+    """Else each letter of it was a right answer."""
+    file = tmp_path / "t.jsonl"
+    file.write_text('{"Question": "Who?", "Answer": {"Value": "A", "Aliases": "xyz"}}\n')
+    assert load_questions(file)[0].answers == ["A", "xyz"]
+
+
+def test_an_empty_line_behind_makes_no_json_lines_of_one_object(tmp_path: Path):
+    file = tmp_path / "web-dev.json"
+    file.write_text('{"Data": [{"Question": "Who?", "Answer": {"Value": "A"}}]}\n\n')
+    assert [example.answers for example in load_questions(file)] == [["A"]]
+    file.write_text('{"question": "Who?", "answer": "A", "examples": ["x"]}\n{"question": "Where?", "answer": "B"}\n')
+    assert [example.answers for example in load_questions(file)] == [["A"], ["B"]]
+    file.write_text('{"question": "Who?", "answer": "A"}\n\n')
+    assert [example.answers for example in load_questions(file)] == [["A"]]
 
 
 def test_a_row_may_name_the_rule_that_its_answers_are_compared_by(tmp_path: Path):

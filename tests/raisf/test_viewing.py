@@ -64,6 +64,27 @@ def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, capsys: Any, c
         View([tmp_path / "nosuch"])
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"cost": [1]},
+        {"cost": {"seconds": "x", "lm_calls": "y"}},
+        {"unreadable": "x"},
+        {"recall": "x"},
+        {"route": ["direct"]},
+        {"gold": {"sub_questions": [1, 2], "sub_answers": ["a", "b"]}},
+        {"trace": {"root": {"question": "Which sea does river 0 reach?", "answer": "x", "know": "know"}}},
+    ],
+)
+def test_a_record_with_other_things_in_its_fields_is_told_with_its_file(
+    strange: dict[str, Any], records: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """A page that a stranger's file ends in a traceback says neither which file nor what to do."""
+    records.write_records(tmp_path / "x.jsonl", [records.record(0, True, **strange)])
+    assert cli.main(["view", str(tmp_path / "x.jsonl"), "--export", str(tmp_path / "x.html")]) == 2
+    assert re.search(r"x\.jsonl.* no record \(.*give a file that", capsys.readouterr().err.replace("\n", " "))
+
+
 def test_judgements_are_held_to_gold(records: Any) -> None:
     one = records.record(1, False)
     assert judge_errors(one, {}) == {

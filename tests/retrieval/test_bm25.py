@@ -4,12 +4,14 @@ import dataclasses
 from pathlib import Path
 
 import bm25s
+import numpy as np
 import pytest
 
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.index import add_to_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, as_json, describe_files
+from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, WHOLE_WORDS, as_json, describe_files
+from raisf.retrieval.store.words import Words
 from raisf.utils.files import write_json
 
 
@@ -46,12 +48,50 @@ def test_words_of_one_character_of_no_spaces_and_of_composed_letters_are_found(q
     assert index("it's", 5) == []
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("\u0926\u093f\u0932", ["hindi"]),  # a heart; without its vowel sign it is nearly lentils
+        ("\u0926\u093e\u0932", ["lentils"]),
+        ("\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", ["hebrew"]),
+        ("\u0b95\u0bbf", ["tamil"]),
+        ("\u0e1b\u0e23\u0e30\u0e40\u0e17\u0e28", ["thai"]),  # a part of what stands there without spaces
+        ("Donau\u00addampf\u00adschiff", ["ship"]),
+        ("Donaudampfschiff", ["ship"]),
+        ("\U0001e900\U0001e944", ["adlam"]),
+    ],
+)
+def test_words_are_not_cut_at_their_vowel_signs(query: str, found: list[str], tmp_path: Path):
+    texts = {
+        "hindi": "\u0926\u093f\u0932 \u0936\u0930\u0940\u0930 \u0915\u093e",
+        "lentils": "\u0926\u093e\u0932 \u0926\u093e\u0932",
+        "hebrew": "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
+        "tamil": "\u0b95\u0bbf \u0bae\u0bca\u0bb4\u0bbf",
+        "thai": "\u0e44\u0e17\u0e22\u0e40\u0e1b\u0e47\u0e19\u0e1b\u0e23\u0e30\u0e40\u0e17\u0e28",
+        "ship": "The Donau\u00addampf\u00adschiff left.",
+        "adlam": "\U0001e900\U0001e944\U0001e901 \U0001e900\U0001e944",
+    }
+    index = BM25.build([Passage(pid, text) for pid, text in texts.items()], tmp_path / "i")
+    assert [passage.pid for passage in index(query, 1)] == found
+
+
+def test_counts_that_cut_words_at_their_marks_are_searched_alike(tmp_path: Path):
+    index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
+    counts = tmp_path / "i" / str(index.manifest.words)
+    (counts / WHOLE_WORDS).unlink()
+    words = Words(counts, np.arange(len(TEXTS)))
+    assert [number for number, _ in words.search(["vitamin\u00adx fish"], 1, np.ones(len(TEXTS), bool))[0]] == [4]
+    files = {name: file for name, file in index.manifest.files.items() if not name.endswith(WHOLE_WORDS)}
+    assert dataclasses.replace(index.manifest, files=files).ranking != index.manifest.ranking
+
+
 def test_counts_of_before_are_searched_by_their_own_words_until_the_index_changes(tmp_path: Path):
     index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
     manifest, texts = index.manifest, [passage.prompt_text for passage in index.passages]
     old, counts = bm25s.BM25(), tmp_path / "i" / str(manifest.words)
     old.index(bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False), show_progress=False)
-    (counts / ALL_WORDS).unlink()
+    for rule in (ALL_WORDS, WHOLE_WORDS):
+        (counts / rule).unlink()
     old.save(counts, show_progress=False)
     files = {name: file for name, file in manifest.files.items() if not name.startswith("words")}
     files |= describe_files(tmp_path / "i", [counts])

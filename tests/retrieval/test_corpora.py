@@ -19,6 +19,7 @@ from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from raisf.utils.text import clean
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -68,16 +69,14 @@ def test_dprs_passages(tmp_path: Path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(cells=st.lists(st.tuples(CELLS.filter(str.strip), CELLS), min_size=1, max_size=5))
+@given(cells=st.lists(st.tuples(CELLS.filter(clean), CELLS), min_size=1, max_size=5))
 def test_every_text_that_csv_can_write_is_read(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]]):
     file = tmp_path_factory.mktemp("psgs") / "p.tsv"
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter="\t")
         writer.writerow(["id", "text", "title"])
         writer.writerows([number, *pair] for number, pair in enumerate(cells))
-    assert read(file) == [
-        (str(number), " ".join(title.split()), " ".join(text.split())) for number, (text, title) in enumerate(cells)
-    ]
+    assert read(file) == [(str(number), clean(title), clean(text)) for number, (text, title) in enumerate(cells)]
 
 
 def test_hotpotqas_abstracts_in_their_folders(tmp_path: Path):
@@ -129,6 +128,9 @@ def test_a_json_list_is_read_where_it_is_named_and_passed_over_in_a_folder(tmp_p
             "the id '1' comes twice: collection.tsv, line 1 or a little after it",
         ),
         ("psgs_w100.tsv", b"id\ttext\ttitle\n1\tx\n", "psgs_w100.tsv, line 2: fewer than the 3 columns"),
+        ("c.csv", b'id,text\n0,a\n1,"open\n2,b\n3,c\n', "c.csv, line 3: not a table"),
+        ("c.csv", b'id,text\n0,a\n1,"He" said\n', "c.csv, line 3: not a table"),
+        ("c.csv", b'id,"text\n0,a\n1,b\n', "c.csv, line 1: not a table"),
         ("psgs_w100.tsv", b"identity\ttext\n1\tx\n2", "psgs_w100.tsv, line 3: fewer than the 2 columns"),
         ("psgs_w100.tsv.gz", gzip.compress(PSGS.encode())[:-20], "psgs_w100.tsv.gz: cannot be unpacked to its end"),
         ("psgs_w100.tsv.gz", b"id\ttext\n", "cannot be unpacked to its end (Not a gzipped file"),

@@ -246,3 +246,14 @@ def test_a_path_without_documents_is_named(tmp_path: Path):
     assert "no documents at" in error_of(tmp_path / "nowhere")
     (tmp_path / "picture.png").write_bytes(b"")
     assert "of its 1 files none is" in error_of(tmp_path)
+
+
+def test_an_empty_cell_of_pandas_is_no_title_and_no_id(write: Write):
+    """All untitled passages of a table written by pandas were about "nan"."""
+    rows = [
+        {"id": float("nan"), "text": "One heron.", "title": float("nan")},
+        {"id": "b", "text": "Two.", "title": "T"},
+    ]
+    file = write("r.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    assert [(p.pid, p.title) for p in read_documents(file)] == [("r.jsonl#1", ""), ("b", "T")]
+    assert [(p.pid, p.title) for p in passages_of_texts(rows)] == [("0", ""), ("b", "T")]

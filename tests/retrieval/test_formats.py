@@ -1,18 +1,15 @@
-"""pdf, docx and html are read with their pages and sections; what cannot be read is named, never garbled."""
+"""pdf and html are read with their pages and sections; what cannot be read is named, never garbled."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from raisf.retrieval.corpus import formats
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
 
-docx = pytest.importorskip("docx", reason="needs the extra documents")
 pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")
-element = pytest.importorskip("docx.oxml").OxmlElement
-Part, PackURI = pytest.importorskip("docx.opc.part").Part, pytest.importorskip("docx.opc.packuri").PackURI
 
 
 def make_pdf(path: Path, *pages: str) -> Path:
@@ -89,89 +86,6 @@ def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
         build_index(make_pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "i", "bm25")
 
 
-def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
-    document = docx.Document()
-    document.core_properties.title = "The Handbook"
-    document.add_paragraph("Before all.")
-    document.add_heading("Leave", 1)
-    document.add_paragraph("Thirty days.")
-    table = document.add_table(1, 2)
-    table.cell(0, 0).text, table.cell(0, 1).text = "Sickness", "paid"
-    document.add_heading("Notice", 2)
-    document.add_paragraph("Four weeks.")
-    document.save(str(tmp_path / "h.docx"))
-    found = [(p.pid, p.title, p.text, p.metadata) for p in read_documents(tmp_path / "h.docx")]
-    assert found == [
-        ("h.docx#1", "The Handbook", "Before all.", {}),
-        ("h.docx#2", "The Handbook", "Leave: Thirty days. Sickness; paid.", {"section": "Leave"}),
-        ("h.docx#3", "The Handbook", "Notice: Four weeks.", {"section": "Notice"}),
-    ]
-    (tmp_path / "no.docx").write_bytes(b"x")
-    assert "no.docx: not a docx file" in error_of(tmp_path / "no.docx")
-
-
-def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
-    document = docx.Document()
-    document.add_heading("Pool", 1)
-    document.add_heading("Hours", 2)
-    document.add_paragraph("Bring a towel.", style="List Bullet")
-    document.paragraphs[2]._p.get_or_add_pPr().get_or_add_numPr()
-    table = document.add_table(3, 2)
-    for row, cells in enumerate((("Day", "Open"), ("Monday", "9 to 5"), ("Sunday", ""))):
-        for column, text in enumerate(cells):
-            table.cell(row, column).text = text
-    table.rows[0]._tr.get_or_add_trPr().append(element("w:tblHeader"))
-    inner = document.add_table(1, 2)
-    inner.cell(0, 0).text = "Out"
-    inner.cell(0, 1).add_table(1, 2).cell(0, 0).text = "in"
-    document.save(str(tmp_path / "h.docx"))
-    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "Pool: Hours: - Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday. Out; in."
-    ]
-
-
-def test_a_docx_has_its_notes_where_they_are_referred_to(tmp_path: Path):
-    document = docx.Document()
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-
-    def refer(paragraph: Any, kind: str, number: int) -> Any:
-        reference = element(f"w:{kind}Reference")
-        reference.set(f"{{{paragraph._p.nsmap['w']}}}id", str(number))
-        paragraph.add_run()._r.append(reference)
-        return paragraph
-
-    for kind, text in (("footnote", "The fee is 40 crowns."), ("endnote", "It was 30 before.")):
-        note = f'<w:{kind} w:id="1"><w:p><w:r><w:t>{text}</w:t></w:r></w:p><w:p><w:r><w:t>See 2.</w:t></w:r></w:p>'
-        line = f'<w:{kind} w:id="0" w:type="separator"><w:p><w:r><w:separator/></w:r></w:p></w:{kind}>'
-        part = f"<w:{kind}s {names}>{line}{note}</w:{kind}></w:{kind}s>".encode()
-        kind_of_part = f"application/vnd.openxmlformats-officedocument.wordprocessingml.{kind}s+xml"
-        held = Part(PackURI(f"/word/{kind}s.xml"), kind_of_part, part, document.part.package)
-        document.part.relate_to(held, f"http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}s")
-    refer(document.add_paragraph("Cards cost a fee."), "footnote", 1)
-    refer(document.add_heading("Earlier", 1), "endnote", 1)
-    refer(document.add_table(1, 1).cell(0, 0).paragraphs[0], "footnote", 7).add_run("No such note.")
-    document.save(str(tmp_path / "h.docx"))
-    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "Cards cost a fee. The fee is 40 crowns. See 2.",
-        "Earlier: It was 30 before. See 2. No such note.",
-    ]
-
-
-def test_of_a_docx_with_tracked_moves_the_text_is_read_where_it_is_now(tmp_path: Path):
-    document = docx.Document()
-    for name in ("moveTo", "customXml", "dir", "bdo", "moveFrom", "del"):
-        held = document.add_paragraph("")._p
-        held.append(element(f"w:{name}"))
-        held[-1].append(document.add_paragraph().add_run(f"In {name}.")._r)
-    block = element("w:moveTo")
-    block.append(document.add_paragraph("A block.")._p)
-    document.element.body.insert(0, block)
-    document.save(str(tmp_path / "h.docx"))
-    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "A block. In moveTo. In customXml. In dir. In bdo."
-    ]
-
-
 def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     (tmp_path / "p.html").write_text(
         "<html><head><title>Rivers &amp; seas</title><style>p {}</style></head><body><nav>Menu</nav>"
@@ -183,6 +97,45 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
         ("Rivers & seas", "They flow. Always.", {}),
         ("Rivers & seas", "The Danube: - long - wide tail", {"section": "The Danube"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("<html><p>One.</p></html>\n<html><h1>Two</h1><p>Three.</p></html>", ["One.", "Two: Three."]),
+        ("<!doctype html><html><p>One.</p></html><!-- by a tool --><div>Two.</div>", ["One. Two."]),
+        ("<html><p>One.</p></html>Two.", ["One. Two."]),
+    ],
+)
+def test_what_stands_behind_the_end_of_a_page_is_read(page: str, texts: list[str], tmp_path: Path):
+    (tmp_path / "p.html").write_text(page)
+    (tmp_path / "m.md").write_text("<html><p>One.</p></html><p>Two.</p>\n")
+    assert [p.text for p in read_documents(tmp_path / "p.html")] == texts
+    assert [p.text for p in read_documents(tmp_path / "m.md")] == ["One. Two."]
+
+
+def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<svg><title>Icon</title></svg><h1>Annual<br>Report</h1><p>It rose.</p>"
+        "<h2><svg><title>Link</title></svg>10<sup>6</sup> users<style>.x{}</style><div>Part 2</div></h2><p>Many."
+    )
+    assert [(p.title, p.text) for p in read_documents(tmp_path / "p.html")] == [
+        ("Annual Report", "It rose."),
+        ("Annual Report", "10^6 users Part 2: Many."),
+    ]
+    deep = "<h1>" + "<b><h2>" * 700 + "Rivers" + "</h2></b>" * 700 + "</h1><p>They flow."
+    (tmp_path / "p.html").write_text(deep)
+    assert [p.text for p in read_documents(tmp_path / "p.html")][-1].endswith("They flow.")
+
+
+def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
+    (tmp_path / "p.html").write_text("<h1>Donau&shy;schiff</h1><p>The Donau&shy;dampf&shy;schiff left.")
+    (tmp_path / "q.txt").write_text("The dampf\u00ad\nschiff came.")
+    index = build_index(tmp_path, tmp_path / "i", "bm25")
+    assert [(p.title, p.text) for p in index("Donaudampfschiff", 5)] == [("Donauschiff", "The Donaudampfschiff left.")]
+    assert [p.text for p in index("dampf\u00adschiff", 5)] == ["The dampfschiff came."]
+    # On a page in a pdf every sign is seen.
+    assert formats._unbroken("A well\u00adknown dough\u00ad\nnut") == "A well-known doughnut"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from raisf.retrieval.search.prefetch import Prefetch
 from raisf.retrieval.store import manifest, segments, writer
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 from raisf.retrieval.store.packing import pack, rotation
-from raisf.retrieval.store.vectors import Vectors, mean_vectors, write_shard
+from raisf.retrieval.store.vectors import Gathered, Vectors, mean_vectors, write_shard
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
@@ -142,6 +142,32 @@ def test_packed_passages_move_between_segments_with_their_codes(
     found = {p.pid: p.score for p in index("duke horses", 30)}
     assert set(found) == {str(n) for n in range(10, 30)}
     assert found == pytest.approx({pid: before[pid] for pid in found}, abs=1e-4)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_segments_are_merged_into_few_files(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each addition left a file for ever: after 400, an index of 421 passages had 403, all of them read to open it."""
+    monkeypatch.setattr("raisf.retrieval.store.vectors.SHARD", 4)
+    wanted, gathered = [], Gathered(tmp_path / "new", packed)
+    for number, lengths in enumerate([[1, 1], [3, 2], [4], [1, 5, 2], [2], [7, 1]]):
+        write_shard(tmp_path / "old", number, [made(lengths, 8, number)])
+        (file,) = Vectors(tmp_path / "old").files()
+        kept = torch.tensor([place != 1 for place in range(len(lengths))]) if number else torch.zeros(2).bool()
+        gathered.add(file, kept)
+        wanted += [rows for rows, keep in zip(file["vectors"].split(lengths), kept, strict=True) if keep]
+        (tmp_path / "old" / f"{number:05d}.safetensors").unlink()
+    gathered.write()
+    new = Vectors(tmp_path / "new")
+    assert [len(file["lengths"]) for file in new.files()] == [4, 2]
+    assert new.lengths.tolist() == [len(rows) for rows in wanted]
+    assert torch.allclose(new.all(), torch.cat(wanted).float(), atol=0.3 if packed else 0)
+    assert torch.allclose(new.means(), mean_vectors(torch.cat(wanted), new.lengths), atol=1e-3)
+
+
+def test_files_are_read_in_the_order_of_their_numbers(tmp_path: Path):
+    for number in (99_999, 100_000):
+        write_shard(tmp_path, number, [made([number // 99_999 + number % 2], 8)])
+    assert Vectors(tmp_path).lengths.tolist() == [2, 1]
 
 
 def test_an_index_of_the_format_before_opens_and_is_packed_by_its_next_change(

@@ -51,6 +51,26 @@ def test_dspys_own_client_finds_what_the_index_finds(posting: bool, server: Inde
     assert sum(row["prob"] for row in found) == pytest.approx(1)
 
 
+def test_a_page_of_another_site_cannot_make_this_machine_search(server: IndexServer):
+    here = server.url.removeprefix("http://")
+    for header, value, status in (
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Origin", f"http://{here}", 200),
+    ):
+        asked = urllib.request.Request(
+            server.url, b'{"query": "Hamlet"}', {header: value, "Content-Type": "text/plain"}
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as response:
+                assert response.status == status
+        except urllib.error.HTTPError as error:
+            assert error.code == status
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/info", headers={"Origin": "null"}), timeout=20):
+        pass  # what only reads may be linked to
+
+
 def test_dspys_client_is_told_what_is_wrong(server: IndexServer):
     with pytest.raises(Exception, match="k is 0; search for at least 1 passage"):
         dspy.ColBERTv2(url=server.url)("Hamlet", k=0)

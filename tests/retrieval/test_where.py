@@ -59,6 +59,14 @@ def test_what_a_filter_excludes_is_not_found(condition: str):
     assert not parse_where(condition)(PASSAGE)
 
 
+@pytest.mark.parametrize("written", ["1_000", "Infinity", "inf", "nan", "0x10", " 12", "1e", ""])
+def test_a_text_that_is_a_number_in_python_alone_is_a_text(written: str):
+    """A part number 1_000 is none of a thousand, and a film called Infinity not above all years."""
+    one = Passage("p", "text", metadata={"n": written, "list": [1]})  # type: ignore[dict-item]
+    assert not parse_where("n > 0 or n = 1000 or n <= 0 or list > 0 or list = 1")(one)
+    assert parse_where(f"n = '{written}'")(one)
+
+
 @pytest.mark.parametrize(
     ("condition", "place"),
     [

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from raisf.retrieval.serving.listening import from_another_site
 from raisf.utils.errors import InputError
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -139,8 +140,7 @@ class Guard:
         name = "" if set(host) & set("@/?#\\") else _hostname(f"//{host}")
         if self._access.hosts and name not in self._access.hosts:
             return "host", error(421, f"this service is not {host!r:.80}", "invalid_host")
-        origin = headers.get("origin")
-        if (origin is not None and urlsplit_netloc(origin) != host) or headers.get("sec-fetch-site") == "cross-site":
+        if from_another_site(headers):
             return "origin", error(403, "a page of another site may not ask here", "invalid_origin")
         public = path in OPEN or path.startswith("/page/")
         if self._access.keys and not public and not self._access.knows(headers.get("authorization", "")):
@@ -199,14 +199,6 @@ def error(status: int, message: str, code: str, headers: Mapping[str, str] | Non
     """A refusal, in the form of OpenAI's API."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status, headers)
-
-
-def urlsplit_netloc(url: str) -> str:
-    """The host and port of an origin; "" for one that has none ("null")."""
-    try:
-        return urlsplit(url).netloc
-    except ValueError:
-        return ""
 
 
 def _hostname(url: str) -> str:

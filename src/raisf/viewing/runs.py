@@ -10,7 +10,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 RESULTS, PAGE, RECORDS = "results.json", "report.html", "records"
-_REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
+REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Run:
         Raises:
             InputError: The file is gone, or a line is no record.
         """
-        return list({record["id"]: record for record in read_records(self.path, _REMEDY)}.values())
+        return list({record["id"]: record for record in read_records(self.path, REMEDY)}.values())
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ def _runs_at(place: Path) -> list[Run]:
     if place.is_file():
         return [Run(place.stem, place, _program(place))]
     if not place.is_dir():
-        raise InputError(f"nothing at {place}: {_REMEDY}")
+        raise InputError(f"nothing at {place}: {REMEDY}")
     named = _named(place)
     folder = place / RECORDS if (place / RECORDS).is_dir() else place
     files = [file for file in sorted(folder.glob("*.jsonl")) if file.with_suffix(".meta.json").is_file()]
     if not files:
-        raise InputError(f"no records in {place}: {_REMEDY}")
+        raise InputError(f"no records in {place}: {REMEDY}")
     order = {name: number for number, name in enumerate(named)}
     files.sort(key=lambda file: (order.get(file.name, len(order)), file.name))
     return [_run(file, named.get(file.name) or {}) for file in files]

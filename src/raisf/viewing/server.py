@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from raisf.retrieval.serving.listening import HttpServer, own_hosts
+from raisf.retrieval.serving.listening import HttpServer, own_pages
 from raisf.utils.errors import RaisfError
 from raisf.viewing.page import as_json, policy, shell
 from raisf.viewing.view import View
@@ -52,7 +52,7 @@ class ViewServer(HttpServer):
             Route("/data/block-{number:int}.json", self._block),
             Route("/report", self._report),
         ]
-        super().__init__(Starlette(routes=routes, middleware=[own_hosts(host)]), host, port)
+        super().__init__(Starlette(routes=routes, middleware=own_pages(host)), host, port)
 
     def _fresh(self) -> View:
         """The view, read again where the records have changed; as it was where they cannot be read now."""

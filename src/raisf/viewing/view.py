@@ -2,8 +2,7 @@
 
 import contextlib
 import datetime
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from raisf.evaluation.identity import digest
 from raisf.evaluation.report import summarise
 from raisf.utils.errors import InputError
 from raisf.viewing.gold import Texts, judge_errors
-from raisf.viewing.runs import Run, Sources, find_runs
+from raisf.viewing.runs import REMEDY, Run, Sources, find_runs
 
 BLOCK = 50
 """Questions a block: the trees of one question in all runs come together, and its neighbours' with them."""
@@ -36,6 +35,9 @@ Record = dict[str, Any]
 class View:
     """Runs and their questions, ready to be shown.
 
+    Attributes:
+        summary: Everything but the trees.
+
     Args:
         paths: Where the records lie; see `raisf.viewing.runs.find_runs`.
         index: The index that was searched, for the passages' texts, which records leave out. None: where the report
@@ -54,16 +56,19 @@ class View:
         self.texts = _texts(index, self.sources.facts, self.sources.runs, pids)
         self._questions = list(dict.fromkeys(key for records in self._records for key in records))
         self.blocks = -(-len(self._questions) // BLOCK)
+        self.summary: dict[str, Any] = self._summary()
 
     @property
     def stale(self) -> bool:
         """Whether the records have changed since they were read."""
         return _version(self.sources) != self.version
 
-    @functools.cached_property
-    def summary(self) -> dict[str, Any]:
-        """Everything but the trees."""
-        runs = [_summary(run, list(of.values())) for run, of in zip(self.sources.runs, self._records, strict=True)]
+    def _summary(self) -> dict[str, Any]:
+        runs, answers = list[Record](), list[list[Record | None]]()
+        for run, of in zip(self.sources.runs, self._records, strict=True):
+            with _telling_what_is_no_record(run.path):
+                runs.append(_summary(run, list(of.values())))
+                answers.append([_answer(of[key], self.texts) if key in of else None for key in self._questions])
         return {
             "title": self.title,
             "version": self.version,
@@ -72,9 +77,7 @@ class View:
             "block": BLOCK,
             "runs": runs,
             "questions": [_question(self._any(key)) for key in self._questions],
-            "answers": [
-                [_answer(of[key], self.texts) if key in of else None for key in self._questions] for of in self._records
-            ],
+            "answers": answers,
         }
 
     def block(self, number: int) -> dict[str, Any]:
@@ -92,6 +95,19 @@ class View:
         """A record of a question, one with gold if there is any."""
         found = [of[key] for of in self._records if key in of]
         return next((record for record in found if record.get("gold")), found[0])
+
+
+@contextlib.contextmanager
+def _telling_what_is_no_record(path: Path) -> Iterator[None]:
+    """Anyone may have written a file of records, and anything may stand in their fields.
+
+    Raises:
+        InputError: Something other than records have there was met.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise InputError(f"{path} holds what is no record ({error!r:.80}): {REMEDY}") from error
 
 
 def _version(sources: Sources) -> str:

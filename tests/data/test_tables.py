@@ -1,0 +1,37 @@
+"""Questions in a table are read to their last cell, or the table is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from raisf.data.questions import load_questions
+from raisf.utils.errors import InputError
+
+
+def test_a_table_whose_quotation_mark_is_never_closed_is_refused(tmp_path: Path):
+    """All rows behind it became one question, and nobody was told."""
+    file = tmp_path / "popQA.tsv"
+    file.write_text('id\tquestion\tpossible_answers\n1\t"Who?\t["a"]\n2\tWhere?\t["b"]\n')
+    with pytest.raises(InputError, match=r"popQA\.tsv is no table .* ends with one"):
+        load_questions(file)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("question\tanswer\nWho?\tJohn\tSmith\n", "line 2: more cells than the 2 columns of line 1"),
+        ("question\tanswer\tanswer\nWho?\tA\tB\n", "names the column 'answer' twice"),
+    ],
+)
+def test_a_table_with_cells_that_no_column_holds_is_refused(table: str, message: str, tmp_path: Path):
+    """Half of the answer was dropped, and nobody was told."""
+    (tmp_path / "q.tsv").write_text(table)
+    with pytest.raises(InputError, match=message):
+        load_questions(tmp_path / "q.tsv")
+
+
+def test_a_table_lists_answers_as_json(tmp_path: Path):
+    """Else the list itself, brackets and all, was the one right answer."""
+    file = tmp_path / "q.tsv"
+    file.write_text('question\tgolden_answers\t\nWho?\t"[""A"", ""B""]"\t\nWhere?\t[sic]\t\n')
+    assert [example.answers for example in load_questions(file)] == [["A", "B"], ["[sic]"]]

@@ -1,0 +1,138 @@
+"""A docx file is read as Word shows it: headings, tables, notes, formulas, and what tracked changes leave."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raisf.retrieval.corpus.reading import read_documents
+from raisf.utils.errors import InputError
+
+docx = pytest.importorskip("docx", reason="needs the extra documents")
+element = pytest.importorskip("docx.oxml").OxmlElement
+Part, PackURI = pytest.importorskip("docx.opc.part").Part, pytest.importorskip("docx.opc.packuri").PackURI
+
+
+def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
+    document = docx.Document()
+    document.core_properties.title = "The Handbook"
+    document.add_paragraph("Before all.")
+    document.add_heading("Leave", 1)
+    document.add_paragraph("Thirty days.")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Sickness", "paid"
+    document.add_heading("Notice", 2)
+    document.add_paragraph("Four weeks.")
+    document.save(str(tmp_path / "h.docx"))
+    found = [(p.pid, p.title, p.text, p.metadata) for p in read_documents(tmp_path / "h.docx")]
+    assert found == [
+        ("h.docx#1", "The Handbook", "Before all.", {}),
+        ("h.docx#2", "The Handbook", "Leave: Thirty days. Sickness; paid.", {"section": "Leave"}),
+        ("h.docx#3", "The Handbook", "Notice: Four weeks.", {"section": "Notice"}),
+    ]
+    (tmp_path / "no.docx").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"no\.docx: not a docx file"):
+        list(read_documents(tmp_path / "no.docx"))
+
+
+def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
+    document = docx.Document()
+    document.add_heading("Pool", 1)
+    document.add_heading("Hours", 2)
+    document.add_paragraph("Bring a towel.", style="List Bullet")
+    document.paragraphs[2]._p.get_or_add_pPr().get_or_add_numPr()
+    table = document.add_table(3, 2)
+    for row, cells in enumerate((("Day", "Open"), ("Monday", "9 to 5"), ("Sunday", ""))):
+        for column, text in enumerate(cells):
+            table.cell(row, column).text = text
+    table.rows[0]._tr.get_or_add_trPr().append(element("w:tblHeader"))
+    inner = document.add_table(1, 2)
+    inner.cell(0, 0).text = "Out"
+    inner.cell(0, 1).add_table(1, 2).cell(0, 0).text = "in"
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Pool: Hours: - Bring a towel. Day: Monday; Open: 9 to 5. Day: Sunday. Out; in."
+    ]
+
+
+def test_a_docx_has_its_notes_where_they_are_referred_to(tmp_path: Path):
+    document = docx.Document()
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+    def refer(paragraph: Any, kind: str, number: int) -> Any:
+        reference = element(f"w:{kind}Reference")
+        reference.set(f"{{{paragraph._p.nsmap['w']}}}id", str(number))
+        paragraph.add_run()._r.append(reference)
+        return paragraph
+
+    for kind, text in (("footnote", "The fee is 40 crowns."), ("endnote", "It was 30 before.")):
+        note = f'<w:{kind} w:id="1"><w:p><w:r><w:t>{text}</w:t></w:r></w:p><w:p><w:r><w:t>See 2.</w:t></w:r></w:p>'
+        line = f'<w:{kind} w:id="0" w:type="separator"><w:p><w:r><w:separator/></w:r></w:p></w:{kind}>'
+        part = f"<w:{kind}s {names}>{line}{note}</w:{kind}></w:{kind}s>".encode()
+        kind_of_part = f"application/vnd.openxmlformats-officedocument.wordprocessingml.{kind}s+xml"
+        held = Part(PackURI(f"/word/{kind}s.xml"), kind_of_part, part, document.part.package)
+        document.part.relate_to(held, f"http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}s")
+    refer(document.add_paragraph("Cards cost a fee."), "footnote", 1)
+    refer(document.add_heading("Earlier", 1), "endnote", 1)
+    refer(document.add_table(1, 1).cell(0, 0).paragraphs[0], "footnote", 7).add_run("No such note.")
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Cards cost a fee. The fee is 40 crowns. See 2.",
+        "Earlier: It was 30 before. See 2. No such note.",
+    ]
+
+
+def test_of_a_docx_with_tracked_moves_the_text_is_read_where_it_is_now(tmp_path: Path):
+    document = docx.Document()
+    for name in ("moveTo", "customXml", "dir", "bdo", "moveFrom", "del"):
+        held = document.add_paragraph("")._p
+        held.append(element(f"w:{name}"))
+        held[-1].append(document.add_paragraph().add_run(f"In {name}.")._r)
+    block = element("w:moveTo")
+    block.append(document.add_paragraph("A block.")._p)
+    document.element.body.insert(0, block)
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "A block. In moveTo. In customXml. In dir. In bdo."
+    ]
+
+
+def parsed(xml: str) -> Any:
+    """An element of a docx file, of what stands in it."""
+    word, math = "wordprocessingml/2006/main", "officeDocument/2006/math"
+    names = " ".join(
+        f'xmlns:{short}="http://schemas.openxmlformats.org/{name}"' for short, name in (("w", word), ("m", math))
+    )
+    return pytest.importorskip("docx.oxml").parse_xml(xml.replace(">", f" {names}>", 1))
+
+
+def run(text: str) -> str:
+    return f"<w:r><w:t>{text}</w:t></w:r>"
+
+
+def row(*cells: str, kind: str = "") -> str:
+    return f"<w:tr><w:trPr>{kind}</w:trPr>{''.join(f'<w:tc><w:p>{run(cell)}</w:p></w:tc>' for cell in cells)}</w:tr>"
+
+
+def test_of_a_docx_words_with_their_reading_above_and_formulas_are_read(tmp_path: Path):
+    document = docx.Document()
+    base = run("\u6771\u4eac")
+    ruby = f"<w:r><w:ruby><w:rt>{run('Tokyo')}</w:rt><w:rubyBase>{base}</w:rubyBase></w:ruby></w:r>"
+    power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
+    formula = f"<m:oMath><m:r><m:t>E=m</m:t></m:r>{power}</m:oMath>"
+    for place, xml in enumerate((f"<w:p>{ruby}</w:p>", f"<w:p>{run('So ')}<m:oMathPara>{formula}</m:oMathPara></w:p>")):
+        document.element.body.insert(place, parsed(xml))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["\u6771\u4eac So E=mc^2"]
+
+
+def test_repeated_rows_of_a_docx_are_rows_and_deleted_ones_are_not_read(tmp_path: Path):
+    document = docx.Document()
+    repeated = f"<w:sdt><w:sdtContent>{row('Aspirin', '100 mg')}{row('Ibuprofen', '400 mg')}</w:sdtContent></w:sdt>"
+    gone = row("Morphine", "10 mg", kind="<w:del/>")
+    table = f"<w:tbl>{row('Drug', 'Dose', kind='<w:tblHeader/>')}{repeated}{gone}</w:tbl>"
+    document.element.body.insert(0, parsed(table))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Drug: Aspirin; Dose: 100 mg. Drug: Ibuprofen; Dose: 400 mg."
+    ]
