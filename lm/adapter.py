@@ -34,6 +34,7 @@ from raisf.lm.chat import (
     scored,
 )
 from raisf.lm.labels import Unreadable
+from raisf.lm.options import CONTROLS, SAMPLING, check_known, how_many, limit_of
 from raisf.lm.reading import visible
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
@@ -42,11 +43,6 @@ LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
 COMPLETION: dict[str, Any] = {"completion": True}
-# An LM's options that go into its requests; what a local engine does not know of them, it refuses.
-SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
-# Those that are for the call itself, or have a place of their own in a request.
-KNOWN = (*SAMPLING, *("max_tokens", "max_completion_tokens", "seed", "stop", "n", "logprobs", "top_logprobs"))
-CONTROLS = ("cache", "rollout_id")
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -71,8 +67,6 @@ class CompactAdapter(WholeReplies):
         self.instructions = instructions
         self.end = end
         self.said: dict[str, str] = {}
-
-    # Writing
 
     def prompt(self, signature: type[dspy.Signature], inputs: dict[str, Any], demos: list[Any] = []) -> str:  # noqa: B006
         """The text that the model continues.
@@ -134,8 +128,6 @@ class CompactAdapter(WholeReplies):
         answer = {"role": "assistant", "content": self.completion(signature, outputs)}
         return {"messages": [*self.format(signature, demos, inputs), answer]}
 
-    # Reading
-
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """The output fields of a completion.
 
@@ -175,8 +167,6 @@ class CompactAdapter(WholeReplies):
         if mark := self.end.strip():
             return completion.split(mark)[0]
         return completion.lstrip().split(self.end)[0]
-
-    # Calling
 
     def __call__(
         self,
@@ -299,22 +289,16 @@ class CompactAdapter(WholeReplies):
         """
         options = {**lm.kwargs, **lm_kwargs}
         bare = getattr(lm, "completes_text", False)
-        lost = [name for name, value in options.items() if value is not None and name not in (*KNOWN, *CONTROLS)]
-        if bare and lost:  # else only a verdict is asked for here, which no option changes
-            raise InputError(
-                f"a call of {lm.model} has the option {lost[0]}, which has no place in its adapter's format: leave it "
-                f"out (known are {', '.join(KNOWN)})"
-            )
+        if bare:  # else only a verdict is asked for here, which no option changes
+            check_known(lm.model, options)
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
         controls = {name: options[name] for name in CONTROLS if options.get(name) is not None}
-        count = options.get("n") or 1
-        if count < 1:
-            raise InputError(f"n is {count}: give 1 or more")
+        count = how_many(options)
         asked = _scored_of(lm, signature) if scores else {}
         for candidate in range(count):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
-                max_tokens=_limit(lm_kwargs, lm.kwargs),
+                max_tokens=limit_of(lm_kwargs, lm.kwargs),
                 # Candidates differ by their seeds: by the same request the cache would give the first one to all.
                 seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
                 stop=self._stops(options),
@@ -348,12 +332,6 @@ def adapter_named(name: str) -> dspy.Adapter:
     if name == "pocket":
         return CompactAdapter(instructions=False, end=POCKET_END)
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
-
-
-def _limit(*options: dict[str, Any]) -> Any:
-    """The most tokens of an answer, by either of its names; of several options' the first."""
-    given = [one.get(name) for one in options for name in ("max_completion_tokens", "max_tokens")]
-    return next((limit for limit in given if limit is not None), None)
 
 
 def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ The prompts are DSPy's own. The classes have DSPy's names, by which its stream l
 
 import contextlib
 import copy
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
@@ -21,10 +20,8 @@ from dspy.lm15 import DataPart, LM15Error, Request, Response, choice, judgments
 from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
 
 from raisf.lm.labels import Unreadable, contradicts
-from raisf.lm.reading import json_object, read_value, visible
+from raisf.lm.reading import json_object, read_field, sections_of, visible
 
-_HEADER = re.compile(r"[ \t*`#>]*\[\[ {0,2}#{1,3} {0,2}(\w+) {0,2}#{1,3} {0,2}\]\][*`]*")
-_COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGNORECASE)
 SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
 
 
@@ -287,7 +284,7 @@ def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: s
 
 def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:
     outputs = {name.casefold(): name for name in signature.output_fields}
-    sections, after = _sections(text, outputs)
+    sections, after = sections_of(text, outputs)
     fields: dict[str, Any] = {}
     if not sections:
         found = json_object(text) or {}
@@ -305,26 +302,6 @@ def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:
         if (labels or annotation == list[int]) and contradicts(after, fields[name], labels):
             raise Unreadable(f"`{name}`: what follows the reply contradicts it")
     return fields
-
-
-def _sections(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """The text below each output's header, and what follows the mark that ends the reply."""
-    body, after = text, ""
-    if completed := _COMPLETED.search(text):
-        body, after = text[: completed.start()], text[completed.end() :]
-    sections: dict[str, Any] = {}
-    name, lines = None, []
-    for line in [*body.splitlines(), None]:
-        header = _HEADER.match(line) if line is not None else None
-        if line is not None and header is None:
-            lines.append(line)
-            continue
-        said = "\n".join(lines).strip()
-        if name is not None and sections.setdefault(name, said) != said:
-            raise Unreadable(f"`{name}` is there twice, with different values")
-        if header is not None and line is not None:
-            name, lines = outputs.get(header[1].casefold()), [line[header.end() :]]
-    return sections, after
 
 
 BOOLS = ["true", "false"]
@@ -369,16 +346,3 @@ def read_verdict(response: Response) -> dict[str, Any]:
         return {}
     [(name, probabilities)] = data.probabilities.items()
     return {name: max(probabilities, key=probabilities.__getitem__), "probabilities": probabilities}
-
-
-def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool = False) -> Any:
-    """A field's value out of its section, or out of a JSON object.
-
-    Raises:
-        Unreadable: It holds none, or is empty where it may not be.
-    """
-    if annotation is str and isinstance(said, str) and not said.strip():
-        if may_be_empty:
-            return ""
-        raise Unreadable("it is empty")
-    return read_value(said, annotation, name)

@@ -10,9 +10,8 @@ import contextlib
 import os
 import queue
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextvars import ContextVar
 from typing import Any
 
 import dspy
@@ -26,46 +25,11 @@ from dspy.utils.exceptions import LMUnsupportedFeatureError
 from raisf.lm import transport
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
+from raisf.lm.endpoint_async import AsyncEndpoint
+from raisf.lm.keeping import CallCache, Heard, in_call, keep
 from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
 
 _BASE_LM = "dspy.clients.lm.LM"
-_in_call: ContextVar["_Cache | None"] = ContextVar("raisf_endpoint_call", default=None)
-
-
-class _Cache(int):
-    """A call's option `cache`. DSPy asks it before the call and after; what came meanwhile may say no."""
-
-    lasting = True
-
-    def __bool__(self) -> bool:
-        return self.lasting and self != 0
-
-
-def _keep(lasting: bool) -> None:
-    """Whether DSPy may keep the answer of the call in this context."""
-    if (cache := _in_call.get()) is not None:
-        cache.lasting = cache.lasting and lasting
-
-
-class _Heard:
-    """What a stream has brought, as `transport.check_ended` and `transport.lasting` see a whole response."""
-
-    def __init__(self) -> None:
-        self._something = False
-        self._reason: str | None = None
-
-    def note(self, event: Any) -> None:
-        """An event; raises ProviderError where it says that the server broke the answer off."""
-        if event.type == "delta":
-            self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
-        elif event.type == "end":
-            transport.check_ended(event.finish_reason, event.provider_data)
-            self._reason = event.finish_reason or self._reason
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the answer may be kept."""
-        return self._reason != "content_filter" and (self._something or self._reason != "stop")
 
 
 class EndpointLM(dspy.LM):
@@ -122,8 +86,8 @@ class EndpointLM(dspy.LM):
 
     @contextlib.contextmanager
     def _called(self, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        cache = _Cache(bool(kwargs.get("cache", self.cache)))
-        token = _in_call.set(cache)
+        cache = CallCache(bool(kwargs.get("cache", self.cache)))
+        token = in_call.set(cache)
         rollout_id = self._marked(kwargs.get("rollout_id", self.kwargs.get("rollout_id")))
         try:
             yield {**kwargs, "rollout_id": rollout_id, "cache": cache}
@@ -132,7 +96,7 @@ class EndpointLM(dspy.LM):
                 self._count(error.__cause__.usage)
             raise
         finally:
-            _in_call.reset(token)
+            in_call.reset(token)
 
     def _count(self, usage: Usage | None) -> None:
         """Adds to DSPy's usage a reply that held no verdict: DSPy counts the calls that gave something."""
@@ -147,7 +111,7 @@ class EndpointLM(dspy.LM):
     @property
     def _cache_responses(self) -> bool:
         # DSPy asks this of every LM. `forward` would go around the mark that a call's key needs.
-        return _in_call.get() is not None
+        return in_call.get() is not None
 
     def _warn_zero_temp_rollout(self, temperature: float | None, rollout_id: Any) -> None:
         if rollout_id != self._marked(None):
@@ -238,7 +202,7 @@ class Endpoint:
             response = future.result()
         finally:
             future.cancel()  # Ctrl-C, which comes while this waits, closes the connection
-        _keep(transport.lasting(response))
+        keep(transport.lasting(response))
         return response
 
     def stream(self, request: Request) -> Iterator[Any]:
@@ -247,12 +211,12 @@ class Endpoint:
         future = self.submit(request, events.put)
         future.add_done_callback(events.put)
         try:
-            heard = _Heard()
+            heard = Heard()
             while not isinstance(event := events.get(), Future):
                 heard.note(event)
                 yield event
             event.result()
-            _keep(heard.lasting)
+            keep(heard.lasting)
         finally:
             future.cancel()
 
@@ -353,42 +317,3 @@ class Endpoint:
     def supports_response_schema(self) -> bool:
         """Whether the model can be held to a JSON schema."""
         return capabilities(self.plain).response_schema
-
-
-class AsyncEndpoint:
-    """The same engine for coroutines.
-
-    Args:
-        endpoint: The engine.
-    """
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "AsyncEndpoint":
-        return self
-
-    async def complete(self, request: Request) -> Response:
-        """Answer a request; cancelling it closes the connection."""
-        response = await asyncio.wrap_future(self._endpoint.submit(request))
-        _keep(transport.lasting(response))
-        return response
-
-    async def stream(self, request: Request) -> AsyncIterator[Any]:
-        """The events of an answer, as they come."""
-        here, events = asyncio.get_running_loop(), asyncio.Queue[Any]()
-
-        def emit(event: Any) -> None:
-            here.call_soon_threadsafe(events.put_nowait, event)
-
-        future = self._endpoint.submit(request, emit)
-        future.add_done_callback(emit)
-        try:
-            heard = _Heard()
-            while not isinstance(event := await events.get(), Future):
-                heard.note(event)
-                yield event
-            event.result()
-            _keep(heard.lasting)
-        finally:
-            future.cancel()

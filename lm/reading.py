@@ -24,6 +24,8 @@ _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECA
 _OBJECT = re.compile(r"\s*\{")
 # What chat templates end a turn with, where a server lets it through.
 _END = re.compile(r"(?:<\|[\w ]{1,30}\|>|</s>|<end_of_turn>)\s*$")
+_HEADER = re.compile(r"[ \t*`#>]*\[\[ {0,2}#{1,3} {0,2}(\w+) {0,2}#{1,3} {0,2}\]\][*`]*")
+_COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGNORECASE)
 
 
 def visible(completion: object) -> str:
@@ -220,3 +222,36 @@ def _unfenced(text: str) -> str:
 
 def _type_name(annotation: Any) -> str:
     return getattr(annotation, "__name__", None) or str(annotation)
+
+
+def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool = False) -> Any:
+    """A field's value out of its section, or out of a JSON object.
+
+    Raises:
+        Unreadable: It holds none, or is empty where it may not be.
+    """
+    if annotation is str and isinstance(said, str) and not said.strip():
+        if may_be_empty:
+            return ""
+        raise Unreadable("it is empty")
+    return read_value(said, annotation, name)
+
+
+def sections_of(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """The text below each output's header, and what follows the mark that ends the reply."""
+    body, after = text, ""
+    if completed := _COMPLETED.search(text):
+        body, after = text[: completed.start()], text[completed.end() :]
+    sections: dict[str, Any] = {}
+    name, lines = None, []
+    for line in [*body.splitlines(), None]:
+        header = _HEADER.match(line) if line is not None else None
+        if line is not None and header is None:
+            lines.append(line)
+            continue
+        said = "\n".join(lines).strip()
+        if name is not None and sections.setdefault(name, said) != said:
+            raise Unreadable(f"`{name}` is there twice, with different values")
+        if header is not None and line is not None:
+            name, lines = outputs.get(header[1].casefold()), [line[header.end() :]]
+    return sections, after

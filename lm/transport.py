@@ -94,6 +94,23 @@ def late(seconds: float | None) -> LateError:
     return LateError(f"no whole answer in {seconds or 0:.3g} s")
 
 
+def in_time(future: "Future[T]") -> T:
+    """What a future comes to, within this context's moment; whoever waits for it no more, also for Ctrl-C, cancels it.
+
+    Raises:
+        LateError: It takes longer.
+    """
+    left = seconds_left()
+    try:
+        return future.result(left)
+    except TimeoutError:
+        if not future.done():
+            raise late(left) from None
+        raise
+    finally:
+        future.cancel()
+
+
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Hand a request to the loop; who may stop this context's calls can cancel it."""
     future = asyncio.run_coroutine_threadsafe(work, loop())

@@ -18,7 +18,7 @@ from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
-from raisf.programs.concurrency import Task, extend_trace, semaphore, within
+from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace, semaphore, within
 from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
@@ -29,14 +29,6 @@ from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
 
 T = TypeVar("T")
-
-
-class BudgetSpent(Exception):
-    """The question may not make another call: the node that wanted it ends as "unknown"."""
-
-
-class Stopped(Exception):
-    """The run failed elsewhere or was cancelled: the work that is left ends here."""
 
 
 class Run:

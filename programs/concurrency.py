@@ -12,6 +12,14 @@ import dspy
 T = TypeVar("T")
 
 
+class BudgetSpent(Exception):
+    """The question may not make another call: the node that wanted it ends as "unknown"."""
+
+
+class Stopped(Exception):
+    """The run failed elsewhere or was cancelled: the work that is left ends here."""
+
+
 class _Limit:
     """How many LM calls may be under way in this process, and the threads to make them from."""
 

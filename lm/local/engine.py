@@ -5,7 +5,6 @@ One engine serves all LMs, threads and programs of a process that name the same 
 """
 
 import atexit
-import copy
 import functools
 import queue
 import threading
@@ -24,7 +23,7 @@ from raisf.lm.local.decoding import MAX_ROWS, Decoding
 from raisf.lm.local.inference import context_of, end_tokens, load_model
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.memory import FreedMemory
-from raisf.lm.local.multi_lora import BASE, Loras, Slot, without_hooks
+from raisf.lm.local.multi_lora import BASE, Loras, Slot, twin_of
 from raisf.lm.local.prefixes import Prefixes
 from raisf.lm.local.probes import Probe, Probes
 from raisf.lm.local.scoring import answers
@@ -32,11 +31,10 @@ from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
-from raisf.lm.transport import add_to_stoppable, late, seconds_left
+from raisf.lm.transport import add_to_stoppable, in_time
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 # A program's judgements arrive within a millisecond of each other; a lone call loses this much, a tenth of its forward.
@@ -44,8 +42,7 @@ QUIET_SECONDS = 0.001
 # Tokens that are written of each text before the queue is looked at again. Whoever comes waits for so many, and is read
 # or judged together with those who came meanwhile: each pass has its price, however few are in it.
 STEPS = 4
-# What a forward pass of a large model on a CPU may take.
-EXIT_SECONDS = 20
+EXIT_SECONDS = 20  # what a forward pass of a large model on a CPU may take
 
 _engines: dict[tuple[Path, str, Precision | None], "InferenceEngine"] = {}
 _engines_lock = threading.Lock()
@@ -123,15 +120,7 @@ class InferenceEngine:
         Raises:
             LateError: It takes longer than this context allows (`raisf.lm.transport.until`).
         """
-        future, left = self.submit(request, lora, None, probe), seconds_left()
-        try:
-            return future.result(left)
-        except TimeoutError:
-            if not future.done():
-                raise late(left) from None
-            raise
-        finally:
-            future.cancel()  # who waits no more, also for Ctrl-C, frees the row
+        return in_time(self.submit(request, lora, None, probe))  # who waits no more frees the row
 
     def submit(
         self,
@@ -177,10 +166,8 @@ class InferenceEngine:
         Returns:
             For each request (layers, width) in float32; None where the prompt is longer than the context.
         """
-        known = self.read_layers()
-        wanted = tuple(layers or known)
-        if strange := [layer for layer in wanted if layer not in known]:
-            raise InputError(f"there is no layer {strange[0]}: the model has the layers 1 to {known[-1]}")
+        self._load()
+        wanted = self.probes.wanted(layers)
         futures: list[Future[Any] | None] = []
         try:
             for request in requests:
@@ -192,9 +179,8 @@ class InferenceEngine:
                     futures.append(self._enqueue(job))
             return [future.result() if future is not None else None for future in futures]
         finally:
-            for future in futures:
-                if future is not None:
-                    future.cancel()
+            for future in filter(None, futures):
+                future.cancel()
 
     def _enqueue(self, job: Job) -> Future[Any]:
         with self._lock:
@@ -211,8 +197,6 @@ class InferenceEngine:
         self._ending = True
         self._queue.put(None)
         worker.join(EXIT_SECONDS)
-
-    # Before the queue
 
     def _load(self) -> None:
         with self._lock:
@@ -243,9 +227,7 @@ class InferenceEngine:
     @functools.cached_property
     def twin(self) -> "PreTrainedModel":
         """The model on the same weights without hooks, for other threads: the engine's hangs adapters into its own."""
-        shared: list[torch.Tensor] = [*self.model.parameters(), *self.model.buffers()]
-        instead: dict[int, Any] = {id(tensor): tensor for tensor in shared}
-        return copy.deepcopy(self.model, instead | without_hooks(self.model))
+        return twin_of(self.model)
 
     @property
     def text(self) -> Text:
@@ -262,8 +244,6 @@ class InferenceEngine:
     def compute(self) -> Any:
         """`raisf.lm.local.inference` or `raisf.lm.local.seq2seq`: the functions for this kind of model."""
         return seq2seq if self.text.seq2seq else inference
-
-    # In the worker's thread
 
     def _work(self) -> None:
         waiting: deque[Answer] = deque()

@@ -5,6 +5,7 @@ a mask keeps of it, token by token, what is the token's own: two small products 
 are. The base's weights and its forward pass stay untouched; a batch without adapters runs as if there were none.
 """
 
+import copy
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -186,6 +187,12 @@ def without_hooks(model: "torch.nn.Module") -> dict[int, Any]:
     Not copied and then cleared: the engine's thread may change them in the middle.
     """
     return {id(module._forward_hooks): OrderedDict() for module in model.modules()}
+
+
+def twin_of(model: "torch.nn.Module") -> Any:
+    """A model on the same weights that has none of these hooks."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared | without_hooks(model))
 
 
 # Initialisations that take what they put into the matrices out of the base, whose weights the adapter does not hold.

@@ -168,6 +168,13 @@ class Probes:
             )
         return range(1, self._model.config.num_hidden_layers + 1)
 
+    def wanted(self, layers: Sequence[int] | None) -> tuple[int, ...]:
+        """These layers, or all for None; raises InputError for one that the base has not."""
+        known = self.layers
+        if strange := [layer for layer in layers or () if layer not in known]:
+            raise InputError(f"there is no layer {strange[0]}: the model has the layers 1 to {known[-1]}")
+        return tuple(layers or known)
+
     def open(self, folder: Path, sha: str) -> Probe:
         """A probe of this base.
 

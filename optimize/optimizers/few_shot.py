@@ -240,7 +240,8 @@ class RandomSearch(Prompting):
 def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:
     """The LM that writes instructions: the one that is given, or its spec; else the first that the student asks."""
     if isinstance(given, str):
-        return connect(given, max_tokens=REFLECTION_TOKENS)
+        lm = connect(given)  # a model that reasons has no limit of its own, and DSPy refuses it one as low as this
+        return lm.copy(max_tokens=REFLECTION_TOKENS) if "max_tokens" in lm.kwargs else lm
     if given is not None:
         if not isinstance(given, dspy.BaseLM):
             raise InputError(f"reflection_lm is {given!r}: give an LM, or a spec such as openai/gpt-4o")

@@ -271,52 +271,6 @@ def test_rows_longer_than_the_context_are_left_out_and_counted(lm: LocalLM, tmp_
         train(lm, [long], rows(lm), tmp_path, once, progress=False)
 
 
-def test_a_row_counts_by_its_weight(lm: LocalLM, tmp_path: Path) -> None:
-    """The rarer verdict is weighed up: with no weight at all, a row is as if it were not there."""
-    yes, no = rows(lm, "know"), [TrainingRow(row.messages, 1e-9) for row in rows(lm, "unknown")]
-    folder = train(lm, [*yes, *no], yes, tmp_path, QUICK, progress=False)
-    assert ask(lm.with_weights(folder)).verdict == "know"
-
-
-def test_a_batch_that_weighs_nothing_teaches_nothing_and_spoils_nothing(lm: LocalLM, tmp_path: Path) -> None:
-    """One row of weight 0, alone in its batch, once made every weight NaN: the adapter was lost without a word."""
-    learnt = [*rows(lm), replace(rows(lm)[0], weight=0.0)]
-    folder = train(lm, learnt, rows(lm), tmp_path, QUICK, progress=False)
-    curve = read_json(folder / TRAINING)["curve"]
-    assert curve[-1]["loss"] < curve[0]["loss"] and all(point["loss"] < 10 for point in curve)
-    run = FinetuneRun(lm, tokenized(lm.base_engine.text, learnt, True, 512, "n"), [], QUICK)
-    before = {name: weights.detach().clone() for name, weights in run.weights.items()}
-    assert run._step([run.train[-1]]) == 0 and run.steps == 1
-    assert all(torch.equal(before[name], weights) for name, weights in run.weights.items())
-
-
-@pytest.mark.parametrize("part", ["rows", "valrows"])
-@pytest.mark.parametrize("empty", ["weights", "completions"])
-def test_rows_that_together_weigh_nothing_are_refused(lm: LocalLM, tmp_path: Path, part: str, empty: str) -> None:
-    """Nothing could be learnt from them, or measured on them; it was a ZeroDivisionError."""
-    said = {"role": "assistant", "content": ""}
-    nothing = {
-        "weights": [replace(row, weight=0.0) for row in rows(lm)],
-        "completions": [TrainingRow([*row.messages[:-1], said]) for row in rows(lm)],
-    }
-    given = {"rows": rows(lm), "valrows": rows(lm), part: nothing[empty]}
-    with pytest.raises(InputError, match="16 rows together weigh nothing"):
-        train(lm, **given, work=tmp_path, training=QUICK, progress=False)
-
-
-def test_a_row_without_a_completion_counts_for_nothing_beside_others(lm: LocalLM, tmp_path: Path) -> None:
-    empty = [TrainingRow([*row.messages[:-1], {"role": "assistant", "content": ""}]) for row in rows(lm)]
-    once = Training(epochs=1, batch_size=1, rank=2)
-    report = read_json(train(lm, [*rows(lm), *empty], rows(lm), tmp_path, once, progress=False) / TRAINING)
-    assert report["rows"]["train"] == 32 and report["curve"][-1]["loss"] < 10
-
-
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_a_weight_that_is_none_is_told(lm: LocalLM, tmp_path: Path, weight: float) -> None:
-    with pytest.raises(InputError, match=f"a row's weight is {weight}: give 0 or more"):
-        train(lm, [*rows(lm), replace(rows(lm)[0], weight=weight)], rows(lm), tmp_path, QUICK, progress=False)
-
-
 def test_all_weights_can_be_trained_on_the_same_interface(lm: LocalLM, tmp_path: Path) -> None:
     training = Training(method="full", epochs=2, learning_rate=1e-3)
     folder = train(lm, rows(lm, "unknown"), rows(lm, "unknown"), tmp_path, training, progress=False)

@@ -233,10 +233,9 @@ def open_fitting(
     lm = lm or LMChoice()
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
-        known, searching = own.fitting(own.load_class(class_name))
-        known = set() if compiled else known
-        if unused := sorted(one for one in options.keys() - known if options[one] is not None):
-            logger.warning("%s has no option %s of its own: what was given is not for it", name, ", ".join(unused))
+        known, searching = own.fitting(own.load_class(class_name), compiled=bool(compiled))
+        for option in sorted(one for one, value in options.items() if one not in known and value is not None):
+            logger.warning("%s has no option %s of its own: what was given is not for it", name, option)
     elif name in PROGRAMS:
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
     else:

@@ -130,10 +130,10 @@ def make(name: str, kind: type, open_index: Callable[[], Any], options: dict[str
     return program
 
 
-def fitting(kind: type) -> tuple[set[str], bool]:
-    """The options that a class's constructor names, and whether it takes a retriever."""
+def fitting(kind: type, *, compiled: bool = False) -> tuple[set[str], bool]:
+    """The options that a class's constructor names, a compiled program's none, and whether it takes a retriever."""
     named = {key for key, one in _parameters(kind).items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    return named - {"retriever"}, "retriever" in named
+    return set() if compiled else named - {"retriever"}, "retriever" in named
 
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:

@@ -1,0 +1,45 @@
+"""Whether DSPy may keep what an endpoint answered: an empty or filtered reply would stand in its cache for good."""
+
+from contextvars import ContextVar
+from typing import Any
+
+from raisf.lm import transport
+
+in_call: ContextVar["CallCache | None"] = ContextVar("raisf_endpoint_call", default=None)
+"""Of the call in this context."""
+
+
+class CallCache(int):
+    """A call's option `cache`. DSPy asks it before the call and after; what came meanwhile may say no."""
+
+    lasting = True
+
+    def __bool__(self) -> bool:
+        return self.lasting and self != 0
+
+
+def keep(lasting: bool) -> None:
+    """Whether DSPy may keep the answer of the call in this context."""
+    if (cache := in_call.get()) is not None:
+        cache.lasting = cache.lasting and lasting
+
+
+class Heard:
+    """What a stream has brought, as `transport.check_ended` and `transport.lasting` see a whole response."""
+
+    def __init__(self) -> None:
+        self._something = False
+        self._reason: str | None = None
+
+    def note(self, event: Any) -> None:
+        """An event; raises ProviderError where it says that the server broke the answer off."""
+        if event.type == "delta":
+            self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
+        elif event.type == "end":
+            transport.check_ended(event.finish_reason, event.provider_data)
+            self._reason = event.finish_reason or self._reason
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the answer may be kept."""
+        return self._reason != "content_filter" and (self._something or self._reason != "stop")

@@ -1,0 +1,35 @@
+"""The options of a call that have a place in DSPy's typed requests; what has none would be lost, and is refused."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from raisf.utils.errors import InputError
+
+# An LM's options that go into its requests; what a local engine does not know of them, it refuses.
+SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+# Those that are for the call itself, or have a place of their own in a request.
+KNOWN = (*SAMPLING, *("max_tokens", "max_completion_tokens", "seed", "stop", "n", "logprobs", "top_logprobs"))
+CONTROLS = ("cache", "rollout_id")
+
+
+def check_known(model: str, options: Mapping[str, Any]) -> None:
+    """Raise InputError for an option that has no place in a request."""
+    if lost := [name for name, value in options.items() if value is not None and name not in (*KNOWN, *CONTROLS)]:
+        raise InputError(
+            f"a call of {model} has the option {lost[0]}, which has no place in its adapter's format: leave it out "
+            f"(known are {', '.join(KNOWN)})"
+        )
+
+
+def how_many(options: Mapping[str, Any]) -> int:
+    """Candidates that are asked for; raises InputError for fewer than one."""
+    count = options.get("n") or 1
+    if count < 1:
+        raise InputError(f"n is {count}: give 1 or more")
+    return count
+
+
+def limit_of(*options: Mapping[str, Any]) -> Any:
+    """The most tokens of an answer, by either of its names; of several options' the first."""
+    given = [one.get(name) for one in options for name in ("max_completion_tokens", "max_tokens")]
+    return next((limit for limit in given if limit is not None), None)

@@ -1,0 +1,66 @@
+"""If these failed, one row that counts for nothing could cost a training all that it learnt."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from raisf.lm.finetune.lora import TrainingRow, tokenized, train
+from raisf.lm.finetune.training import FinetuneRun, Training
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import TRAINING
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+from tests.lm.test_lora import QUICK, ask, rows
+
+
+@pytest.fixture(scope="module")
+def lm(llama: Path) -> LocalLM:
+    return LocalLM(f"local/{llama}", cache=False, max_tokens=8)
+
+
+def test_a_row_counts_by_its_weight(lm: LocalLM, tmp_path: Path) -> None:
+    """The rarer verdict is weighed up: with no weight at all, a row is as if it were not there."""
+    yes, no = rows(lm, "know"), [TrainingRow(row.messages, 1e-9) for row in rows(lm, "unknown")]
+    folder = train(lm, [*yes, *no], yes, tmp_path, QUICK, progress=False)
+    assert ask(lm.with_weights(folder)).verdict == "know"
+
+
+def test_a_batch_that_weighs_nothing_teaches_nothing_and_spoils_nothing(lm: LocalLM, tmp_path: Path) -> None:
+    """One row of weight 0, alone in its batch, once made every weight NaN: the adapter was lost without a word."""
+    learnt = [*rows(lm), replace(rows(lm)[0], weight=0.0)]
+    folder = train(lm, learnt, rows(lm), tmp_path, QUICK, progress=False)
+    curve = read_json(folder / TRAINING)["curve"]
+    assert curve[-1]["loss"] < curve[0]["loss"] and all(point["loss"] < 10 for point in curve)
+    run = FinetuneRun(lm, tokenized(lm.base_engine.text, learnt, True, 512, "n"), [], QUICK)
+    before = {name: weights.detach().clone() for name, weights in run.weights.items()}
+    assert run._step([run.train[-1]]) == 0 and run.steps == 1
+    assert all(torch.equal(before[name], weights) for name, weights in run.weights.items())
+
+
+@pytest.mark.parametrize("part", ["rows", "valrows"])
+@pytest.mark.parametrize("empty", ["weights", "completions"])
+def test_rows_that_together_weigh_nothing_are_refused(lm: LocalLM, tmp_path: Path, part: str, empty: str) -> None:
+    """Nothing could be learnt from them, or measured on them; it was a ZeroDivisionError."""
+    said = {"role": "assistant", "content": ""}
+    nothing = {
+        "weights": [replace(row, weight=0.0) for row in rows(lm)],
+        "completions": [TrainingRow([*row.messages[:-1], said]) for row in rows(lm)],
+    }
+    given = {"rows": rows(lm), "valrows": rows(lm), part: nothing[empty]}
+    with pytest.raises(InputError, match="16 rows together weigh nothing"):
+        train(lm, **given, work=tmp_path, training=QUICK, progress=False)
+
+
+def test_a_row_without_a_completion_counts_for_nothing_beside_others(lm: LocalLM, tmp_path: Path) -> None:
+    empty = [TrainingRow([*row.messages[:-1], {"role": "assistant", "content": ""}]) for row in rows(lm)]
+    once = Training(epochs=1, batch_size=1, rank=2)
+    report = read_json(train(lm, [*rows(lm), *empty], rows(lm), tmp_path, once, progress=False) / TRAINING)
+    assert report["rows"]["train"] == 32 and report["curve"][-1]["loss"] < 10
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_none_is_told(lm: LocalLM, tmp_path: Path, weight: float) -> None:
+    with pytest.raises(InputError, match=f"a row's weight is {weight}: give 0 or more"):
+        train(lm, [*rows(lm), replace(rows(lm)[0], weight=weight)], rows(lm), tmp_path, QUICK, progress=False)
