@@ -246,8 +246,11 @@ def test_labels_that_cannot_be_read_are_told(tmp_path):
     path.write_text("id,judge,question,label\na,relevance,In Köln?,relevant\n", encoding="latin-1")
     with pytest.raises(InputError, match=r"no text in UTF-8.*save it again"):
         by_hand.labels(path)
-    path.write_text(f"id,judge,label\na,{'x' * 200_000},relevant\n")
-    with pytest.raises(InputError, match="no CSV that can be read"):
+    path.write_text('id,judge,label\na,"relevance,relevant\nb,relevance,relevant\n')
+    with pytest.raises(InputError, match="no CSV that can be read"):  # else the rows behind it would be one, unlabelled
+        by_hand.labels(path)
+    path.write_text(f"id,judge,label\na,{'x' * 200},relevant\n")
+    with pytest.raises(InputError, match=r"line 2: the judge is 'x+: write relevance"):
         by_hand.labels(path)
     path.write_text("id,question,label\na,Who?,relevant\n")
     with pytest.raises(InputError, match="columns id, judge and label"):

@@ -96,7 +96,7 @@ def labels(path: Path) -> dict[str, str]:
     # Where the comma is a decimal sign, spreadsheets write others.
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     try:
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         if not {"id", "judge", "label"} <= set(reader.fieldnames or ()):
             raise InputError(
                 f"{path} has not the columns id, judge and label in its first line: write them there again; a new file "
@@ -105,6 +105,10 @@ def labels(path: Path) -> dict[str, str]:
         for number, row in enumerate(reader, start=2):
             label = (row["label"] or "").strip().lower()
             choices = CHOICES.get(row["judge"], ())
+            if label and not choices:
+                raise InputError(
+                    f"{path}, line {number}: the judge is {row['judge']!r:.40}: write {' or '.join(CHOICES)}"
+                )
             if label and label not in choices:
                 raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
             if label:
