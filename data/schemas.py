@@ -335,9 +335,9 @@ def _is_json_lines(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        first, more = file.readline(_LINE), any(line.strip() for line in file)
-    try:
-        found = json.loads(first)
-    except ValueError:
-        return False
+        try:
+            found = json.loads(file.readline(_LINE))
+        except ValueError:  # looked at first: a file of one line would be read whole
+            return False
+        more = any(line.strip() for line in file)
     return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))

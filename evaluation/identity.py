@@ -144,6 +144,7 @@ def _constant(cell: Any) -> Any:
 
 
 def _parts(code: Any) -> list[Any]:
+    """The code with that of the functions inside it, and none of the places it stands at."""
     constants = [_parts(one) if hasattr(one, "co_code") else _shown(one) for one in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), constants]
 

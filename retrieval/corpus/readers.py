@@ -205,7 +205,7 @@ def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:
 
 
 def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:
-    text, title, pid = (cell(row, name) for name in ("text", "title", "id"))
+    text, title, pid = (cell(row, field) for field in ("text", "title", "id"))
     if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
         text = joined_sentences(text)
     if not isinstance(text, str):
