@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import dspy
 
 from raisf.lm.adapter import CompactAdapter
@@ -23,6 +24,11 @@ MOST_TURNS = 8
 
 LONGEST_TURN = 500
 """Characters of a turn that are read."""
+
+
+def _with(prediction: Any, standalone: str) -> dspy.Prediction:
+    prediction.standalone = standalone
+    return prediction
 
 
 def _shortened(text: str) -> str:
@@ -55,9 +61,12 @@ class Conversation(dspy.Module):
     def forward(self, question: str, turns: Sequence[Turn] = ()) -> dspy.Prediction:
         """The program's prediction, with `standalone`, the question that it was asked."""
         standalone = self.standalone(question, turns)
-        prediction: Any = self.program(question=standalone)
-        prediction.standalone = standalone
-        return prediction
+        return _with(self.program(question=standalone), standalone)
+
+    async def aforward(self, question: str, turns: Sequence[Turn] = ()) -> dspy.Prediction:
+        """As `forward`, without blocking the event loop."""
+        standalone = await anyio.to_thread.run_sync(self.standalone, question, turns, abandon_on_cancel=True)
+        return _with(await self.program.acall(question=standalone), standalone)
 
     def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.

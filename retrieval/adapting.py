@@ -13,7 +13,10 @@ from raisf.utils.errors import InputError, RaisfError
 _TEXTS = ("passage", "long_text", "text", "content", "page_content")
 """The names under which retrievers give a passage's text, the most telling first."""
 
-_COUNTS = ("k", "top_k", "topk", "n", "top_n", "limit", "num_results", "n_results", "max_results", "n_docs", "size")
+_COUNTS = (
+    *("k", "top_k", "topk", "n", "top_n", "topn", "limit", "count", "size", "most", "hits", "results", "num_results"),
+    *("n_results", "max_results", "num_docs", "n_docs", "max_docs", "num_passages", "n_passages", "max_passages"),
+)
 """The names under which retrievers take how many passages to find, the most telling first."""
 
 
@@ -150,12 +153,10 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     except (TypeError, ValueError):
         return lambda query, k: given(query)
     others = parameters[1 if forward is None else 2 :]
-    # One of these names, else the first that must be given, else the only number: of several, any may be a page.
+    # One of these names, else the first that must be given. A number of another name may be a page, or seconds.
     found = [one for name in _COUNTS for one in others if one.name == name]
     found += [one for one in others if one.kind is inspect.Parameter.VAR_KEYWORD]
     found += [one for one in others if one.default is inspect.Parameter.empty]
-    numbers = [one for one in others if type(one.default) is int]
-    found += numbers if len(numbers) == 1 else []
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
         return lambda query, k: given(query)

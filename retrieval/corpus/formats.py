@@ -141,6 +141,12 @@ def _is_gone(element: Any) -> bool:
     return any(one.tag in gone or one.find(f"{_W}trPr/{_W}del") is not None for one in holders)
 
 
+def _is_hidden(run: Any) -> bool:
+    """Whether a run is marked as hidden text."""
+    mark = run.find(f"{_W}rPr/{_W}vanish")
+    return mark is not None and mark.get(f"{_W}val") not in ("0", "false", "off")
+
+
 def _docx_sections(
     body: Any, styles: dict[str, str], notes: Mapping[tuple[str, str | None], str], title: str
 ) -> Iterator[Section]:
@@ -198,7 +204,7 @@ def _docx_text(paragraph: Any) -> str:
             words.append(element.text or "")
         elif element.tag in _DOCX_SPACES:
             words.append(_DOCX_SPACES[element.tag])
-        elif element.tag in _DOCX_RUNS or str(element.tag).startswith(_M):
+        elif (element.tag in _DOCX_RUNS or str(element.tag).startswith(_M)) and not _is_hidden(element):
             words.append(_DOCX_SIGNS.get(element.tag, ""))
             waiting += [*element][::-1]
     return "".join(words)

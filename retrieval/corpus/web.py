@@ -130,7 +130,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
             text = told + block + _run(element.tail)
         else:
             waiting.append((element, True))
-            if not isinstance(element.tag, str) or element.tag in _UNSEEN:
+            if not isinstance(element.tag, str) or (element.tag in _UNSEEN and not _unclosed_nav(element)):
                 continue
             if element.tag in headings:
                 yield element.tag, _heading(element)
@@ -143,6 +143,11 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text
+
+
+def _unclosed_nav(element: Any) -> bool:
+    """Whether navigation that nobody closed has swallowed what the page is about."""
+    return element.tag == "nav" and next(element.iter("main", "article", "h1"), None) is not None
 
 
 def _run(text: str | None) -> str:

@@ -1,5 +1,6 @@
 """A question that leans on earlier turns, and the module that makes it stand alone."""
 
+import asyncio
 from typing import Any
 
 import dspy
@@ -23,6 +24,14 @@ def test_earlier_turns_are_read_and_the_question_rewritten() -> None:
     said = Conversation(program)(question="Where was she born?", turns=turns)
     assert said.standalone == "Where was Ada Hill born?" and said.answer == "A(Where was Ada Hill born?)"
     assert lm.calls[0]["turns"] == ["user: Who is the mayor of Velm?", "assistant: Ada Hill"]
+
+
+def test_it_is_awaited_like_any_module() -> None:
+    program = Direct()
+    program.set_lm(ScriptedLM(answer))
+    turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    said = asyncio.run(Conversation(program).acall(question="Where was she born?", turns=turns))
+    assert said.standalone == "Where was Ada Hill born?" and said.answer == "A(Where was Ada Hill born?)"
 
 
 def test_the_first_question_costs_no_call() -> None:

@@ -55,6 +55,15 @@ def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     ]
 
 
+def test_hidden_text_of_a_docx_is_not_read(tmp_path: Path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("The price is ")
+    for words, hidden in (("90 euros", True), ("120 euros", None), (", all included", False)):
+        paragraph.add_run(words).font.hidden = hidden
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["The price is 120 euros, all included"]
+
+
 def test_a_docx_has_its_notes_where_they_are_referred_to(tmp_path: Path):
     document = docx.Document()
     names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

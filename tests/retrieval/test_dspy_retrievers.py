@@ -49,6 +49,7 @@ def function(query: str, k: int) -> list[str]:
         (lambda query, language="en", most=1: TEXTS[:most] if language == "en" else [], TEXTS[:2]),
         (lambda query, language="en": TEXTS if language == "en" else [], TEXTS[:2]),
         (lambda query, **options: TEXTS[: options["k"]], TEXTS[:2]),
+        (lambda query, page=0: TEXTS[page:], TEXTS[:2]),
         (lambda query, page=0, n=5: TEXTS[page * n :][:n], TEXTS[:2]),
         (lambda query, timeout=30, limit=10: TEXTS[:limit] if timeout == 30 else [], TEXTS[:2]),
         (lambda query, fuzziness=0, retries=1: TEXTS if (fuzziness, retries) == (0, 1) else [], TEXTS[:2]),

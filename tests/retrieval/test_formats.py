@@ -105,9 +105,10 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
         ("<html><p>One.</p></html>\n<html><h1>Two</h1><p>Three.</p></html>", ["One.", "Two: Three."]),
         ("<!doctype html><html><p>One.</p></html><!-- by a tool --><div>Two.</div>", ["One. Two."]),
         ("<html><p>One.</p></html>Two.", ["One. Two."]),
+        ("<nav><a>Home</a><main><p>One. Two.</p></main>", ["Home One. Two."]),
     ],
 )
-def test_what_stands_behind_the_end_of_a_page_is_read(page: str, texts: list[str], tmp_path: Path):
+def test_what_stands_where_it_should_not_is_read(page: str, texts: list[str], tmp_path: Path):
     (tmp_path / "p.html").write_text(page)
     (tmp_path / "m.md").write_text("<html><p>One.</p></html><p>Two.</p>\n")
     assert [p.text for p in read_documents(tmp_path / "p.html")] == texts
