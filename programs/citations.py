@@ -1,14 +1,16 @@
 """Which sentence an answer was read from: the one that the reader quoted, else one that is found afterwards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from raisf.programs.questions import UNKNOWN, YES_NO, clean, holds, is_yes_no, normal, sentences
 from raisf.programs.trace import JudgedPassage, Node
 
 NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""
-SHARE = 0.5
-"""Of a quotation's words that a passage must have to be cited for it: names may stand where it says "she"."""
+SHARE = 2 / 3
+"""Of a quotation's words that must stand in one place of a passage: it may have a name where that says "she"."""
+_SHORT = 3
+"""Letters of words that stand everywhere, such as "of" and "the"; a quotation is told by its longer ones."""
 
 
 def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
@@ -16,22 +18,22 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
 
     Args:
         node: Concluded, with its passages.
-        quoted: The sentence that the reader quoted; None, "" or "none" where it quoted none. Then it is the sentence
-            of the passages read that holds the answer and shares most words with the question.
+        quoted: The sentence that the reader quoted; None, "" or "none" where it quoted none. Then, and where what it
+            quoted stands in no passage, it is the sentence of the passages read that holds the answer and shares most
+            words with the question.
         read: The passages that the reader saw, as they stood in its prompt.
     """
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation = clean(quoted)
-    node.evidence = quotation if normal(quotation) not in NONE else None
+    source = None if normal(quotation) in NONE else _source(quotation, passages)
+    node.evidence = quotation if source else None
     if node.answer == UNKNOWN:
         return
     holding = [passage for passage in passages if holds(passage.prompt_text, [node.answer])]
     if normal(node.answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
-    if node.evidence is not None:
-        source = _most_alike(node.evidence, passages)
-    else:
+    if source is None:
         node.evidence, source = holding_sentence(node.question, node.answer, holding)
         node.found_afterwards = node.evidence is not None
     if source is not None:
@@ -56,8 +58,27 @@ def holding_sentence(
     return (best[1], best[2]) if best else (None, None)
 
 
-def _most_alike(sentence: str, passages: list[JudgedPassage]) -> JudgedPassage | None:
-    words = set(normal(sentence).split())
-    shares = [len(words & set(normal(passage.prompt_text).split())) / len(words) for passage in passages if words]
-    best = max(range(len(shares)), key=shares.__getitem__, default=None)
-    return passages[best] if best is not None and shares[best] >= SHARE else None
+def _source(quotation: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
+    """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making."""
+    words = set(normal(quotation).split())
+    telling = {word for word in words if len(word) > _SHORT or _is_number(word)} or words
+    numbers = {word for word in words if _is_number(word)}
+    best: tuple[float, JudgedPassage | None] = (0.0, None)
+    for passage in passages:
+        if holds(passage.prompt_text, [quotation]):
+            return passage
+        for place in _places(passage, len(sentences(quotation))):
+            share = len(telling & place) / len(telling) if telling and numbers <= place else 0.0
+            best = max(best, (share, passage), key=lambda found: found[0])
+    return best[1] if best[0] >= SHARE else None
+
+
+def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
+    """The words of so many sentences in a row, each time with the passage's title."""
+    found = sentences(passage.text)
+    for start in range(max(1, len(found) - length + 1)):
+        yield set(normal(" ".join([passage.title, *found[start : start + length]])).split())
+
+
+def _is_number(word: str) -> bool:
+    return any(character.isdigit() for character in word)

@@ -71,6 +71,37 @@ def test_a_quotation_stays_and_its_passage_is_cited_though_it_names_what_that_ca
     assert asked.cited == "fuji.txt"
 
 
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "The story of Mount Fuji is a story of love and loss.",
+        "Mount Fuji last erupted in 1954.",
+        "The highest towers of Japan were painted thirty-six times on clear days.",
+    ],
+)
+def test_a_quotation_of_the_readers_making_is_not_shown_as_one(made_up: str) -> None:
+    asked = node("When did it erupt?", "1707")
+    cite(asked, made_up, texts(0, 1))
+    assert (asked.evidence, asked.found_afterwards) == ("It last erupted in 1707.", True)
+    asked = node("Did it erupt?", "yes")
+    cite(asked, made_up, texts(0, 1))
+    assert (asked.evidence, asked.cited) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "It last erupted in 1707. Hokusai painted Mount Fuji thirty-six times.",
+        "it last erupted in 1707",
+        "Hokusai painted the mountain Mount Fuji thirty-six times",
+    ],
+)
+def test_a_quotation_may_be_of_two_sentences_or_differ_in_a_word(quoted: str) -> None:
+    asked = node("When did it erupt?", "1707")
+    cite(asked, quoted, texts(0, 1))
+    assert (asked.evidence, asked.cited) == (quoted, "fuji.txt")
+
+
 def test_a_program_cites_whether_its_reader_quotes_or_answers_at_once() -> None:
     class Shelf:
         path, corpus_hash = None, "shelf"

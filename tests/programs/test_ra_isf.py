@@ -26,7 +26,7 @@ def test_an_unknown_question_is_read_from_its_relevant_passages_only(ask, script
     trace = ask(RAISF(shelf, k=4), lm)
     assert routes(trace) == [("root", "passages", "A(root)")]
     assert [p.judgement.verdict for p in trace.root.passages] == ["relevant"] * 2 + ["irrelevant"] * 2
-    assert trace.root.evidence == "as it says"
+    assert trace.root.evidence == "passage 1"
     read = str(lm.calls[-1]["passages"])
     assert "Title 2 | passage 2" in read and "passage 3" not in read
     assert trace.cost.lm_calls == len(lm.calls) == 1 + 4 + 1

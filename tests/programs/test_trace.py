@@ -20,7 +20,7 @@ def test_the_tree_shows_verdicts_scores_answers_reasons_and_cost(ask, scripted, 
     assert "root of it all? → A(root of it all?)  from 2 of 2 sub-answers" in text
     assert "1. who? → A(who?)  from memory" in text
     assert "✓ score 1.00  Title 1 · passage 1" in text and "✗ score 0.50  Title 2 · passage 2" in text
-    assert "“as it says”" in text
+    assert "“passage 1”" in text
     assert "ra-isf · 11 LM calls" in text
 
 

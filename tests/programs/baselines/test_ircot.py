@@ -11,7 +11,7 @@ def script(thoughts, answer="x"):
 
     def respond(fields):
         if "thoughts" not in fields:
-            return {"reasoning": "All in all.", "evidence": "as it says", "answer": answer}
+            return {"reasoning": "All in all.", "evidence": "text a", "answer": answer}
         number = len(fields["thoughts"])
         return {"thought": thoughts[number]} if number < len(thoughts) else "mumble"
 
@@ -61,7 +61,7 @@ def test_an_unreadable_thought_ends_the_reasoning_and_the_reader_answers(ask, li
 def test_the_plain_reader_answers_at_once(ask, library):
     lm = script(["The answer is x."])
     trace = ask(IRCoT(library({"root": "a"}), reader="answer"), lm)
-    assert trace.root.evidence == "as it says" and len(trace.root.steps) == 2
+    assert trace.root.evidence == "text a" and len(trace.root.steps) == 2
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])

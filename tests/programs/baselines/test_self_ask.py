@@ -13,7 +13,7 @@ def script(follow_ups, answers):
         number = len(fields.get("facts", []))
         follow_up = follow_ups[number] if number < len(follow_ups) else "none"
         found = answers.get(fields["question"], "unknown")
-        return {"follow_up": follow_up, "evidence": "as it says", "answer": found}
+        return {"follow_up": follow_up, "evidence": "text a", "answer": found}
 
     return ScriptedLM(answer)
 
@@ -29,7 +29,7 @@ def test_it_asks_on_until_none_and_composes_from_the_facts(ask, library):
     ]
     assert shelf.queries == ["who?", "where is Ada?"]  # never the whole question
     assert [[p.pid for p in sub.passages] for sub in trace.root.sub_questions] == [["a", "b"], ["c"]]
-    assert trace.root.sub_questions[0].evidence == "as it says"
+    assert trace.root.sub_questions[0].evidence == "text a"
     assert trace.cost.lm_calls == 3 + 2 + 1 and trace.cost.retrievals == 2
 
 

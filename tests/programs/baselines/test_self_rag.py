@@ -22,7 +22,7 @@ def script(retrieve="yes", relevant=(), support=None, useful=None, unknown=()):
         return {
             "retrieve": retrieve,
             "verdict": "relevant" if number in relevant else "irrelevant",
-            "evidence": f"as {number} says",
+            "evidence": f"passage {number}",
             "answer": "unknown" if number in unknown else f"answer {number}" if number else "from memory",
             "support": support.get(number, "none"),
             "usefulness": useful.get(number, "3"),
@@ -50,7 +50,7 @@ def test_the_best_critique_wins(ask, shelf):
     # 1: 1 + 1 + 0.5 + 0.5; 2: 1 + 1 + 1 + 0.25; 3: 1 + 0 + 1 + 0.5
     assert (trace.root.route, trace.root.answer) == ("passages", "answer 2")
     assert trace.root.reason == "from passage 2 of 3, score 3.25"
-    assert trace.root.evidence == "as 2 says"
+    assert trace.root.evidence == "passage 2"
     assert [passage.relevant for passage in trace.root.passages] == [True, True, False]
     assert trace.root.steps[1].generation.startswith("answer 1: 3.00 = fluency 1.00 + relevance 1.00 + support 0.50")
     assert trace.cost.lm_calls == 1 + 3 * 4 and trace.cost.retrievals == 1
