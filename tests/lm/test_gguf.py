@@ -86,9 +86,7 @@ def test_a_header_that_lacks_something_is_told_as_the_files_fault(
     write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, name: str
 ) -> None:
     file = without(write_tiny(tmp_path / "whole.gguf"), name)
-    with pytest.raises(
-        InputError, match=r"damaged, or transformers cannot read it \(.+\): copy or download it again"
-    ):
+    with pytest.raises(InputError, match=r"damaged, or transformers cannot read it \(.+\): copy or download it again"):
         gguf.converted(file)
     assert not list(cache.rglob("*.safetensors"))
 
