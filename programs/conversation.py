@@ -85,7 +85,7 @@ class Conversation(dspy.Module):
         """
         check_question(question)
         lm = self.rewrite.lm or self._programs_lm()
-        if not turns or lm is None or not self._knows_how(lm):
+        if not turns or not self.rewords():
             return question
         said = [f"{turn.speaker}: {_shortened(turn.text)}" for turn in turns[-MOST_TURNS:]]
         try:
@@ -96,6 +96,11 @@ class Conversation(dspy.Module):
         standalone = clean(prediction.standalone) if prediction else ""
         repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
         return question if not standalone or repeats else standalone
+
+    def rewords(self) -> bool:
+        """Whether questions that refer to earlier turns are reworded; else each is asked as it stands."""
+        lm = self.rewrite.lm or self._programs_lm()
+        return lm is not None and self._knows_how(lm)
 
     def take_rewriting(self, path: Path) -> None:
         """Take up how questions are rewritten from what `save` wrote of a compiled conversation.

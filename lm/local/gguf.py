@@ -146,7 +146,7 @@ def _header(path: Path) -> dict[str, Any]:
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
         ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
     except Exception as error:  # a torn file makes the reader raise what it likes
-        raise InputError(f"{path} is damaged ({type(error).__name__}): copy or download it again") from error
+        raise InputError(f"{path} is damaged: copy or download it again") from error
     if (parts or 1) > 1:
         raise InputError(
             f"{path.name} is one of the {parts} files of a model: merge them with llama.cpp's "
@@ -203,7 +203,7 @@ def _read(path: Path) -> tuple[Any, Any]:
     """The model of a GGUF file and its tokenizer.
 
     Raises:
-        InputError: The file cannot be read, or lacks weights that its architecture has.
+        InputError: The file cannot be read, lacks weights that its architecture has, or has some that are no numbers.
     """
     import torch
 
@@ -231,8 +231,8 @@ def _read(path: Path) -> tuple[Any, Any]:
     except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
         reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise InputError(
-            f"{path} is damaged, or transformers cannot read it ({type(error).__name__}: {reason}): copy or "
-            "download it again, or give the model as a folder of safetensors"
+            f"{path} is damaged, or transformers cannot read it ({reason}): copy or download it again, or give the "
+            "model as a folder of safetensors"
         ) from error
     finally:
         if bar:
@@ -244,6 +244,9 @@ def _read(path: Path) -> tuple[Any, Any]:
         raise InputError(
             f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
         )
+    tensors = model.state_dict().items()
+    if broken := next((name for name, tensor in tensors if not torch.isfinite(tensor).all()), None):
+        raise InputError(f"{path} is damaged: its {broken} has weights that are no numbers; copy or download it again")
     return model, tokenizer
 
 

@@ -5,7 +5,7 @@ They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ _DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "i
 _DOCX_RUNS = _DOCX_HOLDERS | {
     f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo", "ruby", "rubyBase")
 }
+_TITLE_LINES = 3
+"""Lines that a title takes on a page at most."""
+_OFF = ("0", "false", "off")
+_FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
 _GROWTH = 50
@@ -43,6 +47,8 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
     def section(title: str, number: int, page: Any) -> Section:
         text = _unbroken(page.extract_text())
+        if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
+            text = below
         if not text.strip() and _has_pictures(page):
             pictures.append(number)
         return Section(title, "", {"page": number}, text)
@@ -95,6 +101,14 @@ def _unbroken(text: str) -> str:
     return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-"))
 
 
+def _below_title(text: str, title: str) -> str:
+    """A first page's text without the title that it begins with: each passage has that already."""
+    lines = text.lstrip().splitlines()
+    tops = (" ".join(lines[:count]) for count in range(1, _TITLE_LINES + 1))
+    count = next((count for count, top in enumerate(tops, start=1) if clean(top).casefold() == title.casefold()), 0)
+    return "\n".join(lines[count:])
+
+
 def _has_pictures(page: Any) -> bool:
     try:
         return bool(page.images.keys())
@@ -144,7 +158,7 @@ def _is_gone(element: Any) -> bool:
 def _is_hidden(run: Any) -> bool:
     """Whether a run is marked as hidden text."""
     mark = run.find(f"{_W}rPr/{_W}vanish")
-    return mark is not None and mark.get(f"{_W}val") not in ("0", "false", "off")
+    return mark is not None and mark.get(f"{_W}val") not in _OFF
 
 
 def _docx_sections(
@@ -166,16 +180,44 @@ def _docx_sections(
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
         heading, lines = ("" if style == "Title" else clean(text)), below
-        level = int(style[-1]) if style[-1].isdecimal() else 1
+        level = 1 if style == "Title" else 1 + int(style[-1]) if style[-1].isdecimal() else 2
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)
 
 
 def _docx_rows(table: Any) -> list[str]:
-    """The rows of a table, by its columns' names where its first row is marked as such; a table in a cell is text."""
+    """The rows of a table, by its columns' names where its first row has them; a table in a cell is text."""
     rows = [row for row in _docx_blocks(table, "tr") if not _is_gone(row)]
     texts = [[_docx_cell(cell) for cell in _docx_blocks(row, "tc")] for row in rows]
-    return table_rows(texts, bool(rows) and rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None)
+    return table_rows(texts, bool(rows) and _names_columns(table, rows, texts))
+
+
+def _names_columns(table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str]]) -> bool:
+    """Whether a table's first row has its columns' names: is marked as such, bold alone, or in words above numbers.
+
+    That a first row is to look different, Word says of every new table: it counts with numbers below words alone.
+    """
+    if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:
+        return True
+    if not all(texts[0]) or len(rows) < 2:
+        return False
+    if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
+        return True
+    look = table.find(f"{_W}tblPr/{_W}tblLook")
+    told = "" if look is None else look.get(f"{_W}firstRow") or ""
+    differs = told in ("1", "true", "on") or (
+        not told and look is not None and int(look.get(f"{_W}val") or "0", 16) & _FIRST_ROW
+    )
+    columns = zip(*texts, strict=False)
+    numbers = (not _DIGIT.search(name) and all(map(_DIGIT.search, cells)) for name, *cells in columns)
+    return bool(differs) and len(rows) > 2 and not any(map(_DIGIT.search, texts[0])) and any(numbers)
+
+
+def _is_bold(row: Any) -> bool:
+    """Whether all that a row says is bold."""
+    runs = [run for run in row.iter(f"{_W}r") if clean(_docx_text(run))]
+    bold = (run.find(f"{_W}rPr/{_W}b") for run in runs)
+    return bool(runs) and all(mark is not None and mark.get(f"{_W}val") not in _OFF for mark in bold)
 
 
 def _docx_cell(cell: Any) -> str:

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import formats, markdown, readers, web
+from raisf.retrieval.corpus import formats, markdown, readers, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
 KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".txt": readers.read_text,
     ".md": markdown.read_markdown,
+    ".markdown": markdown.read_markdown,
     ".jsonl": readers.read_jsonl_rows,
-    ".csv": readers.read_table,
-    ".tsv": readers.read_table,
+    ".csv": tables.read_table,
+    ".tsv": tables.read_table,
     ".html": web.read_html,
     ".htm": web.read_html,
     ".pdf": formats.read_pdf,
@@ -23,10 +24,17 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
 ONLY_ALONE = (".json",)
 """Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
 
-PARSED = {".md": "markdown_it", ".html": "lxml", ".htm": "lxml", ".pdf": "pypdf", ".docx": "docx"}
+PARSED = {
+    ".md": "markdown_it",
+    ".markdown": "markdown_it",
+    ".html": "lxml",
+    ".htm": "lxml",
+    ".pdf": "pypdf",
+    ".docx": "docx",
+}
 """Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
 
-_PACKABLE = (".txt", ".md", ".jsonl", ".csv", ".tsv")
+_PACKABLE = (".txt", ".md", ".markdown", ".jsonl", ".csv", ".tsv")
 
 
 def kind_of(file: Path) -> str:

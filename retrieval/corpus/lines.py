@@ -4,6 +4,7 @@ import bz2
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ GROWTH = 30
 
 FREE = 1 << 22
 """Characters that any file may hold, however small."""
+
+_CONTROL, _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f]"), 0.02
+"""Bytes that stand in no text, and their share from which on a file is none: of random bytes they are 8%."""
 
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
@@ -58,7 +62,12 @@ def marked_encoding(start: bytes) -> str | None:
 
 
 def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError:
-    """The error for text that is not in the encoding it should be in."""
+    """The error for text that is not in the encoding it should be in, or no text at all."""
+    if isinstance(error, UnicodeDecodeError) and len(_CONTROL.findall(error.object)) > _BINARY * len(error.object):
+        return InputError(
+            f"{place}: no text, but binary data; give it the suffix of its kind, or leave it out (text in an encoding "
+            "of its own: save it as UTF-8)"
+        )
     return InputError(
         f"{place}: not {encoding} ({getattr(error, 'reason', error)}); save it as UTF-8, "
         "or name its encoding (encoding='cp1252', on the command line --encoding cp1252), which then goes for every "

@@ -1,8 +1,5 @@
-"""Reading plain text: txt, jsonl, json, csv and tsv. Each reader streams a file's passages."""
+"""Reading plain text: txt, jsonl and json. Each reader streams a file's passages."""
 
-import csv
-import itertools
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +10,8 @@ from typing import Any
 import ujson
 
 from raisf.data.schemas import joined_sentences
-from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import pieces_of, split_text
+from raisf.retrieval.corpus.lines import marked_encoding, read_lines
+from raisf.retrieval.corpus.splitting import entries_apart, pieces_of, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value, cell, is_value
 from raisf.utils.errors import InputError
@@ -23,8 +20,6 @@ from raisf.utils.text import clean
 
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
-
-_COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class Section:
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file."""
     title, lines = titled(read_lines(file, name, encoding))
-    return passages_of(name, [Section(title or title_of(file), "", {}, joined(lines, name))])
+    return passages_of(name, [Section(title or title_of(file), "", {}, entries_apart(joined(lines, name)))])
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -67,7 +62,7 @@ def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Pas
             raise InputError(f"{name}, line {number}: not JSON ({error}): {shown!r}; mend or drop the line") from error
         if not isinstance(row, dict):
             raise InputError(f'{name}, line {number}: expected {{"text": ...}}, found {type(row).__name__}')
-        yield from _row_passages(row, name, number)
+        yield from row_passages(row, name, number)
 
 
 def read_json_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -77,48 +72,7 @@ def read_json_rows(file: Path, name: str, encoding: str | None) -> Iterator[Pass
     for number, row in enumerate(stream_array(file, encoding=encoding or marked), start=1):
         if not isinstance(row, dict):
             raise InputError(f'{name}, row {number}: expected {{"text": ...}}, found {type(row).__name__}')
-        yield from _row_passages(row, name, number, "row")
-
-
-def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
-    """The passages of a csv or tsv file's rows."""
-    csv.field_size_limit(LONGEST_LINE)  # the library's own limit of 128 kB a field is below a long document
-    lines = read_lines(file, name, encoding)
-    suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in PACKED]
-    delimiter = "\t" if suffixes[-1:] == [".tsv"] else ","
-    first = next(lines, "")
-    lines = itertools.chain([first], lines)
-    if delimiter == "\t" and _COLLECTION.match(first):
-        yield from _collection_passages(lines, name)
-        return
-    begun = 0
-
-    def noted() -> Iterator[str]:
-        nonlocal begun
-        for number, line in enumerate(lines, start=1):
-            if not begun and line.strip("\r\n"):
-                begun = number  # of the row that is being read: its cells may have lines
-            yield line
-
-    rows = csv.DictReader(noted(), delimiter=delimiter, strict=True)
-    try:
-        columns = [column.strip().lower() for column in rows.fieldnames or []]
-        if "text" not in columns:
-            raise InputError(
-                f"{name}: its first line must name a column 'text'; found {', '.join(columns) or 'nothing'}"
-            )
-        if double := next((column for column in columns if column and columns.count(column) > 1), None):
-            raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
-        rows.fieldnames, begun = columns, 0
-        for row in rows:
-            line, begun = begun, 0
-            if None in row or None in row.values():
-                state = "more" if None in row else "fewer"
-                raise InputError(f"{name}, line {line}: {state} than the {len(columns)} columns of line 1")
-            yield from _row_passages(row, name, line)
-    except csv.Error as error:
-        # The line that the row begins in: a quote that is never closed takes in all lines behind it.
-        raise InputError(f"{name}, line {begun or rows.line_num}: not a table ({error}); check its quotes") from error
+        yield from row_passages(row, name, number, "row")
 
 
 def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
@@ -185,26 +139,12 @@ def joined(lines: Iterable[str], name: str) -> str:
     return "".join(kept)
 
 
-def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:
-    """The passages of ColBERT's collection.tsv: id, text or `title | text`, maybe title; quotes are only quotes.
+def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:
+    """The passages of a row that has a text.
 
-    Source: colbert-ai, `colbert/evaluation/loaders.py`.
+    Raises:
+        InputError: It has none, or an id that no file can hold.
     """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        pid, *cells = line.rstrip("\r\n").split("\t")
-        if len(cells) not in (1, 2):
-            raise InputError(
-                f"{name}, line {number}: expected an id, a text and maybe a title, found {1 + len(cells)} columns"
-            )
-        text, title = (
-            cells if len(cells) == 2 else cells[0].split(" | ", 1)[::-1] if " | " in cells[0] else (cells[0], "")
-        )
-        yield from _row_passages({"id": pid, "text": text, "title": title}, name, number)
-
-
-def _row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:
     text, title, pid = (cell(row, field) for field in ("text", "title", "id"))
     if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
         text = joined_sentences(text)

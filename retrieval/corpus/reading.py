@@ -26,7 +26,8 @@ def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Pa
     the document's, and the heading it stands under begins its text. So are pdf files, and no passage spans two
     pages. A row of a jsonl, csv or tsv file (or of a list in a json file, which must be given by its name) has a
     `text`, maybe a `title` and an `id`; it stays one passage up to 130 words, and a longer one becomes `id#1`,
-    `id#2`, ...; its other columns become metadata. Rows without text are left out. In a folder, other kinds of
+    `id#2`, ...; its other columns become metadata. Rows without text are left out. Where a csv or tsv file has no such
+    column, its rows are told in words, by the names of all columns. In a folder, other kinds of
     files, hidden ones and links that leave it are passed over.
 
     So the corpora of the field are read as they are distributed: DPR's psgs_w100.tsv (columns id, text, title), the

@@ -20,6 +20,9 @@ _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
 _SENTENCE_END = re.compile(r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]""")
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
+_PUNCTUATION = ".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
+_ENTRIES, _ENTRY = 3, 6
+"""Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
@@ -93,17 +96,40 @@ def pieces_of(text: str) -> list[tuple[str, int, int]]:
     return [(piece, block, offset - starts[block]) for (offset, piece), block in zip(pieces, blocks_of, strict=True)]
 
 
+def entries_apart(text: str) -> str:
+    """A plain text in which entries of a list without marks, `2 carrots` on a line, are told apart: `2 carrots;`."""
+    return BREAK.join(entry for lines in _paragraphs(text) for entry in _entries(lines))
+
+
 def _blocks(text: str) -> Iterator[str]:
     """The paragraphs of a text and the items of its lists, each on one line."""
+    return map(" ".join, _paragraphs(text))
+
+
+def _paragraphs(text: str) -> Iterator[list[str]]:
+    """The same as lines, each clean."""
     lines = list[str]()
     for line in map(clean, text.replace(f"{SOFT_HYPHEN}\n", "").splitlines()):
         if lines and (not line or _MARK.match(line)):
-            yield " ".join(lines)
+            yield lines
             lines = []
         if line:
             lines.append(line)
     if lines:
-        yield " ".join(lines)
+        yield lines
+
+
+def _entries(lines: Sequence[str]) -> list[str]:
+    if not _are_entries(lines):
+        return [" ".join(lines)]
+    return [*(line if line[-1] in _PUNCTUATION else f"{line};" for line in lines[:-1]), _row_text(lines[-1:])]
+
+
+def _are_entries(lines: Sequence[str]) -> bool:
+    """Whether most lines are short and end without a punctuation mark, and few go on with a sentence."""
+    short = sum(line[-1] not in _PUNCTUATION and len(_WORD.findall(line)) <= _ENTRY for line in lines)
+    going_on = sum(line[0].islower() for line in lines)
+    return len(lines) >= _ENTRIES and 4 * short >= 3 * len(lines) and 2 * going_on < len(lines)
 
 
 def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:

@@ -41,7 +41,8 @@ _DECLARABLE = frozenset(
 )
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe")
+_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe", "select", "datalist", "textarea")
+_HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -72,6 +73,7 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
+    _drop_hidden(root)
     told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
     if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
@@ -88,12 +90,21 @@ def html_text(block: str) -> str:
         root = html.document_fromstring(block.encode(), parser=html.HTMLParser(encoding="utf-8", no_network=True))
     except ParserError:
         return ""  # the end of a tag, or its like
+    _drop_hidden(root)
     return _shown(_all_of(root))
 
 
 def _all_of(root: Any) -> list[Any]:
     """The elements of a page: what stands behind its end, a second page perhaps, the parser puts beside it."""
     return [root, *root.itersiblings()]
+
+
+def _drop_hidden(root: Any) -> None:
+    """Takes out what a page hides from the eye by an attribute; a whole page is hidden only while it loads."""
+    for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
+        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
+        if hidden and element.tag not in ("html", "body"):
+            element.drop_tree()
 
 
 def _html_sections(root, title: str) -> Iterator[Section]:

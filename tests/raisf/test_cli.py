@@ -238,3 +238,24 @@ def test_ctrl_c_in_a_piped_chat_shows_what_was_answered_and_asks_no_more(monkeyp
     shown = capsys.readouterr()
     assert [one["answer"] for one in json.loads(shown.out)["answers"]] == ["Ada"] and len(asked) == 2
     assert "stopped at: " in shown.err and "beta" in shown.err
+
+
+def test_a_piped_chat_prints_each_answer_at_once_and_on_one_line(monkeypatch, capsys):
+    """Folded at 80 columns and printed at the end, hours of answers could not be read by a program, and were late."""
+    import dspy
+
+    from raisf.commands import live
+
+    question, printed = "Who is alpha? " * 10, []
+
+    def answered(program, question, reword):
+        printed.append(capsys.readouterr())
+        return dspy.Prediction(answer="Ada\n\tof\x1b[1m Velm")
+
+    monkeypatch.setattr(live, "ask_live", answered)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{question}\nAnd who is beta?\n"))
+    assert _run("chat", "--program", "direct", "--lm", "pocket") == 0
+    shown = capsys.readouterr()
+    assert [before.out for before in printed] == ["", f"{question.strip()}\tAda of\u241b[1m Velm\n"]
+    assert shown.out == "And who is beta?\tAda of\u241b[1m Velm\n"
+    assert "asked as it stands" in printed[0].err  # pocket cannot tell what "it" is, and nobody was told

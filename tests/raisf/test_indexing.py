@@ -63,6 +63,16 @@ def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, cap
     assert "is gone" not in caplog.text
 
 
+def test_that_nothing_has_changed_and_what_was_skipped_is_told(index: Path, tmp_path: Path, capsys):
+    (tmp_path / "docs" / "a.odt").write_text("x")
+    again = ["index", str(tmp_path / "docs"), "--out", str(index)]
+    assert cli.main(again) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"changed +nothing", told) and "skipped 1 file:" in told
+    (tmp_path / "docs" / "a.odt").rename(tmp_path / "docs" / "a.markdown")
+    assert run(capsys, *again)["changed"] is True
+
+
 @pytest.mark.parametrize("mode", [0o000, 0o311, 0o644])
 def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Path, tmp_path: Path, mode: int):
     """000 can be neither listed nor entered, 311 not listed, 644 not entered."""

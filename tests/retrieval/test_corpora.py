@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,34 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
     ]
     # The encoder sees what ColBERT itself would have made of the line.
     assert next(read_documents(tmp_path / "collection.tsv")).prompt_text == COLLECTION.split("\n")[0].split("\t")[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("Plan,Fee\nLite,$39\n\nFull,\n", [("Price List", "Plan: Lite; Fee: $39. Plan: Full.", {"line": 2})]),
+        ("Plan;Fee\nLite;1,5\n", [("Price List", "Plan: Lite; Fee: 1,5.", {"line": 2})]),
+        ("Plan\tFee, net\tAge\nLite\t3\t\n", [("Price List", "Plan: Lite; Fee, net: 3.", {"line": 2})]),
+        ("title;text\nLite;It is cheap.\n", [("Lite", "It is cheap.", {"line": 2})]),
+        ("id,Name,Fee\n7,Lite,3\n", [("Lite", "id: 7; Fee: 3.", {"line": 2, "name": "Lite", "fee": "3"})]),
+        (
+            "Name,Fee\nLite,\n,3\n",
+            [("Lite", "Name: Lite.", {"line": 2, "name": "Lite"}), ("Price List", "Fee: 3.", {"line": 3, "fee": "3"})],
+        ),
+    ],
+)
+def test_a_table_without_a_text_is_read_by_the_names_of_its_columns(tmp_path: Path, content: str, found: list):
+    """Nearly all tables of a spreadsheet were skipped."""
+    (tmp_path / "price_list.csv").write_text(content)
+    assert [(p.title, p.text, p.metadata) for p in read_documents(tmp_path)] == found
+
+
+def test_rows_of_a_long_table_are_cut_between_and_cited_by_their_lines(tmp_path: Path):
+    (tmp_path / "ports.csv").write_text("Port,Depth\n" + "".join(f"Port {n},{n} m\n" for n in range(2500)))
+    found = list(read_documents(tmp_path))
+    told = (re.match(r"Port: Port (\d+); Depth: \1 m\. ", p.text) for p in found)
+    assert [int(p.metadata["line"]) - 2 for p in found] == [int(first[1]) for first in told if first]
+    assert sum(p.text.count("Depth") for p in found) == 2500 and all(len(p.text.split()) <= 130 for p in found)
 
 
 def test_a_json_list_is_read_where_it_is_named_and_passed_over_in_a_folder(tmp_path: Path):

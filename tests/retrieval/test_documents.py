@@ -87,6 +87,30 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Ingredients:\n250 g lentils\n2 carrots\nolive oil\n", "Ingredients: 250 g lentils; 2 carrots; olive oil."),
+        ("Desk  100\nHall  214\nShop  307\n\nCall\nthem.\n", "Desk 100; Hall 214; Shop 307. Call them."),
+        ("It was built of brick\nand of granite from\nthe quarry of Pell\nby Carswell\n", None),
+        ("The bridge stands on nineteen arches of brick\nOver the Lorne it is 40 metres high and Wide\nToday\n", None),
+        ("Short lines.\nEach of them,\nends so.\n", None),
+        ("Two\nLines\n", None),
+    ],
+)
+def test_entries_of_a_list_in_a_txt_file_are_told_apart(write: Write, text: str, read: str | None):
+    """`250 g lentils 2 carrots` may be lentils, or carrots of 250 g. Wrapped prose is joined as before."""
+    assert [p.text for p in read_documents(write("a.txt", text))] == [read or " ".join(text.split())]
+
+
+def test_what_is_no_text_is_not_said_to_want_an_encoding(write: Write, tmp_path: Path):
+    file = write("a.txt", "")
+    file.write_bytes(bytes(range(256)) * 8)
+    assert "a.txt: no text, but binary data" in error_of(file)
+    file.write_bytes("Größe: 3\t4\r\n".encode("cp1252"))
+    assert "--encoding cp1252" in error_of(file)
+
+
 def test_only_what_markdown_calls_a_fence_hides_headings(write: Write):
     text = (
         "# A\n```pip install x```\n## B\n````sh\n```\n## no\n~~~~\n````` \n## C\n~~~ a`b\n## no\n```\n~~~\n## D\nEnd."
@@ -216,17 +240,20 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
             '{"id": "i", "text": "x"}\n{"id": "j", "text": "x"}\n{"id": "i", "text": "y"}\n',
             "'i' comes twice",
         ),
-        ("a.csv", "title,body\nx,y\n", "a.csv: its first line must name a column 'text'; found title, body"),
         ("e.csv", "Title,Text,Text \nx,y,z\n", "e.csv: its first line names the column 'text' twice"),
         ("a.csv", "title,text\nx,y\nz\n", "a.csv, line 3: fewer than the 2 columns"),
         ("a.csv", 'title,text\n\n"x\n\n\n",y,z\n', "a.csv, line 3: more"),
         ("a.csv", "title,text\nx,y,z\n", "a.csv, line 2: more than the 2 columns"),
         ("a.csv", 'title,text\nx,"y\n', "not a table"),
-        ("a.csv", "", "a.csv: its first line must name a column 'text'; found nothing"),
+        ("a.csv", "", "the corpus is empty"),
         ("a.txt", "", "the corpus is empty"),
         ("a.txt", " \n\t\n", "the corpus is empty"),
         ("a.jsonl", '{"text": ""}', "the corpus is empty"),
-        ("a.odt", "x", ".odt is no kind of document; those are txt, md, jsonl, csv, tsv, html, htm, pdf, docx"),
+        (
+            "a.odt",
+            "x",
+            ".odt is no kind of document; those are txt, md, markdown, jsonl, csv, tsv, html, htm, pdf, docx",
+        ),
         ("noext", "x", "without a suffix it is no kind of document"),
     ],
 )

@@ -55,6 +55,42 @@ def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("rows", "bold", "text"),
+    [
+        ("Service Phone,Desk 5000,Canteen 53", (), "Service: Desk; Phone: 5000. Service: Canteen; Phone: 53."),
+        ("Who What,Ada welder", (0,), "Who: Ada; What: welder."),
+        ("Who What,Ada welder", (0, 1), "Who; What. Ada; welder."),
+        ("Who What,Ada welder,Bo cook", (), "Who; What. Ada; welder. Bo; cook."),
+        ("Start 2020,Rent 940,Flat 68", (), "Start; 2020. Rent; 940. Flat; 68."),
+    ],
+)
+def test_a_first_row_that_looks_like_the_columns_names_is_read_as_such(
+    tmp_path: Path, rows: str, bold: tuple, text: str
+):
+    document, cells = docx.Document(), [row.split() for row in rows.split(",")]
+    table = document.add_table(len(cells), 2)  # python-docx, as Word, says of each that its first row is special
+    for number, words in enumerate(cells):
+        for column, word in enumerate(words):
+            table.cell(number, column).paragraphs[0].add_run(word).bold = number in bold
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [text]
+
+
+def test_the_title_of_a_docx_is_no_passage_of_its_own(tmp_path: Path):
+    for name, headings in (("a", (("Guide", 0), ("Leave", 1))), ("b", (("Guide", 0),))):
+        document = docx.Document()
+        for text, level in headings:
+            document.add_heading(text, level)
+        if name == "a":
+            document.add_paragraph("Thirty days.")
+        document.save(str(tmp_path / f"{name}.docx"))
+    assert [(p.title, p.text) for p in read_documents(tmp_path)] == [
+        ("Guide", "Leave: Thirty days."),
+        ("Guide", "Guide"),  # where there is nothing else
+    ]
+
+
 def test_hidden_text_of_a_docx_is_not_read(tmp_path: Path):
     document = docx.Document()
     paragraph = document.add_paragraph("The price is ")

@@ -177,6 +177,32 @@ def test_words_on_a_page_are_not_run_together(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path)] == ["10^6 or 1st Red Green Ctrl C"]
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p hidden>Draft.</p>",
+        "<div style='color: red; DISPLAY : none'><p>Draft.</div>",
+        "<span style='visibility:hidden'>Draft.</span>",
+        "<select><option>Draft.</select>",
+        "<textarea>Draft.</textarea>",
+        "<table><tr><td>a<td>b<tr hidden><td>Draft.<td>c</table>",
+    ],
+)
+def test_what_nobody_sees_on_a_page_is_not_read(hidden: str, tmp_path: Path):
+    (tmp_path / "p.html").write_text(f"<body style='display:none'><p>Fee: 3.</p>{hidden}<p aria-hidden=true>Paid.</p>")
+    (tmp_path / "q.md").write_text(f"<div>Fee: 3.{hidden}</div>\n")
+    texts = [p.text for p in read_documents(tmp_path)]
+    assert len(texts) == 2 and not any("Draft" in text for text in texts)
+    assert texts[0].startswith("Fee: 3.") and texts[0].endswith("Paid.")
+
+
+def test_the_title_of_a_pdf_is_not_repeated_in_its_text(tmp_path: Path):
+    """`The Halden Viaduct | The Halden Viaduct The Halden Viaduct is ...`, and a first page that is but a title."""
+    make_pdf(tmp_path / "halden_viaduct.pdf", "HALDEN VIADUCT", "Halden Viaduct is a bridge.")
+    make_pdf(tmp_path / "lorne_valley.pdf", "Lorne Valley")
+    assert [p.text for p in read_documents(tmp_path)] == ["Halden Viaduct is a bridge.", "Lorne Valley"]
+
+
 def test_a_link_to_an_address_says_it(tmp_path: Path):
     (tmp_path / "p.html").write_text(
         '<p>Write to <a href="mailto:a@b.example?subject=x">us</a>, <a href="mailto:c@d.example">c@d.example</a>'

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raisf.commands.command import command
+from raisf.commands.command import command, say
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import INTERRUPTED, CommandResult
 from raisf.experiments.opening import LMChoice
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     "chat",
     "  raisf chat --index indexes/home\n"
     "  raisf chat --program artifacts/a --lm openai/gpt-4o-mini\n"
-    "  raisf chat --index indexes/mine < questions.txt",
+    "  raisf chat --index indexes/mine < questions.txt        for each a line: question, tab, answer",
 )
 @program_options
 @lm_options
 def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
-    """Ask one question after another; each may refer to those before it, and its tree is shown while it grows."""
+    """Ask one question after another; told to an LM that follows instructions, each may refer to those before it."""
+    from rich.console import Group
+
     from raisf.commands.live import ask_live
     from raisf.programs.conversation import Conversation, Turn
     from raisf.programs.trace import Trace, render
-    from raisf.utils.display import DataTable, as_text, console
+    from raisf.utils.display import as_text, console
     from raisf.utils.errors import RaisfError
     from raisf.utils.text import visible
 
@@ -36,6 +38,9 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     interactive = sys.stdin.isatty()
     if interactive:
         screen.print(as_text("An empty line, or Ctrl-D, ends it; Ctrl-C stops a question.", "dim"))
+    if not conversation.rewords():
+        told = "Each question is asked as it stands: this LM cannot tell what one that refers to those before it means."
+        screen.print(as_text(told, "dim"))
     answers: list[dict[str, str | None]] = []
     stopped = False
     while question := _next(interactive):
@@ -48,6 +53,8 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             told = str(error) if isinstance(error, RaisfError) else f"{type(error).__name__}: {error}"
             print(f"error: {visible(told)}", file=sys.stderr)
             answers.append({"question": question, "asked_as": None, "answer": None, "error": told})
+            if not interactive:
+                say(question, f"error: {told}")
             continue
         except KeyboardInterrupt:
             print(f"stopped at: {visible(question)}", file=sys.stderr)
@@ -56,15 +63,13 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             stopped = True
             break
         answers.append({"question": question, "asked_as": asked[-1], "answer": prediction.answer})
+        if not interactive:  # else it stands below its tree
+            say(question, prediction.answer)
         trace = prediction.get("trace")
         screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
-    table = DataTable.grid(padding=(0, 2))
-    for answer in [] if interactive else answers:  # else they stand on the screen already
-        said = f"error: {answer['error']}" if answer["answer"] is None else answer["answer"]
-        table.add_row(answer["question"], as_text(said, "bold"))
     failed = not interactive and any(answer["answer"] is None for answer in answers)
-    return CommandResult({"answers": answers}, table, exit_code=INTERRUPTED if stopped else int(failed))
+    return CommandResult({"answers": answers}, Group(), exit_code=INTERRUPTED if stopped else int(failed))
 
 
 def _reworded(conversation: "Conversation", turns: "list[Turn]", asked: list[str], question: str, run: "Run") -> str:

@@ -8,19 +8,36 @@ from typing import Any
 
 import click
 
-from raisf.commands.result import show
+from raisf.commands.result import show, writing
+from raisf.utils.text import one_line
 
 NOTHING_WRITTEN = "nothing was written"
 GO_ON = "run the same command again to go on where it stopped"
 
 
-_LINE = "raisf.command_line"
+_LINE, _OUT = "raisf.command_line", "raisf.out"
 
 
 def command_line() -> str:
     """The command line that is being run, ready to be run again; "" outside of a command."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_LINE, "") if context else ""
+
+
+def say(*cells: object) -> None:
+    """Prints a line of the running command's result at once, tabs between its cells; with --json none, which has all.
+
+    Who no longer reads them, `head` for one, ends the command.
+    """
+    context = click.get_current_context()
+    out = context.meta[_OUT]
+    if out is None:
+        return
+    try:
+        with writing(out):
+            print(*map(one_line, cells), sep="\t", file=out)
+    except BrokenPipeError:
+        context.exit(0)
 
 
 class Option(click.Option):
@@ -75,6 +92,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         """Runs the command and shows what it gives."""
         as_json = ctx.params.pop("as_json")
+        ctx.meta[_OUT] = None if as_json else sys.stdout
         try:
             # Libraries print progress of their own: only the result belongs on standard output.
             with contextlib.redirect_stdout(sys.stderr):

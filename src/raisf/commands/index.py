@@ -174,7 +174,7 @@ def index_command(
     strict: bool,
     encoding: str | None,
 ) -> CommandResult:
-    """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl, csv or tsv (columns title, text)."""
+    """Index documents: a folder or a file of txt, md, html, pdf, docx, jsonl (title, text), csv or tsv."""
     from raisf.retrieval.corpus.documents import Skipped, stop
     from raisf.retrieval.index import build_index, documents_of, index_info, standing_at
 
@@ -196,7 +196,9 @@ def index_command(
     if gone := sorted(standing.documents.keys() - documents_of(out) if standing else ()):
         keep = "`raisf index add` adds to an index and takes nothing from it"
         logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
-    return _with_skipped(facts_result(made, f'raisf ask "..." --index {out}'), skipped)
+    made["changed"] = standing_at(out) != standing
+    view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, f'raisf ask "..." --index {out}')
+    return _with_skipped(CommandResult(made, view), skipped)
 
 
 def _named(documents: Sequence[str]) -> str:
@@ -216,4 +218,6 @@ def _with_skipped(result: CommandResult, skipped: Sequence[Any]) -> CommandResul
     lines = [as_text(f"  {file.name}: {file.reason}") for file in skipped[:SHOWN]]
     if len(skipped) > SHOWN:
         lines.append(as_text(f"  and {len(skipped) - SHOWN} more: --json has all"))
-    return CommandResult(data, Group(result.view, as_text(f"skipped {len(skipped)} files:", "bold"), *lines), 1)
+    return CommandResult(
+        data, Group(result.view, as_text(f"skipped {len(skipped)} file{'s' * (len(skipped) > 1)}:", "bold"), *lines), 1
+    )

@@ -1,11 +1,13 @@
 """What a command gives back: the same result for a program to read and for a person to look at."""
 
+import contextlib
 import io
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible_json
@@ -66,18 +68,31 @@ def show(result: CommandResult, *, as_json: bool) -> None:
         RaisfError: It cannot be written.
     """
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
-    try:
+    with contextlib.suppress(BrokenPipeError), writing(sys.stdout):
         if as_json:
-            print(visible_json(json.dumps(result.data, ensure_ascii=not unicode, indent=2)), flush=True)
+            print(visible_json(json.dumps(result.data, ensure_ascii=not unicode, indent=2)))
         else:
             from raisf.utils.display import console
 
             console().print(result.view)
-            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def writing(out: TextIO) -> Iterator[None]:
+    """Sends on what is written to standard output within the block.
+
+    Raises:
+        RaisfError: It cannot be written.
+        BrokenPipeError: Its reader, `head` for one, has what it wanted.
+    """
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
+    try:
+        yield
+        out.flush()
     except OSError as error:
         # Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # there the reader, `head` for one, has what it wanted
-            raise RaisfError(f"the work is done, but its outcome cannot be written ({error.strerror})") from error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise RaisfError(f"the work is done, but its outcome cannot be written ({error.strerror})") from error

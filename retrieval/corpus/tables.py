@@ -1,0 +1,127 @@
+"""Reading csv and tsv files, streamed: rows that have a text, rows that are told in words, and ColBERT's collection."""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, read_lines
+from raisf.retrieval.corpus.readers import Section, passages_of, row_passages
+from raisf.retrieval.corpus.splitting import BREAK, table_rows
+from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
+from raisf.utils.text import clean
+
+_COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
+_NAMING = ("title", "name")
+"""Columns that say what a row is about."""
+_HELD = 1000
+"""Rows that become passages together: no passage spans more."""
+
+_Row = tuple[int, list[str]]
+"""The line that a row begins in, and its cells."""
+
+
+def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of a csv or tsv file's rows: of their `text`, or where no column is called so, of their cells."""
+    csv.field_size_limit(LONGEST_LINE)  # the library's own limit of 128 kB a field is below a long document
+    lines = read_lines(file, name, encoding)
+    suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in PACKED]
+    usual = "\t" if suffixes[-1:] == [".tsv"] else ","
+    first = next(lines, "")
+    lines = itertools.chain([first], lines)
+    if usual == "\t" and _COLLECTION.match(first):
+        yield from _collection_passages(lines, name)
+        return
+    rows = _rows(lines, name, _delimiter(first, usual))
+    names = [clean(cell) for cell in next(rows, (0, []))[1]]
+    columns = [column.lower() for column in names]
+    if "text" not in columns:
+        yield from _told(rows, names, title_of(file), name)
+        return
+    if double := next((column for column in columns if column and columns.count(column) > 1), None):
+        raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
+    for line, cells in rows:
+        yield from row_passages(dict(zip(columns, cells, strict=True)), name, line)
+
+
+def _delimiter(first: str, usual: str) -> str:
+    """What parts the columns of a table, by its first line: of `,`, `;` and tabs the most frequent."""
+    return max((usual, ",", ";", "\t"), key=re.sub(r'"[^"]*"', "", first).count)
+
+
+def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
+    """The rows of a table, that with the columns' names first."""
+    begun = columns = 0
+
+    def noted() -> Iterator[str]:
+        nonlocal begun
+        for number, line in enumerate(lines, start=1):
+            if not begun and line.strip("\r\n"):
+                begun = number  # of the row that is being read: its cells may have lines
+            yield line
+
+    rows = csv.reader(noted(), delimiter=delimiter, strict=True)
+    try:
+        for cells in filter(None, rows):
+            line, begun, columns = begun, 0, columns or len(cells)
+            if len(cells) != columns:
+                state = "more" if len(cells) > columns else "fewer"
+                raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line 1")
+            yield line, cells
+    except csv.Error as error:
+        # The line that the row begins in: a quote that is never closed takes in all lines behind it.
+        raise InputError(f"{name}, line {begun or rows.line_num}: not a table ({error}); check its quotes") from error
+
+
+def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
+    """The passages of rows without a text: their cells by their columns' names.
+
+    `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
+    a row is a passage of its own, with that for a title, and its other columns are metadata.
+    """
+    columns = [column.lower() for column in names]
+    naming = next((columns.index(column) for column in _NAMING if column in columns), None)
+    if naming is None:
+        sections = iter(lambda: _section(list(itertools.islice(rows, _HELD)), names, about), None)
+        yield from passages_of(name, sections)
+        return
+    for line, cells in rows:
+        others = [cell for place, cell in enumerate(cells) if place != naming]
+        text = _in_words([*names[:naming], *names[naming + 1 :]], others) or _in_words(names, cells)
+        row = {column: cell for column, cell in zip(columns, cells, strict=True) if column not in ("", "id")}
+        yield from row_passages({**row, "title": clean(cells[naming]) or about, "text": text}, name, line)
+
+
+def _section(rows: Sequence[_Row], names: Sequence[str], about: str) -> Section | None:
+    """Rows as a section of a document; None of none."""
+    if not rows:
+        return None
+    told = [(line, text) for line, cells in rows if (text := _in_words(names, cells))]
+    lines = [[(0, line)] for line, _ in told]
+    return Section(about, "", {"line": lines[0][0][1] if lines else 0}, BREAK.join(text for _, text in told), 0, lines)
+
+
+def _in_words(names: Sequence[str], cells: Sequence[str]) -> str:
+    return table_rows([names, [clean(cell) for cell in cells]], named=True)[1]
+
+
+def _collection_passages(lines: Iterable[str], name: str) -> Iterator[Passage]:
+    """The passages of ColBERT's collection.tsv: id, text or `title | text`, maybe title; quotes are only quotes.
+
+    Source: colbert-ai, `colbert/evaluation/loaders.py`.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        pid, *cells = line.rstrip("\r\n").split("\t")
+        if len(cells) not in (1, 2):
+            raise InputError(
+                f"{name}, line {number}: expected an id, a text and maybe a title, found {1 + len(cells)} columns"
+            )
+        text, title = (
+            cells if len(cells) == 2 else cells[0].split(" | ", 1)[::-1] if " | " in cells[0] else (cells[0], "")
+        )
+        yield from row_passages({"id": pid, "text": text, "title": title}, name, number)
