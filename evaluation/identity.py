@@ -80,7 +80,9 @@ def _describe_module(module: Any) -> dict[str, Any]:
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or name in unchanged:
             continue
-        if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and name in ours):
+        if isinstance(value, str):
+            described[name] = value if name in ours else digest(value)
+        elif value is None or isinstance(value, bool | int | float):
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
