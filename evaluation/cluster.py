@@ -21,6 +21,7 @@ from raisf.evaluation.runner import Outcome, Patience, ask_here, asked_by
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError
+from raisf.utils.predictors import all_predictors
 
 CHUNK = 32
 """Questions of a task at most: what a node that dies takes along."""
@@ -168,7 +169,7 @@ class _Cluster:
 
 def _in_process(program: Any) -> bool:
     """Whether a model that it asks computes in its process."""
-    lms = [predictor.lm for _, predictor in program.named_predictors()] if isinstance(program, dspy.Module) else []
+    lms = [predictor.lm for _, predictor in all_predictors(program)] if isinstance(program, dspy.Module) else []
     return any(isinstance(lm, LocalLM) for lm in (*lms, dspy.settings.lm))
 
 

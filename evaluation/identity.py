@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
+import numpy as np
 from dspy.predict.parameter import Parameter
 
 from raisf.lm.chat import scored_labels
@@ -18,6 +19,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
 from raisf.utils.errors import InputError
+from raisf.utils.predictors import all_predictors
 from raisf.utils.text import text_of
 
 # What an LM is told that changes none of its answers, or must not be written down.
@@ -40,7 +42,8 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     That is its class, its options (k, max_depth, ...; for functions and objects see `code_of`), what it searches
     (`raisf.retrieval.passage.found_by`), the same of each module in it, and for each predictor the LM it asks, the
     adapter, its own settings of a call, and a hash of its instructions, fields and demonstrations. An endpoint's
-    address is left out: the same model may be served elsewhere when a run resumes.
+    address is left out: the same model may be served elsewhere when a run resumes. Texts are hashes, too, but for the
+    options of our own programs: any other may be a key.
     """
     described = {"class": _class_of(program), **_describe_module(program)}
     if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
@@ -52,11 +55,12 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if not type(module).__module__.startswith("dspy."):  # of DSPy's own the predictors' names tell the class
             told["class"] = _class_of(module)
         described |= {f"{path.removeprefix('self.')}.{name}": value for name, value in told.items()}
-    for name, predictor in program.named_predictors():
+    for name, predictor in all_predictors(program):
         # Not predictor.dump_state(): that asks the LM for its state, which one with an engine of its own may not have.
         signature: Any = predictor.signature
         demos = [dict(demo) for demo in predictor.demos]
-        described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos})
+        decides = {"fields": predictor.fields} if predictor.fields else {}  # what a field's value is decided by
+        described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
         described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
         if predictor.config:
             described[f"settings of {name}"] = digest(predictor.config)
@@ -70,18 +74,28 @@ def _class_of(module: Any) -> str:
 def _describe_module(module: Any) -> dict[str, Any]:
     """A module's own plain options and what it searches."""
     described: dict[str, Any] = {}
+    ours = _own_options(module)
     # Options that came later do not make another program of one that leaves them alone.
     unchanged: set[str] = getattr(module, "unchanged", set)()
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or name in unchanged:
             continue
-        if value is None or isinstance(value, bool | int | float | str):
+        if isinstance(value, str):
+            described[name] = value if name in ours else digest(value)
+        elif value is None or isinstance(value, bool | int | float):
             described[name] = value
         elif hasattr(value, "corpus_hash"):
             described[name] = found_by(value)
         elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
             described[name] = digest(_plain_or_told(value))
     return described
+
+
+def _own_options(module: Any) -> set[str]:
+    """The attributes that are options of this project's classes, also where a subclass is the user's."""
+    kinds = [kind for kind in type(module).__mro__ if kind.__module__.startswith("raisf.")]
+    names = {name for kind in kinds for name in inspect.signature(kind.__init__).parameters}
+    return names | {attribute for kind in kinds for attribute in vars(kind).get("stored", {}).values()}
 
 
 def _plain_or_told(value: Any) -> Any:
@@ -103,6 +117,8 @@ def code_of(function: Any) -> Any:
 
 def _told(value: Any, above: tuple[int, ...]) -> Any:
     """A value as plain data; of what is met again within itself, or holds too much, the class."""
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dspy.Module | Parameter):  # described where it stands in a program
@@ -228,7 +244,9 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
         return None
     adapter = adapter_for(lm)
     settings = {name: lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed")}
-    settings |= {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
+    known = type(adapter).__module__.startswith(("raisf.", "dspy."))  # a text of anybody else's may be a key
+    told = {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
+    settings |= {name: value if known or isinstance(value, bool) else digest(value) for name, value in told.items()}
     settings |= {name: value.model for name, value in vars(adapter).items() if isinstance(value, dspy.LM)}
     settings |= {"model_type": kind} if (kind := getattr(lm, "model_type", "chat")) != "chat" else {}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)

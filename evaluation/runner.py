@@ -20,6 +20,7 @@ from raisf.evaluation.records import Records, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.predictors import all_predictors
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import text_of
 
@@ -295,7 +296,7 @@ def _without_texts(value: Any) -> Any:
 
 
 def _at_a_time(program: dspy.Module) -> int:
-    lms = [predictor.lm or dspy.settings.lm for _, predictor in program.named_predictors()]
+    lms = [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
     return QUESTIONS if lms and all(isinstance(lm, LocalLM) for lm in lms) else QUESTIONS_REMOTE
 
 

@@ -1,12 +1,12 @@
 """The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dspy
 
-from raisf.lm.connect import connect
 from raisf.lm.local.gguf import SHIPPED, converted_folder
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
@@ -16,6 +16,7 @@ from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, relative_path
+from raisf.utils.predictors import all_predictors
 
 ADAPTERS, README = "adapters", "README.md"
 LONGEST_NAME = 200
@@ -57,7 +58,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
     """Copies the trained weights of a program's predictors into an artifact under construction.
 
     Args:
-        program: With the LMs of its predictors.
+        program: With the LMs of its predictors, or DSPy's for those that have none.
         made: The folder under construction.
         artifact: The folder that it becomes.
 
@@ -65,11 +66,11 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         By predictor's name, what `raisf.optimize.manifest.KeptWeights` says.
     """
     kept = {}
-    for name, predictor in program.named_predictors():
-        lm: Any = predictor.lm
+    for name, predictor in all_predictors(program):
+        lm: Any = predictor.lm or dspy.settings.lm
         source = trained_folder(lm)
-        if source is None:
-            continue
+        if source is None or (predictor.lm is None and not (lm.lora or lm.probe)):
+            continue  # a whole model of DSPy's settings is found where it lies, as any other
         if "/" in name or len(name.encode()) > LONGEST_NAME:
             raise InputError(f"{name!r:.80} cannot name a folder, as its weights need: call the predictor otherwise")
         target = made / ADAPTERS / name
@@ -80,14 +81,15 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
-        formats = {name: getattr(predictor.lm, "adapter_name", "") for name, predictor in program.named_predictors()}
+        asked = ((name, predictor.lm or dspy.settings.lm) for name, predictor in all_predictors(program))
+        formats = {name: getattr(lm, "adapter_name", "") for name, lm in asked}
         system = getattr(program, "system", type(program).__name__)
         (made / README).write_text(readme(system, formats, kept, made), encoding="utf-8")
     return kept
 
 
 def open_weights(
-    artifact: Path, name: str, entry: KeptWeights, options: dict[str, Any], given: LocalLM | None
+    artifact: Path, name: str, entry: KeptWeights, opens: Callable[[str], dspy.LM], given: LocalLM | None
 ) -> LocalLM:
     """The LM of a predictor that has weights of its own.
 
@@ -95,7 +97,7 @@ def open_weights(
         artifact: The artifact's folder.
         name: The predictor's.
         entry: What `save_weights` said of it.
-        options: For `connect`, its spec left aside.
+        opens: Opens the LM of a spec as the predictor's was.
         given: An LM that may serve as the base, if its weights are the base's; wherever these lie.
 
     Raises:
@@ -122,12 +124,12 @@ def open_weights(
         except InputError as error:
             raise damaged(artifact, str(error)) from error
     if entry.kind == "full":
-        return _local({**options, "spec": f"{PREFIX}{folder.resolve()}"})
+        return _local(f"{PREFIX}{folder.resolve()}", opens)
     # An adapter, or a probe, fits its base in any precision.
     if given is not None and same_weights(entry.base.rpartition("#")[2], given.base_engine.folder):
         return given.with_weights(folder)
     try:
-        return _local({**options, "spec": base_from(entry.base, entry.relative, artifact)}).with_weights(folder)
+        return _local(base_from(entry.base, entry.relative, artifact), opens).with_weights(folder)
     except InputError as error:
         raise InputError(
             f"the artifact {artifact} needs the base that {name!r} was trained on: {error}. If the same base lies "
@@ -135,10 +137,10 @@ def open_weights(
         ) from error
 
 
-def _local(options: dict[str, Any]) -> LocalLM:
-    if not options["spec"].startswith(PREFIX):
-        raise InputError(f"the base of trained weights is {options['spec']!r}, and must be a local model")
-    lm = connect(**options)
+def _local(spec: str, opens: Callable[[str], dspy.LM]) -> LocalLM:
+    if not spec.startswith(PREFIX):
+        raise InputError(f"the base of trained weights is {spec!r}, and must be a local model")
+    lm = opens(spec)
     assert isinstance(lm, LocalLM)
     return lm
 

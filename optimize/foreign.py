@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
 
+from raisf.evaluation.identity import digest
 from raisf.optimize.demonstrations import copy_of
-from raisf.optimize.within import programs_within
+from raisf.optimize.within import all_within
+from raisf.programs.changing import constructors
 from raisf.programs.program import Program
-from raisf.programs.registry import PROGRAMS, defaults
+from raisf.programs.registry import PROGRAMS
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 
-PLAIN = (bool, int, float, str, type(None))
+PLAIN = bool | int | float | None
 
 
 def name_of(program: dspy.Module) -> str:
@@ -32,23 +35,40 @@ def is_foreign(name: str) -> bool:
 def options_of(module: dspy.Module) -> dict[str, Any]:
     """The constructor's arguments that the module keeps as plain attributes of the same names.
 
-    A program of ours, or of a subclass of the user's, says itself what its options are.
+    A program of ours, or of a subclass of the user's, says itself what its options are. Of what the user's own classes
+    take, only numbers and switches are told: a text may be a key, so it is a hash.
     """
     if isinstance(module, Program):
-        return module.options()
+        ours = _options_of_ours(module)
+        return {name: value if name in ours else _hidden(value) for name, value in module.options().items()}
     names = list(inspect.signature(type(module).__init__).parameters)[1:]
-    values = {name: getattr(module, name) for name in names if hasattr(module, name)}
-    return {name: value for name, value in values.items() if isinstance(value, PLAIN)}
+    found = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    return {name: _hidden(value) for name, value in values.items() if isinstance(value, PLAIN | str)}
+
+
+def _options_of_ours(program: Program) -> set[str]:
+    """The options that a program of the registry takes, also where a subclass is the user's."""
+    return {name for kind, takes in constructors(program) if kind in PROGRAMS.values() for name in takes}
+
+
+def _hidden(value: Any) -> Any:
+    return value if isinstance(value, PLAIN) else f"sha256:{digest(value)}"
 
 
 def parts_of(module: dspy.Module) -> dict[str, dict[str, Any]]:
     """By their place, the options of the programs of ours within a module."""
-    return {place: options_of(program) for place, program in _places(module).items()}
+    return {place: options_of(program) for place, program in places(module).items()}
+
+
+def places(module: dspy.Module) -> dict[str, Program]:
+    """By their place, the programs of ours within a module, itself aside."""
+    return {place: part for place, part in all_within(module).items() if part is not module}
 
 
 def retriever_of(module: dspy.Module) -> Retriever | None:
     """What a module searches with: its own, or that of the first program of ours in it."""
-    found = [getattr(one, "retriever", None) for one in (module, *programs_within(module))]
+    found = [getattr(one, "retriever", None) for one in (module, *all_within(module).values())]
     return next((retriever for retriever in found if isinstance(retriever, Retriever)), None)
 
 
@@ -59,7 +79,7 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
         name: What the artifact calls it.
         given: The caller's class or instance (which stays as it is); None: a class of that name that is imported
             already. A class is called with the retriever if its constructor takes one of that name, else with nothing.
-        retriever: For the class, and for those programs of ours within that have none.
+        retriever: For the class.
         folder: The artifact's.
 
     Raises:
@@ -77,8 +97,9 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
         made = copy_of(given)
     elif inspect.isclass(given) and issubclass(given, dspy.Module):
         takes = "retriever" in inspect.signature(given.__init__).parameters
+        searching: dict[str, Any] = {"retriever": retriever} if takes else {}
         try:
-            made = given(retriever) if takes else given()
+            made = given(**searching)
         except TypeError as error:
             raise InputError(
                 f"{given.__name__} wants more arguments ({error}): give an instance, "
@@ -86,9 +107,6 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
             ) from error
     else:
         raise InputError(f"program is {given!r:.80}: give a dspy.Module's class, or an instance")
-    for program in programs_within(made):
-        if program.retriever is None:
-            program.retriever = retriever
     return made
 
 
@@ -101,29 +119,23 @@ def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, d
     Raises:
         InputError: Such a text is another than the artifact's, an option cannot be used, or a part is missing.
     """
-    places = _places(module)
-    if strangers := parts.keys() - places.keys():
+    within = places(module)
+    if strangers := parts.keys() - within.keys():
         raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
-    for one, kept in [(module, options), *((places[place], kept) for place, kept in parts.items())]:
+    for one, kept in [(module, options), *((within[place], kept) for place, kept in parts.items())]:
         now = options_of(one)
-        ours = defaults(PROGRAMS[one.system]).keys() if isinstance(one, Program) else ()
+        ours = _options_of_ours(one) if isinstance(one, Program) else ()
         if isinstance(one, Program):
             one.become({name: value for name, value in kept.items() if name in ours})
         for name, value in kept.items():
-            if name in ours or name not in now or now[name] == value:
+            if name in ours or name not in now or now[name] in (value, _hidden(value)):
                 continue
-            if not isinstance(value, PLAIN) or isinstance(value, str) or isinstance(now[name], str):
-                kind = type(one).__name__
+            if not isinstance(value, PLAIN) or not isinstance(now[name], PLAIN):
                 raise InputError(
-                    f"the artifact was compiled with {kind}({name}={value!r}), and the program given has "
-                    f"{name}={now[name]!r}: give an instance made with it, raisf.load(..., program=...)"
+                    f"the artifact was compiled with another {name} of {type(one).__name__} than the program given "
+                    "has: give an instance made with the same, raisf.load(..., program=...)"
                 )
             setattr(one, name, value)
-
-
-def _places(module: dspy.Module) -> dict[str, Any]:
-    ours = {id(program) for program in programs_within(module)}
-    return {place: part for place, part in module.named_sub_modules() if id(part) in ours and part is not module}
 
 
 def _imported(name: str) -> Any:

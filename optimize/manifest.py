@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+import dspy
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raisf.utils.errors import InputError
@@ -31,10 +32,35 @@ class Connection(BaseModel):
     probabilities: bool | None = None
 
 
+class Sampling(BaseModel):
+    """What an LM is told beyond what `connect` tells it, as far as it is set: None is not to tell it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    temperature: float | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    top_p: float | None = None
+    top_k: int | None = None
+    n: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    reasoning_effort: str | None = None
+    rollout_id: int | None = None
+    cache: bool = True
+
+    def told(self, lm: dspy.LM) -> dspy.LM:
+        """The LM that is told so."""
+        settings = self.model_dump(exclude_unset=True)
+        return lm.copy(**settings) if settings else lm
+
+
 class KeptLM(BaseModel):
     """An LM, and who asks it; `relative` is where its folder lies from the artifact's, if it has one."""
 
     connect: Connection
+    settings: Sampling = Sampling()
     predictors: list[str]
     relative: str | None = None
 
@@ -67,6 +93,8 @@ class Manifest(BaseModel):
     lms: list[KeptLM]
     weights: dict[str, KeptWeights] = {}
     index: KeptIndex | None = None
+    indexes: dict[str, KeptIndex] = {}
+    """By the part of a user's own module, where that is another one."""
     compile: dict[str, Any] | None = None
 
 

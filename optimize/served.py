@@ -62,7 +62,7 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
 def _open(entry: KeptLM, model: str, api_base: str) -> dspy.LM:
     options = entry.connect.model_dump(exclude_none=True, exclude={"api_base", "spec"})
     bare = options.get("adapter") in ("compact", "pocket")
-    return connect(f"openai/{model}", api_base, completions=bare, **options)
+    return entry.settings.told(connect(f"openai/{model}", api_base, completions=bare, **options))
 
 
 def _module(name: str, models: list[dict[str, Any]], place: str, folder: Path) -> str:

@@ -6,6 +6,7 @@ import dspy
 
 from raisf.programs.program import Program
 from raisf.utils.errors import InputError
+from raisf.utils.predictors import all_predictors
 
 P = TypeVar("P", bound=Program)
 
@@ -15,9 +16,18 @@ def programs_within(module: dspy.Module) -> list[Program]:
 
     One that has no predictor of the module is not in it: DSPy's optimizers hang their candidates on what they return.
     """
-    own = {id(predictor) for _, predictor in module.named_predictors()}
-    found = [part for _, part in module.named_sub_modules(Program) if isinstance(part, Program)]
-    return [part for part in found if any(id(predictor) in own for _, predictor in part.named_predictors())]
+    return list(_placed(module, module.named_predictors()).values())
+
+
+def all_within(module: dspy.Module) -> dict[str, Program]:
+    """By their places, the same and those in parts that DSPy's optimizers compiled; the module itself is `self`."""
+    return _placed(module, all_predictors(module))
+
+
+def _placed(module: dspy.Module, predictors: list[tuple[str, dspy.Predict]]) -> dict[str, Program]:
+    own = {id(predictor) for _, predictor in predictors}
+    found = {place: part for place, part in module.named_sub_modules(Program) if isinstance(part, Program)}
+    return {place: one for place, one in found.items() if any(id(two) in own for _, two in all_predictors(one))}
 
 
 def owners(module: dspy.Module) -> dict[str, dspy.Module]:

@@ -27,6 +27,7 @@ from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.programs.usage import metered_calls
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.predictors import all_predictors
 
 T = TypeVar("T")
 
@@ -338,7 +339,7 @@ class Run:
 
 def require_lm(program: dspy.Module) -> None:
     """Raise InputError unless every predictor of the program has an LM, its own or DSPy's."""
-    for name, predictor in program.named_predictors():
+    for name, predictor in all_predictors(program):
         lm = predictor.lm or dspy.settings.lm
         if not isinstance(lm, dspy.BaseLM):
             found = "there is none" if lm is None else f"found {lm!r}"

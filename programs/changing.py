@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 import dspy
 from dspy.predict.parameter import Parameter
 
+from raisf.evaluation.identity import code_of, digest
 from raisf.utils.errors import InputError
 
 # A constructor may set an option a second time; what it makes to try one out is not tried out in turn.
@@ -83,6 +84,35 @@ def made_alike(program: Any, changed: dict[str, Any]) -> Any:
         return made
     finally:
         _trying.reset(token)
+
+
+def take_over(program: Any, was: Any, made: Any) -> None:
+    """Gives a program what other options make of it: the attributes in which two of `made_alike` differ, and no others.
+
+    Args:
+        program: What changes; what it has learnt, and what it was given by hand, stays where the options leave it.
+        was: Made with its options.
+        made: Made with the others.
+    """
+    for name, value in vars(made).items():
+        before, after, ours = (_held(vars(one).get(name)) for one in (was, made, program))
+        if after and ours.keys() == after.keys():
+            for place, predictor in after.items():
+                if place not in before or shown(before[place]) != shown(predictor):
+                    vars(ours[place]).update(vars(predictor))  # the object stays: DSPy, while it loads, holds on to it
+        elif name not in vars(program) or before.keys() != after.keys() or _differ(vars(was).get(name), value):
+            vars(program)[name] = value
+
+
+def _held(value: Any) -> dict[str, dspy.Predict]:
+    """The predictors in an attribute, by their places."""
+    box: Any = dspy.Module()
+    box.held = value
+    return dict(box.named_predictors())
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return digest(code_of(one)) != digest(code_of(other))
 
 
 def _takes(takes: Mapping[str, inspect.Parameter], name: str) -> bool:

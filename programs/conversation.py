@@ -18,6 +18,7 @@ from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.predictors import all_predictors
 
 MOST_TURNS = 8
 """Turns that are read, the last ones: what a question refers to is rarely further back."""
@@ -27,7 +28,11 @@ LONGEST_TURN = 500
 
 
 def _with(prediction: Any, standalone: str) -> dspy.Prediction:
-    prediction.standalone = standalone
+    given = dict(prediction.items())
+    for name in given:
+        del prediction[name]
+    for name, value in {"standalone": standalone, **given}.items():
+        prediction[name] = value  # dspy.majority votes on the last, which is the program's own
     return prediction
 
 
@@ -124,5 +129,5 @@ class Conversation(dspy.Module):
         return reads_instructions(lm) and (shown or not isinstance(adapter_for(lm), CompactAdapter))
 
     def _programs_lm(self) -> Any:
-        found = (predictor.lm for _, predictor in self.program.named_predictors() if predictor.lm is not None)
+        found = (predictor.lm for _, predictor in all_predictors(self.program) if predictor.lm is not None)
         return next(found, dspy.settings.lm)

@@ -28,7 +28,7 @@ class Live:
 
     Args:
         run: Its calls; what changes in its tree is told.
-        answer: Answers the question; runs in a thread, in a copy of this context.
+        answer: Answers the question; runs in a thread, in a copy of the context that this is made in.
     """
 
     def __init__(self, run: Run, answer: Callable[[], dspy.Prediction]) -> None:
@@ -38,6 +38,7 @@ class Live:
         self._lock = threading.Lock()
         self._at_end: list[Callable[[], None]] = []
         self._answer = answer
+        self._context = contextvars.copy_context()
         self._prediction: dspy.Prediction | None = None
         self._error: BaseException | None = None
         self._cost = Cost()
@@ -46,8 +47,7 @@ class Live:
         """Begin; `changed` is called from any thread when there may be new events."""
         self.run.progress.changed = changed
         self._began = True
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), daemon=True, name="raisf-question").start()
+        threading.Thread(target=self._context.run, args=(self._work,), daemon=True, name="raisf-question").start()
 
     def stop(self) -> None:
         """Let no further call start, and end those to an endpoint that are under way."""

@@ -13,9 +13,18 @@ from typing import Any, ClassVar, cast
 
 import anyio.to_thread
 import dspy
+import numpy as np
 
 from raisf.programs.calls import Run, require_lm
-from raisf.programs.changing import OptionsState, asked, check_anew, constructors, in_place_of, made_alike, with_options
+from raisf.programs.changing import (
+    OptionsState,
+    check_anew,
+    constructors,
+    in_place_of,
+    made_alike,
+    take_over,
+    with_options,
+)
 from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
@@ -79,11 +88,12 @@ class Program(dspy.Module):
             for event in program.stream("Who is the mayor of Belrin?"):
                 print(event.type, event)
 
-        Leaving the loop stops the question: no further call starts, and an endpoint's calls are cancelled.
+        Leaving the loop stops the question: no further call starts, and an endpoint's calls are cancelled. It is
+        answered with the settings that hold where this is called (`dspy.context`), wherever its events are read.
 
         Raises:
-            InputError: As calling the program does, where the loop begins.
-            LMError: Likewise, where it would go on.
+            InputError: As calling the program does, at once.
+            LMError: Likewise, in the loop, where it would go on.
         """
         return stream(self.live(question))
 
@@ -180,7 +190,8 @@ class Program(dspy.Module):
     def become(self, given: dict[str, Any]) -> None:
         """Become what the constructor makes of these options: it checks them, and they shape the predictors.
 
-        Predictors that they shape as they are stay, with all that they have learnt.
+        Predictors that they shape as they are stay, with all that they have learnt; so do modules and other attributes
+        of a subclass's own that they do not change.
 
         Raises:
             InputError: One of them is none of this program's, or cannot be used.
@@ -188,16 +199,10 @@ class Program(dspy.Module):
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
         try:
-            made = made_alike(self, given)
+            was, made = made_alike(self, {}), made_alike(self, given)
         except TypeError as error:
             raise InputError(f"the saved options are not those of {type(self).__name__}: {error}") from error
-        before, after = asked(made_alike(self, {})), asked(made)
-        for name, value in vars(made).items():
-            if isinstance(value, dspy.Predict) and name in vars(self):
-                if before[name] != after[name]:  # the object stays: DSPy, while it loads, holds on to it
-                    vars(vars(self)[name]).update(vars(value))
-            elif name not in ("history", "callbacks"):
-                vars(self)[name] = value
+        take_over(self, was, made)
 
     def _answer(self, run: Run, question: str) -> Node:
         raise NotImplementedError
@@ -234,6 +239,8 @@ class Program(dspy.Module):
         return dspy.Prediction(trace=trace, answer=trace.root.answer)  # dspy.majority votes on the last
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, np.generic):  # a number out of an array: as it is, no JSON holds it
+            value = value.item()
         if name == "retriever" and value is not None:
             value = as_retriever(value)
         elif isinstance(old := vars(self).get(name), dspy.Predict):

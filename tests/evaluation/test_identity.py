@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 
 import raisf
@@ -151,3 +152,62 @@ def test_programs_that_differ_by_a_function_or_an_object_share_no_records(make: 
     assert {name: told["em"]["value"] for name, told in report.results["programs"].items()} == {"a": 1.0, "b": 0.0}
     # What it notes while it answers is no part of what it is: else nobody could go on.
     assert describe(programs["a"]) == describe(Searching(make("a")))
+
+
+class Asking(dspy.Module):
+    """With a judge of its own, and whatever it is given."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self.judge = dspy.Predict("question -> fits: bool")
+        vars(self).update(given)
+
+
+def _compiled(module: dspy.Module, demos: int) -> dspy.Module:
+    for predictor in module.predictors():
+        predictor.demos = [dspy.Example(question="q", fits=True)] * demos
+    module._compiled = True
+    return module
+
+
+def _deciding(threshold: float) -> Asking:
+    module = Asking()
+    module.judge.fields = {"fits": {"threshold": threshold}}
+    return module
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Asking(part=_compiled(Asking(), 0)), Asking(part=_compiled(Asking(), 1))),
+        (_deciding(0.5), _deciding(0.9)),
+        (Asking(k=np.int64(3)), Asking(k=np.int64(5))),
+    ],
+    ids=["what a frozen part has learnt", "where a field is decided", "a number out of an array"],
+)
+def test_programs_that_answer_differently_are_described_differently(one: Any, other: Any) -> None:
+    """An evaluation of the second took the records of the first."""
+    assert describe(one) != describe(other)
+
+
+def test_a_predictor_that_decides_nothing_is_described_as_it_always_was() -> None:
+    """Else nobody could go on with the records of an earlier version."""
+    assert describe(Asking())["predictor judge"] == "bc311f063cb6652b"
+
+
+def test_no_text_of_a_module_s_own_is_written_down(tmp_path: Path) -> None:
+    """A key stood in the clear beside the records."""
+
+    class Mine(raisf.RAISF):
+        def __init__(self, key: str) -> None:
+            super().__init__(know="consistency")
+            self.key = key
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=question)
+
+    questions = [dspy.Example(question="one", answer="one").with_inputs("question")]
+    evaluate(Mine("hush"), questions, tmp_path / "r.jsonl", progress=False)
+    written = "".join(file.read_text() for file in tmp_path.iterdir())
+    assert "hush" not in written and '"consistency"' in written, "an option of ours is told"
+    assert describe(Mine("hush")) != describe(Mine("hash"))

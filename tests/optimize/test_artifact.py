@@ -125,7 +125,7 @@ def test_an_lm_with_options_that_connect_does_not_know_is_told(
     """It came back without them, in silence, and answered otherwise."""
     options: dict[str, Any] = {"temperature": 1.0, "max_tokens": 16000}
     compiled.set_lm(dspy.LM("openai/gpt-5-mini", **options))
-    compiled.know.lm = dspy.LM("openai/gpt-5-mini", **options, reasoning_effort="high", top_p=0.5)
+    compiled.know.lm = dspy.LM("openai/gpt-5-mini", **options, extra_body={"seed": 1})
     with caplog.at_level(logging.WARNING):
         save(compiled, tmp_path / "a")
     assert "does not keep the LM openai/gpt-5-mini of know, " in caplog.text
@@ -322,3 +322,9 @@ def test_compiled_with_the_pocket_llama_saved_and_asked_in_a_fresh_process(world
     question = world.test[0].question
     said = fresh(code, tmp_path / "a", question, cwd=tmp_path)
     assert said.strip() == compiled(question=question).answer
+
+
+def test_a_program_is_not_saved_under_a_name_that_loads_another(compiled: Any) -> None:
+    with pytest.raises(InputError, match=r"smollm2 is the name of a compiled program that ships.*: take another"):
+        save(compiled, "smollm2")
+    assert not Path("smollm2").exists()

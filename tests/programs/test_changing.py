@@ -3,6 +3,7 @@
 from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 
 from raisf.lm.scripted import ScriptedLM
@@ -132,3 +133,39 @@ def test_a_subclass_may_set_an_option_in_its_constructor(shelf: Any) -> None:
             self.k = 2 * k
 
     assert Wide(shelf).k == 10
+
+
+class Reranking(RAISF):
+    """A subclass with a module and notes of its own, and one that hangs on an option."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rerank = dspy.ChainOfThought("question, passages -> best")
+        self.notes = {"seen": 0}
+        self.twice = 2 * self.k
+
+
+def test_what_a_subclass_has_of_its_own_stays_where_options_are_taken_up(tmp_path: Any) -> None:
+    """What its own module had learnt was gone after loading into one made with other options."""
+    made = Around()
+    made.inner = Reranking(k=3)
+    made.inner.rerank.predict.demos = [dspy.Example(question="q", passages="p", best="b", reasoning="r")]
+    made.save(tmp_path / "state.json")
+    again = Around()
+    again.inner = mine = Reranking(k=5)
+    mine.notes["seen"], rerank = 7, mine.rerank
+    again.load(tmp_path / "state.json")
+    assert again.inner is mine and mine.rerank is rerank and len(rerank.predict.demos) == 1
+    assert (mine.k, mine.twice, mine.notes) == (3, 6, {"seen": 7})
+
+
+def test_options_out_of_an_array_are_kept_as_the_numbers_that_they_are(tmp_path: Any) -> None:
+    """They were no JSON: a program that was fitted by NumPy came back with the defaults."""
+    made = RAISF(k=np.int64(3), know_threshold=np.float32(0.75), use_know=np.bool_(False))  # type: ignore[arg-type]
+    made.max_depth = np.int64(1)  # type: ignore[assignment]
+    found = {"k": 3, "know_threshold": 0.75, "use_know": False, "max_depth": 1}
+    assert made.options().items() >= found.items() and RAISF(k=3).options().keys() == made.options().keys()
+    made.save(tmp_path / "state.json")
+    again = RAISF()
+    again.load(tmp_path / "state.json")
+    assert again.options() == made.options()

@@ -115,3 +115,13 @@ def test_it_compiles_like_the_others(tmp_path: Any) -> None:
         (tmp_path / "other.json").write_text(text)
         with pytest.raises(InputError, match="no saved conversation"):
             again.take_rewriting(tmp_path / "other.json")
+
+
+def test_a_vote_over_answers_is_one_over_answers() -> None:
+    """dspy.majority votes on a prediction's last field, and that was the question."""
+    said = [dspy.Prediction(answer=answer) for answer in ("A", "B", "B")]
+    for number, prediction in enumerate(said):
+        module = Conversation(dspy.Predict("question -> answer"))
+        module.program = lambda question, prediction=prediction: prediction  # type: ignore[assignment]
+        assert module(question=f"Who {number}?").standalone == f"Who {number}?"
+    assert list(said[0].keys()) == ["standalone", "answer"] and dspy.majority(said).answer == "B"

@@ -200,3 +200,11 @@ def test_the_calls_of_a_module_of_the_users_own_are_counted() -> None:
     module.set_lm(ScriptedLM(lambda fields: {"answer": "Oslo"}))
     costs = [event.cost for event in stream(live_module(module, "who?")) if event.type == "cost"]
     assert costs[-1].lm_calls == 2 and costs[-1].prompt_tokens > 0
+
+
+def test_a_question_is_answered_with_the_settings_that_held_where_it_was_asked() -> None:
+    """It was checked with one LM and answered by another, where its events were read outside of the context."""
+    with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "asked for"})):
+        events = Direct().stream("who?")
+    with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "another"})):
+        assert [event.answer for event in events if event.type == "done"] == ["asked for"]

@@ -82,15 +82,14 @@ def compile_command(
 ) -> CommandResult:
     """Compile a program against a training split, selecting on a dev split, and save it as an artifact."""
     from raisf.data.questions import load_questions
-    from raisf.optimize.artifact import ARTIFACT
+    from raisf.optimize.artifact import check_folder
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.optimizers.base import counting
     from raisf.optimize.optimizers.selection import metric_for
     from raisf.optimize.teaching import teach_for
-    from raisf.utils.files import check_replaceable
     from raisf.utils.journal import ending_together
 
-    check_replaceable(out, *ARTIFACT)
+    check_folder(out)
     _check_rows(ways.how, rows_from, teacher)
     optimizer = _optimizer(ways, prompts, weights, calibration, {"labels": labels, "seed": seed, "threads": threads})
     labeller = teacher.open()

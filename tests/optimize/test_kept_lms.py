@@ -1,0 +1,125 @@
+"""If these failed, a program that was saved would be asked, once loaded, in another way than it was compiled with."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaForCausalLM
+
+import raisf
+from raisf.lm.chat import ChatAdapter
+from raisf.lm.connect import connect
+from raisf.lm.local.model import LocalLM
+from raisf.programs.baselines.direct import Direct
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
+
+
+def kept(lm: Any, folder: Path) -> Any:
+    """The LM that a program is asked with after it was saved and loaded."""
+    program = Direct()
+    program.set_lm(lm)
+    raisf.save(program, folder)
+    loaded: Any = raisf.load(folder)
+    return loaded.answer_directly.lm
+
+
+def told(lm: Any) -> dict[str, Any]:
+    return {"cache": lm.cache, **{name: value for name, value in lm.kwargs.items() if value is not None}}
+
+
+SAMPLED: dict[str, Any] = {"temperature": 0.7, "top_p": 0.5, "seed": 3, "stop": ["x"]}
+LMS = {
+    "as the provider does": lambda: dspy.LM("openai/gpt-4o-mini"),
+    "without a cache": lambda: dspy.LM("openai/gpt-4o-mini", temperature=0.5, cache=False),
+    "sampled": lambda: dspy.LM("openai/gpt-4o-mini", max_tokens=9, **SAMPLED),
+    "that reasons": lambda: dspy.LM("openai/gpt-5-mini", reasoning_effort="high"),
+    "of connect": lambda: connect("openai/gpt-4o-mini").copy(**SAMPLED),
+    "in the process": lambda: LocalLM("local/pocket-tiny", cache=False, **SAMPLED),
+}
+
+
+@pytest.mark.parametrize("make", LMS.values(), ids=LMS.keys())
+def test_an_lm_is_told_after_loading_what_it_was_told_before(make: Any, tmp_path: Path) -> None:
+    assert told(kept(make(), tmp_path / "a")) == told(make())
+
+
+def test_an_lm_of_connect_is_written_as_it_always_was(tmp_path: Path) -> None:
+    kept(connect("openai/gpt-4o-mini"), tmp_path / "a")
+    (entry,) = read_json(tmp_path / "a" / "manifest.json")["lms"]
+    assert entry == {
+        "connect": {"spec": "openai/gpt-4o-mini", "temperature": 0.0, "max_tokens": 1024},
+        "predictors": ["answer_directly"],
+    }
+
+
+class Engine:
+    """A client of a user's own."""
+
+    def complete(self, request: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"model_type": "responses"}, {"model_type": "text"}, {"use_developer_role": True}, {"engine": Engine()}],
+    ids=["responses", "text", "developer", "engine"],
+)
+def test_an_lm_that_is_asked_in_another_way_is_told_and_not_kept(
+    options: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert kept(dspy.LM("openai/gpt-4o-mini", **options), tmp_path / "a") is None
+    assert "does not keep the LM openai/gpt-4o-mini of answer_directly" in caplog.text
+
+
+def test_a_predictor_s_own_settings_of_a_call_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    program = Direct()
+    settings: dict[str, Any] = {"temperature": 0.9, "max_tokens": 7}
+    program.answer_directly = dspy.Predict(program.answer_directly.signature, **settings, extra_body={"a": 1})
+    with caplog.at_level(logging.WARNING):
+        raisf.save(program, tmp_path / "a")
+    assert "does not keep answer_directly.extra_body, which" in caplog.text
+    loaded: Any = raisf.load(tmp_path / "a")
+    assert loaded.answer_directly.config == settings
+
+
+@pytest.fixture
+def adapted(llama: Path, tmp_path: Path) -> LocalLM:
+    """A model in the process with weights of its own."""
+    model = LlamaForCausalLM.from_pretrained(llama)
+    get_peft_model(model, LoraConfig(r=4, target_modules="all-linear")).save_pretrained(str(tmp_path / "lora"))
+    return LocalLM(f"local/{llama}").with_weights(tmp_path / "lora")
+
+
+def test_weights_of_dspy_s_own_lm_are_kept(adapted: LocalLM, tmp_path: Path) -> None:
+    """The base answered in their place."""
+    with dspy.context(lm=adapted):
+        raisf.save(Direct(), tmp_path / "a")
+    loaded: Any = raisf.load(tmp_path / "a")
+    assert loaded.answer_directly.lm.lora == tmp_path / "a" / "adapters" / "answer_directly"
+
+
+class MyChat(ChatAdapter):
+    """An adapter of a user's own."""
+
+
+def test_weights_whose_lm_cannot_be_kept_are_told_and_asked_for(
+    adapted: LocalLM, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They came back without an LM, in silence: DSPy's own answered."""
+    adapted.adapter = MyChat()
+    program = Direct()
+    program.set_lm(adapted)
+    with caplog.at_level(logging.WARNING):
+        raisf.save(program, tmp_path / "a")
+    assert "does not keep the LM" in caplog.text
+    with pytest.raises(InputError, match="has weights of 'answer_directly', and could not keep the LM"):
+        raisf.load(tmp_path / "a")
+    base = LocalLM(adapted.base)
+    base.adapter = MyChat()
+    loaded: Any = raisf.load(tmp_path / "a", lm=base)
+    assert loaded.answer_directly.lm.lora is not None and loaded.answer_directly.lm.adapter is base.adapter
