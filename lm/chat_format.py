@@ -105,7 +105,7 @@ def _signature(system: str, bools: bool) -> tuple[type[dspy.Signature], Markers]
     kind = "json" if "Outputs will be a JSON object" in form else "chat" if "## completed ##" in form else "xml"
     task = "\n".join(line.strip() for line in task.strip().splitlines())
     try:
-        signature: Any = dspy.Signature(fields, task)
+        signature: Any = dspy.Signature(fields, task)  # type: ignore[call-arg]
     except Exception:  # of many kinds: a name that begins with "_", or that a signature has already ("instructions")
         return None
     return (signature, Markers(kind)) if signature.output_fields else None
