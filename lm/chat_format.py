@@ -19,14 +19,15 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.streaming import Markers
 
-_SYSTEM = re.compile(
-    r"Your input fields are:\n(?P<inputs>.*?)\nYour output fields are:\n(?P<outputs>.*?)\n"
-    r"All interactions will be structured in the following way, with the appropriate values filled in\.(?P<form>.*)"
-    r"In adhering to this structure, your objective is: ?(?P<task>.*)",
-    re.DOTALL,
-)
+LONGEST_SYSTEM, MOST_FIELDS = 50_000, 100
+"""Characters and fields of a system message at most: each becomes a class, and classes are kept."""
+
+# What stands before each part of a system message: the input fields, the output fields, the form, the instruction.
+_INPUTS, _OUTPUTS = "Your input fields are:\n", "\nYour output fields are:\n"
+_FORM = "\nAll interactions will be structured in the following way, with the appropriate values filled in."
+_TASK = "In adhering to this structure, your objective is:"
 _FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
-_ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«(.*?)»)(?:\n|$)", re.DOTALL)
+_ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«([^«»\n]*)»)(?:\n|$)", re.DOTALL)
 # A list of texts or numbers, by itself or beside None. What holds such a list, a dict of them, is text.
 _LIST = re.compile(r"(?:Union\[(?:NoneType, )?)?list\[(str|int|float|bool)\](?:(?:, NoneType)?\])?")
 _ITEMS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
@@ -76,7 +77,7 @@ def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCa
     texts = [message.get("content") for message in messages]
     if first.get("role") != "system" or not turns or not all(isinstance(text, str) for text in texts):
         return None
-    if (read := _signature(first["content"], bools)) is None:
+    if len(first["content"]) > LONGEST_SYSTEM or (read := _signature(first["content"], bools)) is None:
         return None
     signature, markers = read
     pairs = zip(turns[:-1:2], turns[1:-1:2], strict=True) if len(turns) % 2 else ()
@@ -90,16 +91,24 @@ def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCa
 
 @functools.lru_cache(256)
 def _signature(system: str, bools: bool) -> tuple[type[dspy.Signature], Markers] | None:
-    found = _SYSTEM.fullmatch(system.strip())
-    if found is None:
+    start, opened, rest = system.strip().partition(_INPUTS)
+    inputs, listed, rest = rest.partition(_OUTPUTS)
+    outputs, formed, rest = rest.partition(_FORM)
+    form, told, task = rest.rpartition(_TASK)
+    if start or not (opened and listed and formed and told):
         return None
-    fields: dict[str, Any] = {}
-    for part, kind in ((found["inputs"], dspy.InputField), (found["outputs"], dspy.OutputField)):
-        fields |= {name: (_type(written, bools), kind()) for name, written in _FIELD.findall(part)}
-    form = found["form"]
+    parts = ((inputs, dspy.InputField), (outputs, dspy.OutputField))
+    found = [(*field, kind) for part, kind in parts for field in _FIELD.findall(part)]
+    if len(found) > MOST_FIELDS:
+        return None
+    fields: dict[str, Any] = {name: (_type(written, bools), kind()) for name, written, kind in found}
     kind = "json" if "Outputs will be a JSON object" in form else "chat" if "## completed ##" in form else "xml"
-    task = "\n".join(line.strip() for line in found["task"].strip().splitlines())
-    return dspy.Signature(fields, task), Markers(kind)  # type: ignore[return-value]
+    task = "\n".join(line.strip() for line in task.strip().splitlines())
+    try:
+        signature: Any = dspy.Signature(fields, task)  # type: ignore[call-arg]
+    except Exception:  # of many kinds: a name that begins with "_", or that a signature has already ("instructions")
+        return None
+    return (signature, Markers(kind)) if signature.output_fields else None
 
 
 def _type(written: str, bools: bool) -> Any:
@@ -108,9 +117,9 @@ def _type(written: str, bools: bool) -> Any:
     if written.startswith("Literal["):
         try:
             labels = ast.literal_eval(written.removeprefix("Literal"))
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: brackets or signs too deep
             return str
-        return Literal[tuple(labels)] if all(isinstance(label, str) for label in labels) else str
+        return Literal[tuple(labels)] if labels and all(isinstance(label, str) for label in labels) else str
     item = _LIST.fullmatch(written)
     kind: Any = list[_ITEMS[item[1]]] if item else str
     return kind | None if re.search("None|Optional", written) else kind
@@ -125,7 +134,7 @@ def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> di
     """The outputs of a demonstration; one that lacks some is none, as in the other formats."""
     try:
         found = _WRITERS[markers.kind].parse(signature, text)
-    except AdapterParseError:
+    except (AdapterParseError, ValueError, RecursionError):  # the last two: JSON that is nested too deeply
         return {}
     return {name: value for name, value in found.items() if str(value).strip() not in _MISSING}
 
@@ -156,9 +165,19 @@ def _value(text: str, annotation: Any) -> Any:
     if any(get_origin(kind) is list for kind in (annotation, *get_args(annotation))):
         try:
             return list(json.loads(text))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return text
-    items = list(_ITEM.finditer(text))
-    if items and "".join(item[0] for item in items) == text:
-        return [item[2] if item[1] is None else item[1] for item in items]
-    return text
+    return _items(text) or text
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list that DSPy wrote as text; none where that is no such list from end to end."""
+    items: list[str] = []
+    place = 0
+    while place < len(text):
+        item = _ITEM.match(text, place)
+        if item is None:  # at once: who went on to look for one further on would take hours over a megabyte
+            return []
+        items.append(item[2] if item[1] is None else item[1])
+        place = item.end()
+    return items

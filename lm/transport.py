@@ -28,7 +28,7 @@ BROKEN = frozenset(("abort", "aborted", "error", "cancel", "cancelled", "cancele
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
 
 _deadline: ContextVar[float | None] = ContextVar("raisf_deadline", default=None)
-_stoppable: ContextVar["Stoppable | None"] = ContextVar("raisf_stoppable", default=None)
+_stoppables: ContextVar[tuple["Stoppable", ...]] = ContextVar("raisf_stoppables", default=())
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 _loops_lock = threading.Lock()
 
@@ -66,16 +66,22 @@ class Stoppable:
 def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[None]:
     """Let no call in this context, to an endpoint or an LM in the process, outlast a moment of `time.monotonic()`.
 
+    What holds around it, as around a program inside a module of one's own, goes on to hold.
+
     Args:
         moment: That moment; None: no limit.
         stoppable: Who can end them before.
     """
-    tokens = _deadline.set(moment), _stoppable.set(stoppable)
+    moments = [one for one in (moment, deadline()) if one is not None]
+    tokens = (
+        _deadline.set(min(moments, default=None)),
+        _stoppables.set((*_stoppables.get(), stoppable) if stoppable else _stoppables.get()),
+    )
     try:
         yield
     finally:
         _deadline.reset(tokens[0])
-        _stoppable.reset(tokens[1])
+        _stoppables.reset(tokens[1])
 
 
 def deadline() -> float | None:
@@ -120,7 +126,7 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 def add_to_stoppable(call: "Future[Any]") -> None:
     """Let a call be cancelled by who may stop those of this context."""
-    if (stoppable := _stoppable.get()) is not None:
+    for stoppable in _stoppables.get():
         stoppable.add(call)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import answer_of
+from raisf.lm.transport import until
 from raisf.programs.calls import Run
+from raisf.programs.concurrency import within
 from raisf.programs.events import CostEvent, DoneEvent, Event
 from raisf.programs.trace import Cost, Trace
 from raisf.utils.errors import RaisfError
@@ -98,6 +100,24 @@ class Live:
         self.run.progress.tell()
 
 
+class _OwnRun(Run):
+    """A run of a module that makes its calls itself: they are counted by their usage, and end with the run."""
+
+    def prediction_of(self, module: dspy.Module, question: str) -> dspy.Prediction:
+        """What the module says. It is waited for no longer than there is time, nor are its calls.
+
+        Raises:
+            BudgetSpent: The time is over.
+        """
+        with until(self._deadline, self._under_way):
+            try:
+                return within(self._seconds_left(), lambda: module(question=question))
+            except Exception as error:
+                if self._seconds_left() != 0:
+                    raise
+                raise self._spent() from error
+
+
 def live_module(
     module: dspy.Module,
     question: str,
@@ -109,19 +129,21 @@ def live_module(
     Args:
         module: The module.
         question: The question.
-        max_seconds: Seconds that rewording may take; what the module does is its own affair.
+        max_seconds: Seconds it may take, after which the answer is "unknown". Its calls to endpoints and to LMs in the
+            process end then; what else it does is left to end by itself.
         reword: As `Program.live` takes it.
     """
-    run = Run(None, None, max_seconds)
+    run = _OwnRun(None, None, max_seconds)
 
     def answer() -> dspy.Prediction:
         with dspy.track_usage() as usage:
             run.usage = usage
             asked = reword(question, run) if reword else question
             with run.node(asked) as node:
-                prediction: Any = module(question=asked)
+                prediction = run.prediction_of(module, asked)
                 node.conclude("direct", "by a module of your own", answer_of(prediction, module))
-        return prediction
+                return prediction
+            return dspy.Prediction(answer=node.answer)  # the time was over
 
     return Live(run, answer)
 

@@ -95,6 +95,23 @@ def test_other_messages_are_left_alone(pocket):
     assert isinstance(pocket("question: Who?\nanswer:")[0], str)
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+def test_a_demonstration_nested_too_deeply_is_none(adapter):
+    signature = dspy.Signature("question -> answer")
+    system, asked = adapter.format(signature, [], {"question": "Who?"})
+    call = chat_call([system, asked, {"role": "assistant", "content": '{"answer":' * 5_000}, asked])
+    assert call is not None and call.inputs == {"question": "Who?"} and "answer" not in call.demos[0]
+
+
+@pytest.mark.parametrize("passages", [PASSAGES, ["a", "b\n«c»"], ["«"], ["", "x"], [r"\1 [2] «««\n", "\n»»»"]])
+def test_a_list_that_dspy_writes_as_text_is_a_list_again(passages):
+    system, asked = dspy.ChatAdapter().format(dspy.Signature("facts -> answer"), [], {"facts": passages})
+    call = chat_call([system, asked])
+    assert call is not None and [item.replace("\n    ", "\n").strip() for item in call.inputs["facts"]] == [
+        item.strip() for item in passages
+    ]
+
+
 @pytest.mark.parametrize("adapter", [None, *ADAPTERS], ids=lambda adapter: type(adapter).__name__)
 def test_configured_once_it_answers_any_predictor(pocket, adapter):
     with dspy.context(lm=pocket, adapter=adapter):

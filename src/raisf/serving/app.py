@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -117,15 +117,19 @@ class _Routes:
         return EventStream(events, asked.close, stopped)
 
     async def chat(self, request: Request) -> Response:
-        wanted = openai_api.read_chat(await _body(request))
-        asked = self._service.begin(
-            wanted.question,
-            wanted.model,
-            client=_client(request),
-            turns=wanted.turns,
-            max_calls=wanted.max_calls,
-            max_seconds=wanted.max_seconds,
-        )
+        given = await _body(request)
+        with ExitStack() as held:
+            held.enter_context(self._service.place(_client(request)))
+            wanted = await run_in_threadpool(openai_api.read_chat, given)  # a megabyte takes its time
+            asked = self._service.begin(
+                wanted.question,
+                wanted.model,
+                client=_client(request),
+                held=held,
+                turns=wanted.turns,
+                max_calls=wanted.max_calls,
+                max_seconds=wanted.max_seconds,
+            )
         base = str(request.base_url).rstrip("/")
         if wanted.stream:
             stopped = openai_api.failed(STOPPED)

@@ -67,7 +67,7 @@ def read_chat(given: Any) -> ChatRequest:
     if last["role"] != "user":
         raise InputError("the last message must be the user's question")
     options = given.get("stream_options")
-    call = chat_call(messages)
+    call = chat_call([messages[0], last])  # without its demonstrations, which a program has no use for
     return ChatRequest(
         model=given.get("model"),
         question=last["content"] if call is None else _question_of(call),

@@ -86,6 +86,7 @@ class Service:
         name: str | None = None,
         *,
         client: str,
+        held: ExitStack | None = None,
         turns: Sequence[Turn] = (),
         max_calls: Any = None,
         max_seconds: Any = None,
@@ -96,6 +97,7 @@ class Service:
             question: The text.
             name: The program's.
             client: Who asks, for the rate.
+            held: The `place` that the question takes over; None: it takes one.
             turns: What was said before; the question is rewritten so that it stands alone.
             max_calls: Lowers the limit of LM calls.
             max_seconds: Lowers the limit of seconds.
@@ -104,12 +106,13 @@ class Service:
             InputError: It is no question, or no such program or limit.
             TooManyQuestions: It must wait.
         """
-        served = self.choose(name)
-        check_question(question)
-        calls = _limit("max_calls", max_calls, self.limits.max_calls, int)
-        seconds = _limit("max_seconds", max_seconds, self.limits.max_seconds, float)
-        with ExitStack() as held:
-            held.enter_context(self.place(client))
+        with ExitStack() if held is None else held.pop_all() as place:
+            served = self.choose(name)
+            check_question(question)
+            calls = _limit("max_calls", max_calls, self.limits.max_calls, int)
+            seconds = _limit("max_seconds", max_seconds, self.limits.max_seconds, float)
+            if held is None:
+                place.enter_context(self.place(client))
             conversation = served.conversation or Conversation(served.program)
             reword = (lambda text, run: conversation.standalone(text, turns, run)) if turns else None
             if isinstance(served.program, Program):
@@ -117,7 +120,7 @@ class Service:
             else:
                 live = live_module(served.program, question, seconds, reword)
             asked = Question(self, served, question, live)
-            asked.held = held.pop_all()
+            asked.held = place.pop_all()
             return asked
 
     @contextmanager

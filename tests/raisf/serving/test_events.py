@@ -11,6 +11,8 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.lm.connect import connect
+from raisf.programs.baselines.direct import Direct
 from raisf.retrieval.serving import listening
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
@@ -106,6 +108,56 @@ def test_what_is_no_question_is_refused_with_a_reason(server: Any, ask: Any, bod
 def test_a_requests_budget_holds(server: Any, ask: Any) -> None:
     done = ask(server.url, ask.sea, max_calls=3)[-1]
     assert done["trace"]["cost"]["lm_calls"] == 3 and done["trace"]["root"]["route"] == "budget"
+
+
+class Endless(dspy.Module):
+    """Asks again and again, by itself or through a program that it holds."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, question: str) -> dspy.Prediction:
+        for number in range(10_000):
+            self.inner(question=f"{question} {number}")
+            time.sleep(0.02)
+        return dspy.Prediction(answer="late")
+
+
+@pytest.mark.parametrize("inner", [dspy.Predict("question -> answer"), Direct()], ids=["predictor", "program"])
+@pytest.mark.parametrize("ends", ["limit", "leaving"])
+def test_a_module_of_ones_own_ends_with_its_seconds_or_its_client(
+    server: Any, service: Service, ask: Any, faulty: Any, inner: Any, ends: str
+) -> None:
+    with faulty.serve() as endpoint:
+        own = Endless(inner)
+        own.set_lm(connect("openai/x", api_base=endpoint.url))
+        service.served["own"] = Served("own", own)
+        begun = time.monotonic()
+        if ends == "limit":
+            *_, done = ask(server.url, "Who?", program="own", max_seconds=2)
+            assert done["answer"] == "unknown" and time.monotonic() - begun < 4
+        else:
+            response = ask.post(f"{server.url}/ask", {"question": "Who?", "program": "own"})
+            _until(lambda: len(endpoint.seen) > 3)
+            response.close()
+        _until(lambda: service.admission.under_way == 0)
+        time.sleep(0.2)
+        asked = len(endpoint.seen)
+        time.sleep(0.5)
+        assert asked == len(endpoint.seen) > 3
+
+
+def test_a_module_that_computes_is_not_waited_for(server: Any, service: Service, ask: Any) -> None:
+    class Computes(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            time.sleep(5)
+            return dspy.Prediction(answer="late")
+
+    service.served["own"] = Served("own", Computes())
+    events = ask(server.url, "Who?", program="own", max_seconds=0.3)
+    (told,) = [event for event in events if event.get("type") == "answer"]
+    assert told["route"] == "budget" and "max_seconds=0.3" in told["reason"] and events[-1]["answer"] == "unknown"
 
 
 def test_too_many_at_once_are_told_when_to_come_again(make: Any, start: Any, script: Any, ask: Any) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import dspy
 import pytest
 
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import connections
+from raisf.serving import openai_api
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
 
@@ -50,6 +52,13 @@ def sent(server: Any, *pieces: bytes) -> bytes:
             for piece in pieces:
                 client.sendall(piece)
         return whole(client)
+
+
+def chat(server: Any, *messages: dict[str, Any]) -> bytes:
+    """The answer to a conversation."""
+    body = json.dumps({"messages": messages}, ensure_ascii=False).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return sent(server, head, body)
 
 
 def status(answer: bytes) -> int:
@@ -183,6 +192,49 @@ def test_bodies_that_are_no_request(server: Any, served_meanwhile: None) -> None
             head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: %s\r\n" % (path, kind)
             said = sent(server, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             assert status(said) == 400 and told(said), (kind, body)
+
+
+WRITTEN = dspy.JSONAdapter().format(dspy.Signature("question -> answer"), [], {"question": "number 2"})
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [("«" * 400_000, ""), ("«««\n" * 100_000, ""), ("[" * 900_000, ""), ("", "{" * 900_000), ("", '{"a":' * 100_000)],
+)
+def test_a_megabyte_that_looks_like_a_call_of_dspys_holds_nobody_up(
+    server: Any, served_meanwhile: None, question: str, said: str
+) -> None:
+    system, asked = WRITTEN
+    asked = {**asked, "content": asked["content"].replace("number 2", question or "number 2")}
+    turns = [asked, {"role": "assistant", "content": said}] if said else []
+    begun = time.monotonic()
+    answer = chat(server, system, *turns, asked)
+    assert time.monotonic() - begun < 10
+    assert status(answer) == (200 if said else 400) and (said or "20,000" in told(answer))
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [("`question`", name) for name in ("`_x`", "`model_config`", "`instructions`", "`fields`")]
+    + [("(str)", f"(Literal[{labels}])") for labels in ("", "-" * 20_000 + "1", "[" * 500)]
+    + [("fields are:", "fields are:\n" + "\n".join(f"1. `x{n}` (str):" for n in range(2_000)))],
+)
+def test_a_system_message_that_dspy_could_not_have_written_is_answered_all_the_same(
+    server: Any, served_meanwhile: None, written: str, instead: str
+) -> None:
+    system, asked = WRITTEN
+    system = {**system, "content": system["content"].replace(written, instead, 1)}
+    answer = chat(server, system, asked)
+    assert status(answer) == 200 and b"A2" in answer
+
+
+def test_who_asks_too_often_has_no_more_read(make: Callable[..., Service], start: Any, monkeypatch: Any) -> None:
+    read: list[Any] = []
+    honest = openai_api.read_chat
+    monkeypatch.setattr(openai_api, "read_chat", lambda given: read.append(given) or honest(given))
+    with start(make(Limits(rate=2))) as server:
+        answers = [status(chat(server, {"role": "assistant", "content": "no question"})) for _ in range(3)]
+    assert answers == [400, 400, 429] and len(read) == 2
 
 
 def test_a_request_with_a_name_that_it_has_not_is_refused(server: Any) -> None:
