@@ -59,7 +59,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     """Opens the records at a path to go on with them, or begins them; one process at a time.
 
     Args:
-        path: A `.jsonl` file; beside it lies `<stem>.meta.json`, which says whose records they are. None: memory only.
+        path: A `.jsonl` file; beside it lies what says whose records they are, see `meta_path`. None: memory only.
         binding: What the records belong to; `binding["program"]` and `binding["test"]` must equal the file's.
         fresh: Drop the records that are there and begin anew. What is no records of ours is never dropped.
 
@@ -73,7 +73,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    meta = path.with_suffix(".meta.json")
+    meta = meta_path(path)
     _read_meta(meta)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)
@@ -92,6 +92,11 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
             records.found(record)
         yield records
+
+
+def meta_path(records: Path) -> Path:
+    """The file that says whose records those of a file are: `x.meta.json` of `x.jsonl`."""
+    return records.with_name(records.name.removesuffix(".jsonl") + ".meta.json")
 
 
 def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
