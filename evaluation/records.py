@@ -4,13 +4,15 @@ import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import dspy
 import ujson
 
 from raisf.evaluation.confidence import of_record
+from raisf.evaluation.identity import describe, describe_test
 from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_json, write_json
 
@@ -60,7 +62,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
 
     Args:
         path: A `.jsonl` file; beside it lies what says whose records they are, see `meta_path`. None: memory only.
-        binding: What the records belong to; `binding["program"]` and `binding["test"]` must equal the file's.
+        binding: What the records belong to (`binding_of`); its program and its test must equal the file's.
         fresh: Drop the records that are there and begin anew. What is no records of ours is never dropped.
 
     Raises:
@@ -92,6 +94,17 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
             records.found(record)
         yield records
+
+
+def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache: bool = False) -> dict[str, Any]:
+    """What the answers of a program to questions belong to.
+
+    Args:
+        program: It.
+        examples: The questions.
+        cache: Whether it may answer out of DSPy's cache, so that cost and seconds are the cache's.
+    """
+    return {"program": describe(program) | ({"cache": True} if cache else {}), "test": describe_test(examples)}
 
 
 def meta_path(records: Path) -> Path:

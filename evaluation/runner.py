@@ -14,9 +14,9 @@ import dspy
 from rich.progress import Progress
 
 from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
-from raisf.evaluation.identity import GOLD, answer_of, describe, describe_test, gold_answers, question_id
+from raisf.evaluation.identity import GOLD, answer_of, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
-from raisf.evaluation.records import Records, open_records
+from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -165,6 +165,7 @@ def evaluate(
     threads: int | None = None,
     progress: bool | Progress = True,
     fresh: bool = False,
+    cache: bool = False,
     name: str = "evaluating",
 ) -> Report:
     """Scores a program on questions with gold answers; a killed run resumes where it was.
@@ -180,6 +181,7 @@ def evaluate(
             and 8 of an endpoint.
         progress: Show a bar with the running exact match on stderr; or the bars (`progress_bar`) to show it among.
         fresh: Begin anew although `out` holds records.
+        cache: Let the records be those of a run whose cost and seconds are a cache's: never taken for others.
         name: What the bar says.
 
     Returns:
@@ -192,7 +194,7 @@ def evaluate(
     """
     check_module(program)
     threads = _at_a_time(program) if threads is None else threads
-    binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
+    binding = binding_of(program, _checked(examples, threads), cache=cache)
     out = Path(out) if out is not None else None
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
         done = records.done
