@@ -98,8 +98,8 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
         ValueError: There are paragraphs, but not in a form that is known.
     """
     row = _opened(row)
-    if "paragraphs" in row:
-        found = _pairs(row["paragraphs"], "title", "paragraph_text")
+    if "paragraphs" in row or schema_of(row) == "musique":
+        found = _pairs(row.get("paragraphs") or _supporting(row), "title", "paragraph_text")
     elif schema_of(row) == "strategyqa":
         facts = row.get("facts") or []
         found = [(row.get("term") or "", fact) for fact in ([facts] if isinstance(facts, str) else facts)]
@@ -228,14 +228,15 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
 def _musique(row: dict[str, Any]) -> dict[str, Any]:
     """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__.
 
-    Paragraphs stand in no order: a step names the one that supports it by its `idx`.
+    Paragraphs stand in no order: a step names the one that supports it by its `idx`, or has it itself (FlashRAG).
     """
     if row.get("answerable") is False:
         raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
     steps = row["question_decomposition"]
     paragraphs = row.get("paragraphs") or []
     title_of = {p.get("idx"): p["title"] for p in paragraphs if p.get("is_supporting")}
-    supporting = [title_of.get(step.get("paragraph_support_idx")) for step in steps]
+    own = [title for title, _ in _pairs(_supporting(row), "title", "paragraph_text")]
+    supporting = own if len(own) == len(steps) else [title_of.get(step.get("paragraph_support_idx")) for step in steps]
     told = all(title is not None for title in supporting)
     identity, given = row.get("id"), row.get("answer")
     return {
@@ -244,11 +245,17 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
         "answers": [*(given if isinstance(given, list) else [given]), *_listed(row.get("answer_aliases"))],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
-        "gold_titles": list(dict.fromkeys(supporting if told else title_of.values())),
+        "gold_titles": list(dict.fromkeys(supporting if told else [*title_of.values(), *own])),
         "sub_questions": [step["question"] for step in steps],
         "sub_answers": [step["answer"] for step in steps],
         "sub_titles": supporting if told else [],
     }
+
+
+def _supporting(row: dict[str, Any]) -> list[Any]:
+    """The paragraphs that MuSiQue's steps have themselves: FlashRAG's copy has these, and no others."""
+    steps = row.get("question_decomposition") or []
+    return [step["support_paragraph"] for step in steps if step.get("support_paragraph")]
 
 
 def _strategy_qa(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.local_lms import load_weights
 from raisf.evaluation.runner import Outcome, Patience, ask_here, asked_by
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
@@ -207,6 +208,7 @@ def answer(
 
     try:
         with dspy.context(**work.settings):
+            load_weights(work.program)
             ask_here(lambda given: work.program(**given), examples, keep, threads=threads, inputs=("given",))
     except RaisfError as error:
         return found, Failure.of(error)

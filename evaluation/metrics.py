@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TRIVIA_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))  # noqa: RUF001 - as it stands there
+# Words that a hyphen or an apostrophe joins are one: "no-one" says no less than "nobody".
+_YES_NO = re.compile(r"(?<![^\W_])(?<![^\W_]['’‐‑-])(yes|no)(?!['’‐‑-]?[^\W_])")  # noqa: RUF001
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
@@ -62,14 +64,15 @@ def accuracy(prediction: str, answers: Sequence[str], scoring: str | None = None
     """Whether a yes/no answer is right (1.0 or 0.0), read leniently; for any other question, exact match.
 
     A question counts as yes/no if every gold answer normalises to `yes` or `no`. Its prediction is read as the first
-    word that is `yes` or `no`, wherever it stands ("I think no, as ..." reads as no); without such a word it is wrong.
+    word that is `yes` or `no`, wherever it stands and whatever punctuation it touches ("I think no, as ..." and
+    "Answer:no" read as no); without such a word it is wrong. "no-one" is another word.
 
     Source: Geva et al. 2021 (StrategyQA) score yes/no accuracy; Liu et al. 2024 (RA-ISF), table 1.
     """
     if not is_yes_no(answers):
         return exact_match(prediction, answers, scoring)
-    gold = {normalise(answer) for answer in answers}
-    return float(next((word for word in normalise(prediction).split() if word in {"yes", "no"}), None) in gold)
+    said = _YES_NO.search(prediction.lower())
+    return float(said is not None and said[0] in {normalise(answer) for answer in answers})
 
 
 def is_yes_no(answers: Sequence[str]) -> bool:

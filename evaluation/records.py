@@ -4,13 +4,15 @@ import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import dspy
 import ujson
 
 from raisf.evaluation.confidence import of_record
+from raisf.evaluation.identity import describe, describe_test
 from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_json, write_json
 
@@ -59,8 +61,8 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     """Opens the records at a path to go on with them, or begins them; one process at a time.
 
     Args:
-        path: A `.jsonl` file; beside it lies `<stem>.meta.json`, which says whose records they are. None: memory only.
-        binding: What the records belong to; `binding["program"]` and `binding["test"]` must equal the file's.
+        path: A `.jsonl` file; beside it lies what says whose records they are, see `meta_path`. None: memory only.
+        binding: What the records belong to (`binding_of`); its program and its test must equal the file's.
         fresh: Drop the records that are there and begin anew. What is no records of ours is never dropped.
 
     Raises:
@@ -73,7 +75,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    meta = path.with_suffix(".meta.json")
+    meta = meta_path(path)
     _read_meta(meta)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)
@@ -92,6 +94,22 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
             records.found(record)
         yield records
+
+
+def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache: bool = False) -> dict[str, Any]:
+    """What the answers of a program to questions belong to.
+
+    Args:
+        program: It.
+        examples: The questions.
+        cache: Whether it may answer out of DSPy's cache, so that cost and seconds are the cache's.
+    """
+    return {"program": describe(program) | ({"cache": True} if cache else {}), "test": describe_test(examples)}
+
+
+def meta_path(records: Path) -> Path:
+    """The file that says whose records those of a file are: `x.meta.json` of `x.jsonl`."""
+    return records.with_name(records.name.removesuffix(".jsonl") + ".meta.json")
 
 
 def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:

@@ -13,14 +13,12 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation import QUESTIONS, QUESTIONS_REMOTE
-from raisf.evaluation.identity import GOLD, answer_of, describe, describe_test, gold_answers, question_id
+from raisf.evaluation.identity import GOLD, answer_of, gold_answers, question_id
+from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
-from raisf.evaluation.records import Records, open_records
+from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
-from raisf.lm.local.model import LocalLM
 from raisf.utils.errors import InputError, LMError, RaisfError
-from raisf.utils.predictors import all_predictors
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import text_of
 
@@ -104,14 +102,15 @@ def ask_here(
 
     The program is called with the examples' fields that `inputs` names.
 
-    The caller's DSPy settings (LM, adapter, callbacks) hold in the workers. On Ctrl-C no new question is asked; what
-    finishes within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends
-    the run and is raised here.
+    Weights of models in the process are read before any question's seconds are counted. The caller's DSPy settings
+    (LM, adapter, callbacks) hold in the workers. On Ctrl-C no new question is asked; what finishes within two seconds
+    is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends the run and is raised here.
 
     Raises:
         LMError: The LM failed on ten questions in a row.
         RaisfError: The program did, for another reason.
     """
+    load_weights(program)
     waiting: queue.SimpleQueue[tuple[dspy.Example, contextvars.Context]] = queue.SimpleQueue()
     for example in examples:
         waiting.put((example, contextvars.copy_context()))
@@ -166,6 +165,7 @@ def evaluate(
     threads: int | None = None,
     progress: bool | Progress = True,
     fresh: bool = False,
+    cache: bool = False,
     name: str = "evaluating",
 ) -> Report:
     """Scores a program on questions with gold answers; a killed run resumes where it was.
@@ -181,6 +181,7 @@ def evaluate(
             and 8 of an endpoint.
         progress: Show a bar with the running exact match on stderr; or the bars (`progress_bar`) to show it among.
         fresh: Begin anew although `out` holds records.
+        cache: Let the records be those of a run whose cost and seconds are a cache's: never taken for others.
         name: What the bar says.
 
     Returns:
@@ -192,8 +193,8 @@ def evaluate(
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
     check_module(program)
-    threads = _at_a_time(program) if threads is None else threads
-    binding = {"program": describe(program), "test": describe_test(_checked(examples, threads))}
+    threads = questions_at_a_time(program) if threads is None else threads
+    binding = binding_of(program, _checked(examples, threads), cache=cache)
     out = Path(out) if out is not None else None
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
         done = records.done
@@ -293,11 +294,6 @@ def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: "" if key == "text" else _without_texts(item) for key, item in value.items()}
     return value
-
-
-def _at_a_time(program: dspy.Module) -> int:
-    lms = [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
-    return QUESTIONS if lms and all(isinstance(lm, LocalLM) for lm in lms) else QUESTIONS_REMOTE
 
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:

@@ -335,3 +335,15 @@ def test_a_row_may_name_the_rule_that_its_answers_are_compared_by(tmp_path: Path
     file.write_text('{"question": "Who?", "answer": "Jay-Z", "scoring": "bleu"}\n', encoding="utf-8")
     with pytest.raises(InputError, match="'scoring' must be squad or triviaqa; found 'bleu'"):
         load_questions(file)
+
+
+def test_flashrags_musique_has_its_gold_in_the_steps(tmp_path: Path):
+    """All of it was lost: titles, those of the steps, and paragraphs."""
+    golden = [paragraph for paragraph in MUSIQUE["paragraphs"] if paragraph["is_supporting"]]
+    steps = zip(MUSIQUE["question_decomposition"], golden, strict=True)
+    own = {"question_decomposition": [{**step, "support_paragraph": paragraph} for step, paragraph in steps]}
+    row = in_flashrag({"id": "2hop__1_2", "question": MUSIQUE["question"], "answer": "Elm River", **own})
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row))
+    (example,) = load_questions(tmp_path / "dev.jsonl")
+    assert example.gold_titles == example.sub_titles == ["Ada", "Elmton"] and example.hops == 2
+    assert paragraphs(row) == [(one["title"], one["paragraph_text"]) for one in golden]

@@ -102,6 +102,19 @@ def test_accuracy_reads_yes_no_questions_leniently_and_others_exactly(
     assert accuracy(prediction, gold) == expected
 
 
+@pytest.mark.parametrize(
+    ("prediction", "said"),
+    [
+        *(("“Yes”", "yes"), ("‘no’", "no"), ("No—the Earth is round", "no"), ("No--it is", "no")),  # noqa: RUF001
+        *(("Answer:yes", "yes"), ("Yes.It is", "yes"), ("yes,because", "yes"), ("Yes…", "yes"), ("Yes/no", "yes")),
+        *(("_Yes_", "yes"), ("**No**", "no"), ("'no'", "no"), ('{"answer": "no"}', "no"), ("NO.", "no")),
+        *(("No-one knows", None), ("a no‑one", None), ("no’s", None), ("noyes", None), ("yes1", None)),  # noqa: RUF001
+    ],
+)
+def test_a_plain_yes_or_no_is_read_whatever_punctuation_it_touches(prediction: str, said: str | None) -> None:
+    assert [accuracy(prediction, [gold]) for gold in ("yes", "no")] == [float(said == gold) for gold in ("yes", "no")]
+
+
 @given(texts)
 def test_normalise_settles_after_one_step(text: str) -> None:
     once = normalise(text)

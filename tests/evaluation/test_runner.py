@@ -179,7 +179,7 @@ def test_a_file_of_something_else_is_never_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["no newline", '{\n  "precious": 1\n}'])
 def test_not_a_byte_of_something_else_is_lost(tmp_path: Path, text: str, fresh: bool) -> None:
     """Its last line is no record that a kill has torn."""
-    out = tmp_path / "n.txt"
+    out = tmp_path / "n.jsonl"
     out.write_text(text)
     with pytest.raises(InputError, match=r"n\.meta\.json"):
         run(Answers(echo), questions(1), out, fresh=fresh)
@@ -192,7 +192,7 @@ def test_something_else_beside_the_records_is_never_overwritten(tmp_path: Path, 
     (tmp_path / "x.meta.json").write_text(text)
     program = Answers(echo)
     with pytest.raises(InputError, match=r"x\.meta\.json"):
-        run(program, questions(1), tmp_path / "x.txt", fresh=fresh)
+        run(program, questions(1), tmp_path / "x.jsonl", fresh=fresh)
     assert program.asked == [] and [file.name for file in tmp_path.iterdir()] == ["x.meta.json"]
     assert (tmp_path / "x.meta.json").read_text() == text
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from raisf.evaluation.records import meta_path
 from raisf.utils.files import write_json, write_jsonl
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u202egnp.exe\u202c"
@@ -64,7 +65,7 @@ def write_records(path: Path, records: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(path, records)
     program = {"class": "raisf.programs.ra_isf.RAISF", "k": 5, "LM of know": "pocket"}
-    write_json(path.with_suffix(".meta.json"), {"format": 1, "program": program, "test": {"n": len(records)}})
+    write_json(meta_path(path), {"format": 1, "program": program, "test": {"n": len(records)}})
     return path
 
 

@@ -19,6 +19,7 @@ from raisf.experiments.settings import COMPILED, SMALLER, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.lm import pocket
 from raisf.programs.registry import PROGRAMS
+from raisf.utils.errors import LMError
 from raisf.utils.files import read_json, read_jsonl
 
 
@@ -276,3 +277,20 @@ def test_the_judges_are_compared_by_answers_cost_and_alone(world, tmp_path, monk
     # What a row has learnt is an artifact with its thresholds, and is not learnt again.
     (made,) = (tmp_path / "out/made").glob("ra-isf-*")
     assert read_json(made / "manifest.json")["compile"]["calibration"]["aim"] == "answer"
+
+
+def test_a_judge_that_failed_once_leaves_out_neither_answers_nor_later_verdicts(world, tmp_path, monkeypatch):
+    """Answered rows were told as left out, and a row whose judge had failed was never asked."""
+    rows, later = {"a": Setting("ra-isf"), "b": Setting("rag")}, {"c": Setting("ra-isf", {"k": 2})}
+    workspace = Workspace(tmp_path / "out", world, engine="bm25", n=2, lm=LMChoice("pocket"))
+
+    def hiccup(programs, *args, **options):
+        raise LMError("a hiccup")
+
+    with WorkspaceBars([rows, later], 2) as bars:
+        assert set(workspace.answer(rows, bars)) == {"a", "b"}
+        with monkeypatch.context() as patched, pytest.raises(LMError, match="a hiccup"):
+            patched.setattr("raisf.experiments.workspace.judge_all", hiccup)
+            workspace.judge(rows | later)
+        assert set(workspace.answer(rows | later, bars)) == {"a", "b", "c"} and not workspace.left_out
+    assert set(workspace.judge(rows | later)) == {"a", "c"} and not workspace.left_out

@@ -18,7 +18,8 @@ from raisf.commands.options import (
 )
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE
-from raisf.experiments.opening import LMChoice, records_path, without_cache
+from raisf.experiments.comparing import records_file
+from raisf.experiments.opening import LMChoice, without_cache
 from raisf.utils.errors import InputError
 
 ALONE = "one judge alone, against gold"
@@ -45,7 +46,7 @@ ALONE = "one judge alone, against gold"
 @option(
     "--cache",
     is_flag=True,
-    help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's",
+    help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's; such records are kept apart",
 )
 @option("--fresh", is_flag=True, help="drop this command's records in --out and begin anew")
 @threads_option
@@ -97,9 +98,9 @@ def eval_command(
     if not cache:
         program = without_cache(program)
     name = f"{Path(asked).name.replace(':', '.')}-{test.stem}"
-    out = out or records_path(Path("runs"), name, program, examples)
+    out = out or records_file(Path("runs"), program, examples, name, cache=cache)
     with asked_on(ray, lm):
-        report = evaluate(program, examples, out, threads=threads, fresh=fresh)
+        report = evaluate(program, examples, out, threads=threads, fresh=fresh, cache=cache)
     check_readable({asked: (report.unreadable, report.outputs)}, str(out))
     view = Group(report.table(f"{asked} on {test}"), as_text(f"records: {out}"))
     return CommandResult({"program": asked, "test": str(test), "out": str(out), **report.as_dict()}, view)

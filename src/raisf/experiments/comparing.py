@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.opening import records_path
 from raisf.experiments.provenance import provenance
 from raisf.experiments.settings import PREDICTORS
 from raisf.utils.errors import InputError
@@ -219,9 +218,23 @@ def left_out_lines(left_out: Mapping[str, str]) -> list[str]:
     return [f"Left out: {'; '.join(labels)} ({why})." for why, labels in by_reason(left_out).items()]
 
 
-def records_file(folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]") -> Path:
-    """Where a folder keeps a program's records."""
-    return records_path(folder, _system(program), program, examples)
+def records_file(
+    folder: Path, program: "dspy.Module", examples: "Sequence[dspy.Example]", name: str = "", *, cache: bool = False
+) -> Path:
+    """Where a folder keeps a program's records on a test set: the same for the same pair, so that a second run resumes.
+
+    Args:
+        folder: The folder.
+        program: It.
+        examples: The test set.
+        name: What the file's name begins with; the program's system where it is empty.
+        cache: As `raisf.evaluation.runner.evaluate` takes it.
+    """
+    from raisf.evaluation.identity import digest
+    from raisf.evaluation.records import binding_of
+
+    belongs = binding_of(program, examples, cache=cache)
+    return folder / f"{name or _system(program)}-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
 
 
 def judged_path(

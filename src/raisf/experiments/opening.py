@@ -253,13 +253,6 @@ def without_cache(program: Any) -> Any:
     return program
 
 
-def records_path(folder: Path, name: str, program: Any, examples: Sequence[Any]) -> Path:
-    """Where a program's records on a test set go: the same path for the same pair, so that a second run resumes it."""
-    from raisf.evaluation.identity import describe, describe_test, digest
-
-    return folder / f"{name}-{digest([describe(program), describe_test(examples)])[:8]}.jsonl"
-
-
 def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str, Any]) -> Any:
     from raisf.optimize.artifact import load
     from raisf.optimize.shipped import PROGRAMS as SHIPPED

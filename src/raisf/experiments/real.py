@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, counted, judge_all, judged_path, left_out_lines
+from raisf.experiments.comparing import RecordsById, counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
-from raisf.experiments.opening import LMChoice, open_program, records_path
+from raisf.experiments.opening import LMChoice, open_program
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
@@ -89,7 +89,7 @@ class RealWorkspace(Workspace):
         if row.then and not self.learning.path_of(row).exists():
             return None
         program = self.open(row)
-        path = records_path(self.out / "records", program.system, program, self.test)
+        path = records_file(self.out / "records", program, self.test)
         found = {record["id"]: record for record in read_jsonl(path)} if path.is_file() else {}
         asked = {question_id(example) for example in self.test}
         complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)

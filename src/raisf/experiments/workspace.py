@@ -86,7 +86,7 @@ class Workspace:
         self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
         self._files: dict[str, Path] = {}
-        self._failed: dict[str, RaisfError] = {}
+        self._unanswered: dict[str, RaisfError] = {}
         self._check_folder()
 
     @cached_property
@@ -150,12 +150,12 @@ class Workspace:
         """
         self._check_splits(settings)
         for label, setting in settings.items():
-            if (key := repr(setting)) in self._answered or key in self._failed:
+            if (key := repr(setting)) in self._answered or key in self._unanswered:
                 continue
             try:
                 program = {label: without_cache(self.open(setting))}
             except RaisfError as error:
-                self._failed[key] = error
+                self._unanswered[key] = error
                 continue
             folder = self.out / "records"
             try:
@@ -168,8 +168,8 @@ class Workspace:
                 self.lm_down = self._silent == 2
                 if self.lm_down:
                     raise
-                self._failed[key] = error
-        return self._sorted_out(settings, self._answered)
+                self._unanswered[key] = error
+        return self._sorted_out(settings, self._answered, self._unanswered)
 
     def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
         """By label, the records of the settings that were answered."""
@@ -179,25 +179,28 @@ class Workspace:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
         self._check_splits(settings)
         judged: dict[str, dict[str, Any]] = {}
+        failed: dict[str, RaisfError] = {}
         for label, setting in settings.items():
             try:
                 made = judge_all({label: self.open(setting)}, self.test, self.out / "judges", threads=self.threads)
                 judged[repr(setting)] = made.get(label, {})
             except RaisfError as error:
-                self._failed[repr(setting)] = error
-        return {label: reports for label, reports in self._sorted_out(settings, judged).items() if reports}
+                failed[repr(setting)] = error
+        return {label: reports for label, reports in self._sorted_out(settings, judged, failed).items() if reports}
 
-    def _sorted_out(self, settings: Mapping[str, Setting], made: Mapping[str, Any]) -> dict[str, Any]:
+    def _sorted_out(
+        self, settings: Mapping[str, Setting], made: Mapping[str, Any], failed: Mapping[str, RaisfError]
+    ) -> dict[str, Any]:
         keys = {label: repr(setting) for label, setting in settings.items()}
         kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
-        told = {key: str(error).partition(kept)[0] for key, error in self._failed.items()}
-        self.left_out = {label: told[key] for label, key in keys.items() if key in told}
+        told = {key: str(error).partition(kept)[0] for key, error in failed.items()}
+        self.left_out = {label: told[key] for label, key in keys.items() if key in told and key not in made}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
             label, key = next(iter(keys.items()))
-            failure = type(self._failed[key])(f"nothing can be run: {label}: {self._failed[key]}")
-            failure.exit_code = self._failed[key].exit_code
-            raise failure from self._failed[key]
+            failure = type(failed[key])(f"nothing can be run: {label}: {failed[key]}")
+            failure.exit_code = failed[key].exit_code
+            raise failure from failed[key]
         return found
 
     def _index_of(self, setting: Setting) -> Path | str | None:

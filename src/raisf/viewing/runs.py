@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from raisf.evaluation.records import read_records
+from raisf.evaluation.records import meta_path, read_records
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -80,7 +80,7 @@ def _runs_at(place: Path) -> list[Run]:
         raise InputError(f"nothing at {place}: {REMEDY}")
     named = _named(place)
     folder = place / RECORDS if (place / RECORDS).is_dir() else place
-    files = [file for file in sorted(folder.glob("*.jsonl")) if file.with_suffix(".meta.json").is_file()]
+    files = [file for file in sorted(folder.glob("*.jsonl")) if meta_path(file).is_file()]
     if not files:
         raise InputError(f"no records in {place}: {REMEDY}")
     order = {name: number for number, name in enumerate(named)}
@@ -111,7 +111,7 @@ def _facts(place: Path) -> dict[str, Any]:
 
 
 def _program(records: Path) -> dict[str, Any]:
-    meta = records.with_suffix(".meta.json")
+    meta = meta_path(records)
     saved = read_json(meta) if meta.is_file() else None
     program = saved.get("program") if isinstance(saved, dict) else None
     return program if isinstance(program, dict) else {}

@@ -1,0 +1,50 @@
+"""If these failed, answers would be taken for those of another program, or for others than they are."""
+
+from pathlib import Path
+
+import dspy
+import pytest
+
+from raisf.evaluation.identity import describe, describe_test, digest
+from raisf.evaluation.runner import evaluate
+from raisf.experiments.comparing import records_file
+from raisf.utils.errors import InputError
+
+
+class Says(dspy.Module):
+    """A program whose answer is always the same, and one of its options."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=self.answer)
+
+
+ASKED = [dspy.Example(id="1", question="One and one?", answer="two")]
+
+
+def right(answer: str, out: Path, **options: bool) -> float:
+    return evaluate(Says(answer), ASKED, out, progress=False, **options).em.value
+
+
+def test_answers_stay_their_programs_whatever_their_files_are_called(tmp_path: Path) -> None:
+    """`run.v1` and `run.v2` shared what says whose answers they hold, and were taken for each other's."""
+    assert right("two", tmp_path / "run.v1") == 1.0
+    assert right("three", tmp_path / "run.v2") == 0.0
+    with pytest.raises(InputError, match="answer: two there, three here"):
+        right("three", tmp_path / "run.v1")
+    assert right("two", tmp_path / "run.v1") == 1.0
+
+
+def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> None:
+    """Their cost and seconds are the cache's; what was answered without one keeps its file."""
+    assert right("two", tmp_path / "asked.jsonl", cache=False) == 1.0
+    assert right("two", tmp_path / "cached.jsonl", cache=True) == 1.0
+    for file, cache in (("asked.jsonl", True), ("cached.jsonl", False)):
+        with pytest.raises(InputError, match=r"cache: .* there, .* here"):
+            right("two", tmp_path / file, cache=cache)
+    files = [records_file(tmp_path, Says("two"), ASKED, cache=cache) for cache in (False, True)]
+    before = digest([describe(Says("two")), describe_test(ASKED)])[:8]
+    assert files[0].name == f"says-{before}.jsonl" and files[1].name != files[0].name
