@@ -24,7 +24,7 @@ from raisf.optimize.foreign import (
     retriever_of,
     set_options,
 )
-from raisf.optimize.judges.reliability import PLOT, draw_reliability
+from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.manifest import MANIFEST, STATE, KeptIndex, KeptLM, Manifest, damaged, format_of, read
 from raisf.optimize.served import served_lms
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
@@ -90,9 +90,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "compile": getattr(program, "compile_report", None),
         }
         write_json(made / MANIFEST, manifest)
-        plot = draw_reliability((manifest["compile"] or {}).get("calibration") or {"judges": {}})
-        if plot is not None:
-            plot.savefig(made / PLOT, dpi=130)
+        if calibration := (manifest["compile"] or {}).get("calibration"):
+            save_reliability(calibration, made)
 
 
 Program.write_folder = save  # type: ignore[assignment]  # compiled.save(folder) is what a DSPy user writes
