@@ -22,7 +22,7 @@ from raisf.optimize.foreign import (
     retriever_of,
     set_options,
 )
-from raisf.optimize.judges.reliability import PLOT, draw_reliability
+from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.kept_index import index_of, open_kept
 from raisf.optimize.kept_lms import lms_of, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
@@ -89,9 +89,8 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "compile": getattr(program, "compile_report", None),
         }
         write_json(made / MANIFEST, manifest)
-        plot = draw_reliability((manifest["compile"] or {}).get("calibration") or {"judges": {}})
-        if plot is not None:
-            plot.savefig(made / PLOT, dpi=130)
+        if calibration := (manifest["compile"] or {}).get("calibration"):
+            save_reliability(calibration, made)
 
 
 def check_folder(folder: Path | str) -> None:

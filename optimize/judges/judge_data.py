@@ -62,15 +62,17 @@ def steps(example: dspy.Example) -> list[Step]:
     by_id = bool(example.get("gold_pids"))
     gold: list[str] = list(example.get("gold_pids") or example.get("gold_titles") or [])
     asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]
-    # The titles of the steps' passages, or passages in the order of the steps. With fewer, nobody says whose they are.
+    # The titles of the steps' passages, empty where one is not known, or passages in the order of the steps. With
+    # fewer, nobody says whose they are.
     ordered = list(example.get("sub_titles") or []) if not by_id else []
     ordered = ordered or gold
-    decomposed = bool(asked) and len(asked) == len(found) == len(ordered)
+    paired = bool(asked) and len(asked) == len(found) == len(ordered)
+    decomposed = paired and all(ordered)
     known, scoring = example.get("known"), example.get("scoring")
     steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         answers = dict(enumerate(found, start=1))
-        passages = [frozenset([one]) for one in ordered] if decomposed else [frozenset[str]()] * len(asked)
+        passages = [frozenset(filter(None, [one])) for one in ordered] if paired else [frozenset[str]()] * len(asked)
         for text, answer, passage in zip(asked, found, passages, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
             steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None, scoring=scoring))

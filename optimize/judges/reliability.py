@@ -1,5 +1,7 @@
 """How a calibration changed what the judges' probabilities mean, as a picture."""
 
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import proportion
@@ -9,10 +11,23 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+logger = logging.getLogger(__name__)
+
 PLOT = "reliability.png"
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = {"before": "#d55e00", "after": "#0072b2"}
 POSITIVE = {"know": "known", "relevance": "relevant", "sufficiency": "sufficient"}
+
+
+def save_reliability(calibration: dict[str, Any], folder: Path) -> None:
+    """Draws `draw_reliability` into a folder's reliability.png; where that fails, a warning says so, and why."""
+    try:
+        figure = draw_reliability(calibration)
+        if figure is not None:
+            figure.savefig(folder / PLOT, dpi=130)
+    except Exception as error:  # a picture is not worth the program that it was to be kept with
+        logger.warning("%s could not be drawn (%s: %s) and is left out", PLOT, type(error).__name__, error)
+        (folder / PLOT).unlink(missing_ok=True)
 
 
 def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
@@ -25,13 +40,13 @@ def draw_reliability(calibration: dict[str, Any]) -> "Figure | None":
         calibration: What `raisf.optimize.optimizers.calibrate` reports.
 
     Returns:
-        The figure; None where no judge was calibrated.
+        The figure, without the judges that were not measured (`skipped`); None where none was.
 
     Source: DeGroot and Fienberg 1983; Guo et al. 2017, figure 1.
     """
     from matplotlib.figure import Figure
 
-    judges = {judge: found for judge, found in calibration["judges"].items() if "threshold" in found}
+    judges = {judge: found for judge, found in calibration["judges"].items() if "skipped" not in found}
     if not judges:
         return None
     figure = Figure(figsize=(4.6 * len(judges), 4.2), layout="constrained")

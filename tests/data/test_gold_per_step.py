@@ -8,6 +8,7 @@ import pytest
 
 from raisf.data.questions import load_questions
 from raisf.data.schemas import question_row, read_rows
+from raisf.optimize.judges.judge_data import steps
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -51,7 +52,18 @@ def test_a_step_of_musique_has_the_paragraph_that_it_names() -> None:
 
 def test_a_step_whose_paragraph_is_not_there_is_left_without_one() -> None:
     row = question_row({**MUSIQUE, "paragraphs": MUSIQUE["paragraphs"][:3]})
-    assert row["sub_titles"] == [] and set(row["gold_titles"]) == {"Elm County", "Elmton"}
+    assert row["sub_titles"] == ["", "Elm County", "Elmton"] and set(row["gold_titles"]) == {"Elm County", "Elmton"}
+
+
+def test_steps_that_name_no_paragraph_get_none_by_its_place(tmp_path: Path) -> None:
+    """Copies without `paragraph_support_idx` paired steps with paragraphs as these stand, which is in no order."""
+    named = MUSIQUE["question_decomposition"]
+    bare = [{name: step[name] for name in ("id", "question", "answer")} for step in named]
+    (tmp_path / "bare.jsonl").write_text(json.dumps({**MUSIQUE, "question_decomposition": bare}))
+    (example,) = load_questions(tmp_path / "bare.jsonl")
+    assert example.gold_titles == ["Elm County", "Elmton", "Elm Hill"]
+    whole, *parts = steps(example)
+    assert [set(part.gold) for part in parts] == [set()] * 3 and len(whole.gold) == 3 and not whole.decomposed
 
 
 def test_sub_questions_of_2wiki_refer_to_earlier_answers_and_have_their_own_paragraph() -> None:

@@ -1,9 +1,15 @@
-"""If these failed, a module of one's own would be calibrated on answers that nobody gets, and not be told of it."""
+"""If these failed, a module of one's own would be calibrated on answers that nobody gets, or a judge that could
+not be measured be passed over in silence, or cost the whole program as it is saved.
+"""
 
+from pathlib import Path
 from typing import Any
 
 import dspy
+import pytest
 
+from raisf.optimize.artifact import load, save
+from raisf.optimize.judges.reliability import PLOT
 from raisf.programs.ra_isf import RAISF
 from tests.optimize.test_calibrate import Shelf, calibrated, questions, scoring, shown, timid
 
@@ -43,3 +49,19 @@ def test_a_threshold_that_moved_is_told_though_its_judge_could_not_be_measured()
     moved = report["judges"]["relevance"]
     assert moved["threshold"] == {"before": 0.5, "after": made.relevance_threshold} and "gold_pids" in moved["skipped"]
     assert f"relevance has the threshold {made.relevance_threshold:.3g} instead of 0.5" in shown(report)
+
+
+def test_a_judge_that_was_not_measured_or_a_picture_that_fails_costs_no_artifact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Drawing ended in a KeyError as the program was saved, after all the compiling."""
+    program, lm = RAISF(Shelf(), k=1), scoring(timid)
+    program.set_lm(lm)
+    made, report = calibrated(program, aim="accuracy")
+    assert "skipped" in report["judges"]["relevance"] and "skipped" not in report["judges"]["know"]
+    save(made, tmp_path / "a")
+    assert (tmp_path / "a" / PLOT).read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: 1 / 0)
+    save(made, tmp_path / "a")
+    assert load(tmp_path / "a", lm=lm, retriever=Shelf()) and not (tmp_path / "a" / PLOT).exists()
+    assert "reliability.png could not be drawn (ZeroDivisionError" in caplog.text
