@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
 
 import dspy
 
