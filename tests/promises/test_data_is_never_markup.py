@@ -105,6 +105,21 @@ def test_asking_over_hostile_passages_prints_no_control_character(home, capsys, 
         assert "␛[2J" in shown.out
 
 
+SCRIPTS = ("serving/page/app.js", "viewing/assets/data.js")
+
+
+def test_the_pages_show_hidden_characters_as_the_terminal_does():
+    """The browser's tests run the pages' function; here it is one for both, and knows the same characters."""
+    written = [
+        re.search(r"^const HIDDEN = /(.*?)/g;.*?^}\n", (ROOT / "src/raisf" / script).read_text("utf-8"), re.M | re.S)
+        for script in SCRIPTS
+    ]
+    assert written[0] and written[1] and written[0][0] == written[1][0]
+    assert {one for one in map(chr, range(0xD800)) if re.match(written[0][1], one)} == {
+        one for one in map(chr, range(0xD800)) if visible(one) != one
+    }
+
+
 MISTAKES = {
     "a program": ["ask", "Who?", "--program", HOSTILE],
     "an own program": ["ask", "Who?", "--program", f"{HOSTILE}:X"],

@@ -87,6 +87,8 @@ def _keys(path: Path) -> tuple[bytes, ...]:
         raise InputError(f"{path} holds no key: write one of {SHORTEST_KEY} characters or more into it")
     if short := [number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY]:
         raise InputError(f"key {short[0]} in {path} is shorter than {SHORTEST_KEY} characters: make a longer one")
+    if strange := [number for number, key in enumerate(keys, 1) if not (key.isascii() and key.isprintable())]:
+        raise InputError(f"key {strange[0]} in {path} is not of ASCII characters, and no header carries others")
     return tuple(hashlib.sha256(key.encode()).digest() for key in keys)
 
 

@@ -49,7 +49,7 @@ class ViewServer(HttpServer):
         routes = [
             Route("/", self._page),
             Route("/data/summary.json", self._summary),
-            Route("/data/block-{number:int}.json", self._block),
+            Route("/data/block-{number}.json", self._block),
             Route("/report", self._report),
         ]
         super().__init__(Starlette(routes=routes, middleware=own_pages(host)), host, port)
@@ -73,7 +73,10 @@ class ViewServer(HttpServer):
         return await _json(lambda: view.summary)
 
     async def _block(self, request: Request) -> Response:
-        view, number = self._view, request.path_params["number"]
+        view, named = self._view, request.path_params["number"]
+        number = int(named) if named.isascii() and named.isdecimal() and len(named) < 10 else None
+        if number is None:
+            return PlainTextResponse("no such questions", 404, _HEADERS)
         if request.query_params.get("version") != view.version:
             return PlainTextResponse("the records have changed: load the page again", 410, _HEADERS)
         if number >= view.blocks:

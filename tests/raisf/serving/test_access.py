@@ -80,10 +80,10 @@ def test_another_address_demands_a_key(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--api-key-file"):
         Access.of("0.0.0.0", None)
     keys = tmp_path / "keys"
-    for text, told in (("", "no key"), ("short\n", "shorter than 16"), (None, "cannot read")):
+    for text, told in (("", "no key"), ("short\n", "shorter than 16"), ("ключ" * 5, "ASCII"), (None, "cannot read")):
         keys.unlink(missing_ok=True)
         if text is not None:
-            keys.write_text(text)
+            keys.write_text(text, "utf-8")
         with pytest.raises(InputError, match=told):
             Access.of("0.0.0.0", keys)
     keys.write_text(f"{KEY}\n\n{'l' * 20}\n")

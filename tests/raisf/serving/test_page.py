@@ -1,10 +1,17 @@
 """The page in a real Chromium: ask, watch, stop, fail, reload, and text that would like to be a page."""
 
+import hashlib
 import shutil
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
+import dspy
 import pytest
+
+from raisf.serving.guard import Access
+from raisf.serving.service import Served
+from raisf.utils.text import visible
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -76,7 +83,7 @@ def test_the_tree_grows_while_the_program_works_and_stops_when_told_to(page: Any
     script.let_go.set()
     page.click(".again")
     page.wait_for_selector(DONE)
-    assert page.inner_text(".answer") == "Port"
+    assert page.inner_text(".answer") == "Pasmur Sea"
 
 
 def test_two_programs_side_by_side(page: Any, ask_about: Any) -> None:
@@ -117,6 +124,76 @@ def test_a_reload_shows_the_question_again_and_past_ones_are_kept(page: Any, ask
     assert page.is_visible("#none")
 
 
+def test_past_questions_show_how_they_ended_where_there_is_no_tree(page: Any, service: Any, script: Any) -> None:
+    class Own(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=f"{question}!")
+
+    service.served["own"] = Served("own", Own())
+    page.reload()
+    page.select_option("#program", "own")
+    ask(page, "mine")
+    page.wait_for_selector(DONE)
+    page.select_option("#program", "rag")
+    ask(page, "Does it fail?")
+    page.wait_for_selector(".again")
+    ask(page, "slow?")
+    assert script.begun.wait(60)
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".again")
+    page.evaluate("""() => { // and one whose tree was too large to keep
+        const run = { program: "rag", state: "answered", answer: "A", cut: true };
+        const entry = { id: "x", question: "large", runs: [run] };
+        localStorage.setItem("raisf.past", JSON.stringify([entry, ...JSON.parse(localStorage.getItem("raisf.past"))]));
+    }""")
+    page.reload()
+    for number, (answer, told) in enumerate(
+        [("A", "too large"), ("Stopped", "You stopped"), ("No answer", "the endpoint is down"), ("mine!", "own")], 1
+    ):
+        page.click(f"#past li:nth-child({number}) button")
+        assert page.inner_text(".answer") == answer and told in page.inner_text(".run")
+    assert page.locator(".error").count() == 0 and "0 LM calls" in page.inner_text(".cost")
+
+
+def test_a_key_is_asked_for_until_it_fits_and_one_may_leave(browser: Any, make: Any, start: Any) -> None:
+    key = "k" * 32
+    with start(make(), Access(keys=(hashlib.sha256(key.encode()).digest(),))) as server:
+        page = browser.new_page()
+        page.set_default_timeout(MINUTE)
+        page.goto(server.url)
+        page.wait_for_selector("#key[open]")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#trouble [role=alert]")
+        assert "asks for a key" in page.inner_text("#trouble") and page.is_hidden("#key")
+        ask(page, "number 3")  # with no programs listed yet: it asks for the key again
+        for given, told in (("w" * 20, "does not take"), ("ключ" * 5, "ASCII")):
+            page.wait_for_selector("#key[open]")
+            page.fill("#key-value", given)
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f"#key [role=alert]:has-text('{told}')")
+        page.fill("#key-value", key)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(DONE)
+        assert page.inner_text(".answer") == "A3" and page.inner_text("#trouble") == ""
+        page.evaluate("sessionStorage.setItem('raisf.key', 'old' )")
+        page.select_option("#other", "rag")
+        ask(page, "number 4")
+        page.wait_for_selector("#key [role=alert]")
+        page.keyboard.press("Escape")
+        assert page.locator(".again:has-text('Enter key')").count() == 2
+        page.close()
+
+
+def test_programs_are_asked_for_again_where_the_server_was_not_there(page: Any) -> None:
+    page.route("**/programs", lambda route: route.abort())
+    page.reload()
+    page.wait_for_selector("#trouble [role=alert]:has-text('cannot be reached')")
+    page.unroute("**/programs")
+    ask(page, "number 6")
+    page.wait_for_selector(DONE)
+    assert page.inner_text(".answer") == "A6" and page.inner_text("#trouble") == ""
+
+
 def test_hostile_text_is_only_text(page: Any, ask_about: Any) -> None:
     ask(page, ask_about.hostile + " \u202eabc מי ראש העיר")
     page.wait_for_selector(DONE)
@@ -128,6 +205,13 @@ def test_hostile_text_is_only_text(page: Any, ask_about: Any) -> None:
     assert page.is_visible("text=stands in none of the passages read") and "confidence 0.00" in page.inner_text(".cost")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img, main a[href^=javascript]").count() == 0
+
+
+def test_hidden_characters_are_shown_as_the_terminal_shows_them(page: Any) -> None:
+    script = files("raisf.serving").joinpath("page/app.js").read_text("utf-8")
+    function = script[script.index("const HIDDEN") : script.index("const shown")]
+    every = [chr(code) for code in range(0x2100)]
+    assert page.evaluate(f"(every) => {{ {function} return every.map(visible); }}", every) == [*map(visible, every)]
 
 
 def test_twenty_thousand_characters(page: Any) -> None:
@@ -206,4 +290,10 @@ def test_the_document_itself_opens_as_plain_text(
         opened.value.wait_for_url("blob:**")
         assert "<script>window.hacked" in opened.value.inner_text("body")
         assert opened.value.evaluate("window.hacked") is None
+        page.evaluate("window.open = () => null")  # as a blocked pop-up gives
+        page.click("#source-file button")
+        page.wait_for_selector("#source-file [role=alert]")
+        with page.expect_popup() as opened:
+            page.click("#source-file a")
+        assert "<script>window.hacked" in opened.value.inner_text("body")
         page.close()

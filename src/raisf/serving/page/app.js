@@ -4,10 +4,20 @@
 const $ = (id) => document.getElementById(id);
 const CONFIDENCE = "The probability that the judges gave to the way the answer came; 0 where it stands in none of the passages read";
 const UNGROUNDED = "The answer stands in none of the passages read.";
+const KEY = "raisf.key", ASCII = /^[ -~]*$/;
 const PAST = "raisf.past", MOST_PAST = 50, LARGEST = 300_000, LONG = 400;
-// They reorder or hide the text around them; shown as escapes, as the command line does.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
-const shown = (text) => String(text ?? "").replace(HIDDEN, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
+
+/** Text with its control and direction characters made visible, as `visible` of raisf.utils.text does. */
+function visible(text) {
+  return String(text).replace(HIDDEN, (one) => {
+    const code = one.charCodeAt(0);
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    if (code === 0x7f) return "␡";
+    return code < 0xa0 ? `\\x${code.toString(16)}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}
+const shown = (text) => visible(text ?? "");
 
 function make(tag, options = {}, ...children) {
   const { text, on, ...rest } = options;
@@ -25,11 +35,11 @@ const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "
 // ---- talking to the server
 
 async function call(path, options = {}) {
-  const key = sessionStorage.getItem("raisf.key");
+  const key = sessionStorage.getItem(KEY);
   const headers = { ...(key && { Authorization: `Bearer ${key}` }), ...options.headers };
   const response = await fetch(path, { ...options, headers });
   if (response.status === 401) {
-    await askForKey();
+    if (sessionStorage.getItem(KEY) === key) await askForKey(key ? "The server does not take this key." : "");
     return call(path, options);
   }
   if (response.ok) return response;
@@ -38,13 +48,28 @@ async function call(path, options = {}) {
   throw new Error((told?.error?.message ?? `the server answers ${response.status}`) + (wait && !told ? ` (in ${wait} s)` : ""));
 }
 
-function askForKey() {
+class NoKey extends Error {}
+const reasonOf = (problem) => (problem instanceof TypeError ? "The server cannot be reached. Is it still running?" : problem.message);
+
+let keyAsked = null; // two programs that are asked at once ask for it once
+const askForKey = (told) => (keyAsked ??= keyGiven(told).finally(() => (keyAsked = null)));
+
+function keyGiven(told) {
+  sessionStorage.removeItem(KEY);
+  $("key").returnValue = "";
   $("key").showModal();
-  return new Promise((resolve) => $("key").addEventListener("close", () => {
-    sessionStorage.setItem("raisf.key", $("key-value").value.trim());
+  tellOfKey(told);
+  return new Promise((resolve, reject) => $("key").addEventListener("close", () => {
+    const key = $("key-value").value.trim();
     $("key-value").value = "";
+    if ($("key").returnValue !== "given") return reject(new NoKey("This service asks for a key, and none was given."));
+    sessionStorage.setItem(KEY, key);
     resolve();
   }, { once: true }));
+}
+
+function tellOfKey(told) {
+  $("key-told").replaceChildren(...(told ? [make("p", { class: "error", role: "alert", text: told })] : []));
 }
 
 async function* eventsOf(response) {
@@ -218,7 +243,7 @@ class RunView {
     else if (event.type === "error") throw new Error(event.message);
   }
   done(answer, trace, confidence = null) {
-    Object.assign(this, { ended: true, said: answer, trace, confidence, cost: trace?.cost ?? this.cost });
+    Object.assign(this, { state: "answered", said: answer, trace, confidence, cost: trace?.cost ?? this.cost });
     this.answer.classList.remove("working");
     this.answer.replaceChildren(data(answer || "unknown"));
     this.answer.classList.toggle("unknown", answer === "unknown");
@@ -249,20 +274,20 @@ class RunView {
   }
   drawCost() {
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
-    const seconds = this.ended && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
-    const parts = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
+    const seconds = this.state && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
+    const parts = !this.cost && this.reopened ? [] : [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
       plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
     const sure = this.confidence == null ? null : `confidence ${this.confidence.toFixed(2)}`;
     this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "",
       sure ? make("span", { class: this.confidence < 0.5 ? "unread" : null, text: sure, title: CONFIDENCE }) : "", ...parts.map((text) => make("span", { text })));
   }
-  fail(message, kind = "alert") {
-    this.ended = true;
-    this.said = message;
+  fail(message, state = "failed", again = "Ask again") {
+    Object.assign(this, { state, said: message });
+    const failed = state === "failed";
     this.answer.classList.remove("working");
-    this.answer.textContent = kind === "alert" ? "No answer" : "Stopped";
-    const again = make("button", { type: "button", class: "again", text: "Ask again", on: () => askAll(this.asked, [this.program]) });
-    this.foot.replaceChildren(make("p", { class: kind === "alert" ? "error" : "error muted", role: kind, text: message }), again);
+    this.answer.textContent = failed ? "No answer" : "Stopped";
+    this.foot.replaceChildren(make("p", { class: failed ? "error" : "error muted", role: failed ? "alert" : "status", text: message }),
+      make("button", { type: "button", class: "again", text: again, on: () => askAll(this.asked, [this.program]) }));
     for (const node of Object.values(this.nodes)) if (node.element.dataset.state !== "done") node.why.textContent = "not finished";
   }
 }
@@ -277,10 +302,10 @@ async function answer(view, signal) {
     const body = JSON.stringify({ question: view.asked, program: view.program });
     const response = await call("/ask", { method: "POST", body, signal, headers: { "Content-Type": "application/json" } });
     for await (const event of eventsOf(response)) view.take(event);
-    if (!view.ended) throw new Error("the connection ended before the answer came");
+    if (!view.state) throw new Error("the connection ended before the answer came");
   } catch (problem) {
-    if (signal.aborted) view.fail("You stopped this question.", "status");
-    else view.fail(problem instanceof TypeError ? "The server cannot be reached. Is it still running?" : problem.message);
+    if (signal.aborted) view.fail("You stopped this question.", "stopped");
+    else view.fail(reasonOf(problem), "failed", problem instanceof NoKey ? "Enter key" : "Ask again");
   } finally {
     clearInterval(ticking);
     view.drawCost();
@@ -296,7 +321,7 @@ async function askAll(question, programs) {
   show(views, entry.id);
   busy(true, "Working");
   await Promise.all(views.map((view) => answer(view, mine.signal)));
-  entry.runs = views.map((view) => ({ program: view.program, answer: view.said, confidence: view.confidence, trace: view.trace ?? null }));
+  entry.runs = views.map(({ program, state, said, confidence, cost, trace }) => ({ program, state, answer: said, confidence, cost, trace: trace ?? null }));
   remember(entry);
   if (asking === mine) {
     asking = null;
@@ -323,7 +348,7 @@ function past() {
 }
 
 function remember(entry) {
-  const small = JSON.stringify(entry).length > LARGEST ? { ...entry, runs: entry.runs.map((run) => ({ ...run, trace: null })) } : entry;
+  const small = JSON.stringify(entry).length > LARGEST ? { ...entry, runs: entry.runs.map((run) => ({ ...run, trace: null, cut: !!run.trace })) } : entry;
   let kept = [small, ...past().filter((one) => one.id !== entry.id)].slice(0, MOST_PAST);
   while (kept.length) {
     try { localStorage.setItem(PAST, JSON.stringify(kept)); break; } catch { kept = kept.slice(0, -1); }
@@ -344,9 +369,11 @@ function drawPast() {
 function reopen(entry) {
   asking?.abort();
   const views = entry.runs.map((run) => {
-    const view = new RunView(entry.question, run.program);
-    if (run.trace) view.done(run.answer, run.trace, run.confidence);
-    else view.fail(run.answer ?? "The page was left before the answer came.", "status");
+    const view = Object.assign(new RunView(entry.question, run.program), { reopened: true, cost: run.cost ?? null });
+    if (run.trace || run.state === "answered") view.done(run.answer, run.trace, run.confidence);
+    else view.fail(run.answer ?? "The page was left before the answer came.", run.state ?? "stopped");
+    if (run.cut) view.foot.append(make("p", { class: "error muted", text: "Its tree was too large to be kept in this browser." }));
+    view.drawCost();
     return view;
   });
   $("question").value = entry.question;
@@ -369,7 +396,7 @@ async function openSource(program, pid) {
       ...context.map((one) => make("p", { class: one.pid === passage.pid ? "here" : "near", text: one.text, dir: "auto" })));
     if (documents && passage.source) file.replaceChildren(make("button", { type: "button", text: `Open ${passage.source}`, on: () => openFile(program, passage) }));
   } catch (problem) {
-    body.replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
+    body.replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
   }
 }
 
@@ -393,23 +420,53 @@ async function openFile(program, passage) {
     const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
     const file = URL.createObjectURL(await response.blob());
     if (response.headers.get("content-disposition")) { // a browser would show its bytes
-      tab.close();
+      tab?.close();
       make("a", { href: file, download: passage.source.split("/").pop() }).click();
-    } else tab.location = file + place;
+    } else if (tab) tab.location = file + place;
+    else $("source-file").replaceChildren(make("p", { class: "error", role: "alert", text: "The browser keeps this page from opening a tab. Allow it, or follow the link:" }),
+      make("a", { href: file + place, target: "_blank", text: passage.source }));
   } catch (problem) {
-    tab.close();
-    $("source-file").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
+    tab?.close();
+    $("source-file").replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
   }
 }
 
 // ---- the start
 
-let documents = false;
+let documents = false, listing = null;
 
-$("form").addEventListener("submit", (event) => {
+// Whether the programs are listed; asks the server for them until it has told them.
+const listed = () => (listing ??= list());
+
+async function list() {
+  try {
+    const served = await (await call("/programs")).json();
+    documents = served.documents;
+    for (const { name, about } of served.programs) {
+      $("program").append(make("option", { value: name, text: name, title: about }));
+      $("other").append(make("option", { value: name, text: name, title: about }));
+    }
+    $("other-label").hidden = served.programs.length < 2;
+    const indexes = [...new Set(served.programs.map((one) => one.index).filter(Boolean))];
+    $("serving").textContent = shown(indexes.length ? `over ${indexes.join(", ")}` : served.programs.map((one) => one.name).join(", "));
+    $("trouble").replaceChildren();
+    return true;
+  } catch (problem) {
+    listing = null;
+    $("trouble").replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }),
+      make("button", { type: "button", class: "again", text: problem instanceof NoKey ? "Enter key" : "Try again", on: start }));
+    return false;
+  }
+}
+
+async function start() {
+  if (await listed()) openLinked();
+}
+
+$("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const question = $("question").value.trim();
-  if (question) askAll(question, [...new Set([$("program").value, $("other").value].filter(Boolean))]);
+  if (question && (await listed())) askAll(question, [...new Set([$("program").value, $("other").value].filter(Boolean))]);
 });
 $("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
@@ -417,6 +474,11 @@ $("question").addEventListener("keydown", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !document.querySelector("dialog[open]")) asking?.abort();
   if (event.key === "/" && !/^(TEXTAREA|INPUT|SELECT)$/.test(document.activeElement.tagName)) { event.preventDefault(); $("question").focus(); }
+});
+$("key-form").addEventListener("submit", (event) => {
+  if (ASCII.test($("key-value").value.trim())) return;
+  event.preventDefault(); // no header can carry it
+  tellOfKey("A key is of ASCII characters only, and this one has others.");
 });
 $("stop").addEventListener("click", () => asking?.abort());
 $("forget").addEventListener("click", () => { localStorage.removeItem(PAST); drawPast(); });
@@ -429,18 +491,5 @@ drawPast();
 const opened = new URLSearchParams(location.hash.slice(1)).get("q");
 const before = past().find((entry) => entry.id === opened);
 if (before) reopen(before);
-try {
-  const served = await (await call("/programs")).json();
-  documents = served.documents;
-  for (const { name, about } of served.programs) {
-    $("program").append(make("option", { value: name, text: name, title: about }));
-    $("other").append(make("option", { value: name, text: name, title: about }));
-  }
-  $("other-label").hidden = served.programs.length < 2;
-  const indexes = [...new Set(served.programs.map((one) => one.index).filter(Boolean))];
-  $("serving").textContent = shown(indexes.length ? `over ${indexes.join(", ")}` : served.programs.map((one) => one.name).join(", "));
-} catch (problem) {
-  $("runs").replaceChildren(make("p", { class: "error", role: "alert", text: problem.message }));
-}
-openLinked();
+await start();
 window.addEventListener("hashchange", openLinked);
