@@ -229,9 +229,7 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
 def _musique(row: dict[str, Any]) -> dict[str, Any]:
     """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__.
 
-    Paragraphs stand in no order: a step names the one that supports it by its `idx`, or has it itself (FlashRAG). One
-    that names none has an empty title, so that none is taken for its by its place.
-    """
+    A step names its paragraph by its `idx`, or has it itself (FlashRAG); else its title is empty."""
     if row.get("answerable") is False:
         raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
     steps = row["question_decomposition"]
