@@ -111,4 +111,4 @@ def _check_gold(place: str, found: dict[str, Any]) -> None:
 def _example(row: dict[str, Any]) -> "dspy.Example":
     import dspy
 
-    return dspy.Example(**row).with_inputs("question")
+    return dspy.Example(row).with_inputs("question")

@@ -229,7 +229,8 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
 def _musique(row: dict[str, Any]) -> dict[str, Any]:
     """Source: Trivedi et al. 2022; an id begins with the number and the shape of the hops, such as 3hop1__.
 
-    A step names its paragraph by its `idx`, or has it itself (FlashRAG); else its title is empty."""
+    A step names its paragraph by its `idx`, or has it itself (FlashRAG); else its title is empty.
+    """
     if row.get("answerable") is False:
         raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
     steps = row["question_decomposition"]
@@ -335,16 +336,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_json_lines(path: Path) -> bool:
-    """Whether a file named .json holds one object per line: its first line is a whole one, and not all there is.
-
-    But for a single question, which has no list of them in it.
-    """
+    """Whether a file named .json holds one object per line: several, or a single question without a list of them."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
+        lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
         try:
-            found = json.loads(file.readline(_LINE))
+            found = json.loads(next(lines, b""))
         except ValueError:  # looked at first: a file of one line would be read whole
             return False
-        more = any(line.strip() for line in file)
+        more = next(lines, None) is not None
     return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))

@@ -89,6 +89,9 @@ def dataset_command(
         facts[split] = f"{about['questions']} of {about['of']} questions"
         if about["left_out"]:
             facts[split] += f"; {about['left_out']} were left out, which {'dev or ' * (split == 'train')}test has too"
+    if "train" not in made["splits"]:
+        how = "--from FILE --split train" if files else "--split train"
+        facts["train"] = f"not written: few-shot and trained programs need it (add {how})"
     if made["corpus"]:
         facts["corpus"] = f"{made['corpus']['passages']} passages"
         if bare := made["corpus"]["without_paragraphs"]:

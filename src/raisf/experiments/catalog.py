@@ -175,7 +175,7 @@ def _retrieved(label: str, engine: str | None) -> dict[str, Setting]:
 def _samples(*programs: str) -> dict[str, Setting]:
     found = {}
     for program in programs:
-        found[f"{program}, top_p 0, sample 1"] = Setting(program)
+        found[f"{program}, top_p 0, sample 1"] = Setting(program, sampling={"temperature": 0.0})
         for top_p in (0.5, 1.0):
             for number in range(SAMPLES):
                 sampling = {"temperature": 1.0, "top_p": top_p, "seed": number}
@@ -247,7 +247,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Whose weights the judges are",
         f"{RAISF}, Table 3",
         _bases,
-        tables.table(published.TABLE_3, besides=True),
+        tables.table(published.TABLE_3, whose="GPT-3.5", besides=True),
         departs="The paper's judges have 7 billion and 780 million weights; ours are named by their base.",
     ),
     "table4": Experiment("Retrievals and sub-questions", f"{RAISF}, Table 4", _VARIANTS, tables.effort),
@@ -285,14 +285,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         "BlendFilter and its baselines",
         f"{BLEND}, Table 2",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
-        tables.table(published.BLENDFILTER_MAIN, f1=published.BLENDFILTER_MAIN_F1, demonstrations="three"),
+        tables.blendfilter("colbert"),
         departs=f"{_SHOWN} {_FORMS}",
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",
         f"{BLEND}, the table of its BM25 results",
         _blendfilter(*_BLENDFILTER, engine="bm25"),
-        tables.table(published.BLENDFILTER_BM25, f1=published.BLENDFILTER_BM25_F1, demonstrations="three"),
+        tables.blendfilter("bm25"),
         departs=_FORMS,
     ),
     "blendfilter-queries": Experiment(

@@ -44,6 +44,11 @@ class Indexes:
     questions: Callable[[], Sequence[str]]
     left_out: int = field(default=0, init=False)
 
+    @property
+    def searched(self) -> str | None:
+        """The engine that is searched where a row asks for none; None of a retriever that is none of ours."""
+        return self._given_engine if self.given else self.engine
+
     def path(self, engine: str | None = None) -> Path | str:
         """An engine's index, made if there is none yet.
 

@@ -37,7 +37,7 @@ class Setting:
         engine: The index's: "colbert", "bm25" or "dense"; the workspace's if not given.
         base: Whose weights the judges are, for "weights": the workspace's if not given.
         training: What else `compile` is told, for "weights".
-        sampling: Options of the LM that answers; greedy if empty.
+        sampling: Options of the LM that answers; the workspace's own if empty.
         few_shot: Whether its predictors show demonstrations, as many at most as the judges of RA-ISF's prompts; where
             there are none to show, it cannot be run.
         tuned: Whether the index is a dense one, tuned to the LM (LSR).

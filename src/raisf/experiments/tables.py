@@ -34,6 +34,8 @@ def table(
     f1: published.Figures | None = None,
     besides: bool = False,
     demonstrations: str | None = None,
+    whose: str = "",
+    engine: str | None = None,
 ) -> "Callable[[Workspace, Answers], list[Section]]":
     """Scores and cost of each row, and the paper's own figures beside them.
 
@@ -43,6 +45,9 @@ def table(
         f1: The paper's F1.
         besides: The paper's rows are no rows of ours: they stand below them.
         demonstrations: How many the paper's prompts had, in all of its rows; None: that is not told.
+        whose: Which LM answered in the paper, over which retriever; empty where `names` say it.
+        engine: The one of ours that is the paper's retriever, where rows search what the workspace says; None: no
+            matter.
     """
     shown = demonstrations is not None
 
@@ -67,7 +72,11 @@ def table(
         columns += ["paper's F1*"] if f1 and not yes_no else []
         text = f"n = {len(workspace.test)}."
         if figures:
-            text += f" *the paper's own figure, {published.shown_for(figures[0], workspace.name)}."
+            text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
+            shares = [published.shown_for(one, workspace.name) for one in beside]
+            text += f"{shares[0]}{f'; of F1, {shares[-1]}' * (shares[-1] != shares[0])}."
+        if engine and (searched := workspace.indexes.searched) != engine:
+            text += f" Ours search with another retriever{f', {searched}' * bool(searched)}."
         if shown:
             text += f" All of its rows were prompted with {demonstrations} demonstrations"
             few = any(label.endswith(published.FEW_SHOT) for label in reports)
@@ -110,14 +119,24 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
 
 def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 2, and each ablation's difference from the whole."""
-    (first,) = table(published.TABLE_2)(workspace, answers)
+    (first,) = table(published.TABLE_2, whose="GPT-3.5")(workspace, answers)
     return [first, pair_sections(compare_records(answers, _best(answers)).pairs)[0]]
+
+
+def blendfilter(engine: str) -> "Callable[[Workspace, Answers], list[Section]]":
+    """BlendFilter's systems: over ColBERTv2 ("colbert") where the workspace says what is searched, or over "bm25"."""
+    if engine == "bm25":
+        figures, f1, over, searched = published.BLENDFILTER_BM25, published.BLENDFILTER_BM25_F1, "BM25", None
+    else:
+        figures, f1, over, searched = published.BLENDFILTER_MAIN, published.BLENDFILTER_MAIN_F1, "ColBERTv2", engine
+    whose = f"GPT-3.5-turbo-instruct over {over}"
+    return table(figures, f1=f1, demonstrations="three", whose=whose, engine=searched)
 
 
 def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], list[Section]]":
     """A curve over a number, a line a program (or a kind of question).
 
-    A label ends in the number; a program whose label has none is the same at all of them.
+    A label ends in the number; a program whose label has none is the same at all of them, also where it is alone.
     """
 
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
@@ -133,11 +152,13 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
             for line, score in (kinds if by_kind else {name: report.em}).items():
                 lines.setdefault(line, {})[number] = score
         numbers = sorted({number for line in lines.values() for number in line})
+        text = _joined(f"n = {len(workspace.test)}{' over all kinds' * by_kind}.", fault_lines(reports))
+        if not numbers:
+            return [Section("", ["exact match", f"any {axis}"], [[*one] for one in level.items()], text)]
         lines |= {label: dict.fromkeys(numbers, score) for label, score in level.items()}
         columns = ["exact match", *(f"{axis} {number:g}" for number in numbers)]
         rows: list[list[Cell]] = [[name, *(line.get(number) for number in numbers)] for name, line in lines.items()]
-        text = f"n = {len(workspace.test)}{' over all kinds' * by_kind}."
-        section = Section("", columns, rows, _joined(text, fault_lines(reports)), main=None)
+        section = Section("", columns, rows, text, main=None)
         section.draw(plots.curves(lines, axis, f"{workspace.measure}, percent"))
         return [section]
 

@@ -92,16 +92,21 @@ class Workspace:
     @cached_property
     def train(self) -> list[Any]:
         """The questions to learn from."""
-        from raisf.data.questions import load_questions
-
-        return load_questions(self.data / "train.jsonl")
+        return self._learnt_from("train.jsonl")
 
     @cached_property
     def dev(self) -> list[Any]:
         """The questions to select on."""
+        return self._learnt_from("dev.jsonl")
+
+    def _learnt_from(self, name: str) -> list[Any]:
         from raisf.data.questions import load_questions
 
-        return load_questions(self.data / "dev.jsonl")
+        file = self.data / name
+        if not file.exists():
+            made = f"raisf dataset {self.name or 'NAME'} --from FILE --split train --from FILE --split test"
+            raise InputError(f"there is no {file} to learn from: give a training file beside the test file ({made})")
+        return load_questions(file)
 
     @property
     def measure(self) -> str:

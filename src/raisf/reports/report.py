@@ -210,7 +210,7 @@ def route_section(comparison: "Comparison") -> Section:
     for name, report in comparison.reports.items():
         routes = [report.routes.get(route) for route in ROUTES]
         rest = 1 - sum(route.share for route in routes if route)
-        cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else None for route in routes]
+        cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else "0.0%" for route in routes]
         rows.append([name, *cells, f"{max(0.0, rest):.1%}"])
     text = "The share of the questions that each route settles, and in brackets how many of these are right."
     return Section("Routes", ["program", *ROUTES, "no answer"], rows, text)
