@@ -19,6 +19,7 @@ from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.files import read_json
+from raisf.viewing.runs import find_runs
 
 data_sets = ("2wiki", "musique")
 
@@ -73,6 +74,10 @@ def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifac
     assert text.count("## Real text") == 1 and "| weights-all |" in text
     assert "| weights-all |" in (out / "real/real.md").read_text("utf-8")
     assert "real: Real text" in (out / "report.html").read_text("utf-8")
+    labels = [f"{name}: {row}" for name in data_sets for row in ("direct", "rag", "weights-all")]
+    assert sorted(read_json(out / "real/results.json")["records"]) == labels, "earlier rows are shown, too"
+    for place in (out, out / "real"):
+        assert sorted(run.label for run in find_runs([place]).runs) == labels
     monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     assert _run(data / "musique", out, *given, "--only", "direct") == 0
 
@@ -100,6 +105,25 @@ def test_a_row_that_cannot_be_run_costs_no_other_row_and_no_other_data_set(data,
     monkeypatch.setattr(RealWorkspace, "answer", _down)
     assert _run(data, tmp_path / "down", "--only", "rag,direct", "--no-judges") == 1
     assert "the endpoint is down" in capsys.readouterr().err and not (tmp_path / "down/real/results.json").exists()
+
+
+def test_judges_that_fail_and_rows_that_nobody_asked_for_cost_no_answers(data, tmp_path, capsys, monkeypatch):
+    """One set's judges ended the comparison on all sets, as did a row of another run that could not be opened."""
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data/2wiki/corpus.jsonl").unlink()
+    assert _run(tmp_path / "data", tmp_path / "out", "--only", "direct", "--no-judges") == 0
+
+    def broken(programs, examples, folder, **options):
+        if "2wiki" in str(folder):
+            raise LMError("the judges hiccuped")
+        return {}
+
+    monkeypatch.setattr("raisf.experiments.real.judge_all", broken)
+    capsys.readouterr()
+    assert _run(data, tmp_path / "judged", "--only", "direct", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["left_out"]["real"] == {"2wiki: the judges alone": "the judges hiccuped"}
+    assert all(found["experiments"]["real"][0]["rows"][0][f"{name} EM"]["n"] == 3 for name in data_sets)
 
 
 def _down(space, *_):

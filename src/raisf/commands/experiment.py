@@ -313,10 +313,7 @@ def _real_text(
     with WorkspaceBars([wanted], sum(len(one.test) for one in workspaces.values())) as bars:
         comparison = RealComparison(workspaces, choice)
         for sections in comparison.run(bars):
-            files = {
-                f"{name}: {row}": file for name, one in workspaces.items() for row, file in one.files(wanted).items()
-            }
-            write_experiment(out, REAL, facts, sections, files)
+            write_experiment(out, REAL, facts, sections, comparison.files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
                 write_markdown(page, "Real text", facts, sections)
     result = _result(out, facts, {REAL: sections}, {REAL: comparison.left_out})

@@ -80,20 +80,29 @@ class RealWorkspace(Workspace):
         return program if setting.then else self.lending.lend(program, setting)
 
     def answered(self, row: Row) -> RecordsById | None:
-        """The answers of an earlier run to all questions; None where some are missing, or a row is not made yet."""
+        """The answers of an earlier run to all questions.
+
+        None where some are missing, or a row is not made yet, or cannot be opened: nobody has asked for it now.
+        """
         from raisf.evaluation.identity import question_id
         from raisf.utils.files import read_jsonl
 
-        if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
+        try:
+            if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
+                return None
+            if row.then and not self.learning.path_of(row).exists():
+                return None
+            program = self.open(row)
+        except RaisfError:
             return None
-        if row.then and not self.learning.path_of(row).exists():
-            return None
-        program = self.open(row)
         path = records_file(self.out / "records", program, self.test)
         found = {record["id"]: record for record in read_jsonl(path)} if path.is_file() else {}
         asked = {question_id(example) for example in self.test}
         complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)
-        return found if complete else None
+        if not complete:
+            return None
+        self._files[repr(row)] = path
+        return found
 
     def judged(self, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
         """By label and judge, the reports of the judges: of the wanted rows, and of those that were asked before."""
@@ -119,7 +128,7 @@ class RealComparison:
         choice: What is compared.
 
     Attributes:
-        left_out: By data set and row, why that row could not be run there.
+        left_out: By data set and row, why that row could not be run there; or that set's judges not be asked alone.
     """
 
     workspaces: Mapping[str, RealWorkspace]
@@ -152,12 +161,31 @@ class RealComparison:
                 self._tell(name, {row: found for row in rows if (found := before.get(row))}, {})
                 yield self.sections
             shown = {row: found for row in rows if (found := before.get(row))}
-            judged = {} if self.choice.no_judges else workspace.judged({row: rows[row] for row in shown}, wanted)
-            self._tell(name, shown, judged)
+            self._tell(name, shown, self._judged(name, {row: rows[row] for row in shown}, wanted))
             if any(self._answers.values()):
                 yield self.sections
         if not any(self._answers.values()):
             raise failed[0]
+
+    def _judged(self, name: str, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """A set's judges alone; none where one cannot be asked, which costs no answers and no other set."""
+        try:
+            return {} if self.choice.no_judges else self.workspaces[name].judged(rows, wanted)
+        except RaisfError as error:
+            if self.workspaces[name].lm_down:
+                raise
+            self.left_out[f"{name}: the judges alone"] = str(error)
+            return {}
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """By data set and row, the records of the answers so far, those of earlier runs that are shown too."""
+        rows = self.choice.rows()
+        return {
+            f"{name}: {row}": file
+            for name, workspace in self.workspaces.items()
+            for row, file in workspace.files(rows).items()
+        }
 
     @property
     def sections(self) -> "list[Section]":

@@ -9,7 +9,7 @@ from raisf.evaluation.records import meta_path, read_records
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
-RESULTS, PAGE, RECORDS = "results.json", "report.html", "records"
+RESULTS, PAGE, RECORDS, REAL = "results.json", "report.html", "records", "real"
 REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
 
 
@@ -79,13 +79,18 @@ def _runs_at(place: Path) -> list[Run]:
     if not place.is_dir():
         raise InputError(f"nothing at {place}: {REMEDY}")
     named = _named(place)
-    folder = place / RECORDS if (place / RECORDS).is_dir() else place
-    files = [file for file in sorted(folder.glob("*.jsonl")) if meta_path(file).is_file()]
+    files = [file for folder in _folders(place) for file in sorted(folder.glob("*.jsonl")) if meta_path(file).is_file()]
     if not files:
         raise InputError(f"no records in {place}: {REMEDY}")
     order = {name: number for number, name in enumerate(named)}
-    files.sort(key=lambda file: (order.get(file.name, len(order)), file.name))
-    return [_run(file, named.get(file.name) or {}) for file in files]
+    files.sort(key=lambda file: (order.get(file.resolve(), len(order)), file))
+    return [_run(file, named.get(file.resolve()) or {}) for file in files]
+
+
+def _folders(place: Path) -> list[Path]:
+    """Where a place's records lie: a report's, and those of the real text's data sets; or in the place itself."""
+    sets = f"*/{RECORDS}" if place.resolve().name == REAL and not (place / REAL).is_dir() else f"{REAL}/*/{RECORDS}"
+    return [folder for folder in (place / RECORDS, *sorted(place.glob(sets))) if folder.is_dir()] or [place]
 
 
 def _run(file: Path, labels: dict[str, str]) -> Run:
@@ -93,13 +98,15 @@ def _run(file: Path, labels: dict[str, str]) -> Run:
     return Run(next(iter(labels.values()), file.stem), file, _program(file), tuple(filter(None, labels)))
 
 
-def _named(place: Path) -> dict[str, dict[str, str]]:
+def _named(place: Path) -> dict[Path, dict[str, str]]:
     """By the records' file, what the reports in a folder call it, by experiment ("" for a comparison)."""
-    named: dict[str, dict[str, str]] = {}
+    named: dict[Path, dict[str, str]] = {}
     for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
         if results.is_file() and isinstance(saved := read_json(results), dict):
+            experiment = str(saved.get("experiment") or "")
+            beside = results.parent.parent if experiment else results.parent
             for label, name in (saved.get("records") or {}).items():
-                named.setdefault(Path(str(name)).name, {})[str(saved.get("experiment") or "")] = str(label)
+                named.setdefault((beside / str(name)).resolve(), {})[experiment] = str(label)
     return named
 
 
