@@ -103,8 +103,9 @@ def ask_here(
     The program is called with the examples' fields that `inputs` names.
 
     Weights of models in the process are read before any question's seconds are counted. The caller's DSPy settings
-    (LM, adapter, callbacks) hold in the workers. On Ctrl-C no new question is asked; what finishes within two seconds
-    is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends the run and is raised here.
+    (LM, adapter, callbacks) hold in the workers, and in `keep`. On Ctrl-C no new question is asked; what finishes
+    within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends the run
+    and is raised here.
 
     Raises:
         LMError: The LM failed on ten questions in a row.
@@ -114,6 +115,7 @@ def ask_here(
     waiting: queue.SimpleQueue[tuple[dspy.Example, contextvars.Context]] = queue.SimpleQueue()
     for example in examples:
         waiting.put((example, contextvars.copy_context()))
+    keeping = contextvars.copy_context()  # a metric may ask an LM
     lock, over = threading.Lock(), threading.Event()
     left, patience = len(examples), Patience()
     raised: list[BaseException] = []
@@ -128,7 +130,7 @@ def ask_here(
                 with lock:
                     if raised:
                         return
-                    keep(outcome)
+                    keeping.run(keep, outcome)
                     patience.saw(outcome)
                     left -= 1
                     if left == 0:
@@ -239,7 +241,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
     answers = gold_answers(example)
     answer = text_of(prediction.get("answer")) if prediction is not None else None
     scoring = example.get("scoring")
-    trace = getattr(prediction, "trace", None)
+    trace = _trace_of(prediction)
     root = trace.root if trace is not None else None
     return {
         "id": question_id(example),
@@ -261,6 +263,12 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "error": f"{type(error).__name__}: {error}" if error is not None else None,
         "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
     }
+
+
+def _trace_of(prediction: dspy.Prediction | None) -> Any:
+    """How a program of ours came to its answer; a field of that name in others' predictions may be anything."""
+    trace = getattr(prediction, "trace", None)
+    return trace if hasattr(trace, "root") and hasattr(trace, "cost") else None
 
 
 def check_module(program: object) -> None:

@@ -34,6 +34,12 @@ def trained_folder(lm: Any) -> Path | None:
     return folder if beside or (folder / TRAINING).is_file() else None
 
 
+def check_folder_name(name: str) -> None:
+    """Raise InputError for a predictor's name that its weights cannot be kept under."""
+    if "/" in name or len(name.encode()) > LONGEST_NAME:
+        raise InputError(f"{name!r:.80} cannot name a folder, as its weights need: call the predictor otherwise")
+
+
 def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
     """A base's model string with its folder absolute, and under `relative` where that lies from the artifact's.
 
@@ -71,8 +77,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         source = trained_folder(lm)
         if source is None or (predictor.lm is None and not (lm.lora or lm.probe)):
             continue  # a whole model of DSPy's settings is found where it lies, as any other
-        if "/" in name or len(name.encode()) > LONGEST_NAME:
-            raise InputError(f"{name!r:.80} cannot name a folder, as its weights need: call the predictor otherwise")
+        check_folder_name(name)
         target = made / ADAPTERS / name
         target.mkdir(parents=True)
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):

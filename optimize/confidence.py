@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from raisf.evaluation.identity import question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import Outcome, ask_all, progress_bar
-from raisf.optimize.demonstrations import copy_of
+from raisf.evaluation.runner import progress_bar
+from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.runs import results
 from raisf.optimize.within import program_within
 from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
+from raisf.programs.trace import Trace
 from raisf.utils.errors import InputError
 
 LEAST = 10
@@ -56,20 +58,19 @@ def fit_confidence(
     fitted = program_within(made, RAISF, f"{type(program).__name__} has no confidence to calibrate: take ra-isf")
     least, fitted.min_confidence = fitted.min_confidence, 0.0
     fitted.confidence_slope, fitted.confidence_offset = 1.0, 0.0
-    found: dict[str, tuple[float, float]] = {}
+
+    def sure_of(example: dspy.Example, prediction: dspy.Prediction) -> tuple[str, tuple[float, float]] | None:
+        trace = getattr(prediction, "trace", None)
+        if not isinstance(trace, Trace) or trace.root.confidence is None:
+            return None
+        return question_id(example), (float(metric(example, prediction, None)), trace.root.confidence)
+
     with progress_bar(progress) as bar:
         task = bar.add_task("confidence", total=len(valset), score="")
-
-        def keep(outcome: Outcome) -> None:
-            bar.update(task, advance=1)
-            trace = getattr(outcome.prediction, "trace", None)
-            if outcome.prediction is not None and trace is not None and trace.root.confidence is not None:
-                right = float(metric(outcome.example, outcome.prediction, None))
-                found[question_id(outcome.example)] = (right, trace.root.confidence)
-
-        ask_all(made, valset, keep, threads=threads)
+        answers = results(made, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
     fitted.min_confidence = least
-    names = sorted(found)  # by name: the order of the answers depends on their speed
+    found = dict(one for one in answers if one is not None)
+    names = sorted(found)
     right, sure = np.array([found[name][0] for name in names]), np.array([found[name][1] for name in names])
     if len(names) < LEAST:
         raise InputError(

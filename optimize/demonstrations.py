@@ -8,16 +8,19 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
+from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.drafts import with_drafts
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     balanced,
     decomposition_examples,
     passage_examples,
+    with_verdict,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, role_of
-from raisf.optimize.traces import marked, traced_rows
+from raisf.optimize.runs import marked
+from raisf.optimize.traces import traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched
@@ -89,7 +92,8 @@ def collect_rows(
         trainset: Questions with gold; see `raisf.optimize.judges.judge_data`.
         labels: See `know_labels`.
         threads: Questions asked at a time.
-        strict: Raise where a judge's verdicts cannot be had; else say so in `missing`.
+        strict: Raise where a judge's verdicts cannot be had, unless `taught` speaks of others alone; else say so in
+            `missing`.
         journal: Keeps the labels that the LM gave.
         only_ours: Pass over predictors that belong to no program of ours: one with a judge's fields may do something
             else in a module of the user's own.
@@ -100,7 +104,7 @@ def collect_rows(
         InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
-    rows = Rows()
+    rows, taught = Rows(), taught or {}
     owner_of, judging = owners(program), set[int]()
     # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
     answered = all("question" in example and gold_answers(example) for example in trainset)
@@ -109,8 +113,7 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            found = list((taught or {}).get("decomposition") or decomposition_examples(trainset))
-            if found:
+            if found := list(taught.get("decomposition") or decomposition_examples(trainset)):
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no training question has several gold sub_questions"
@@ -118,29 +121,19 @@ def collect_rows(
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in JUDGED:
             judging.add(id(owner))
-            rows.judge[name] = JUDGED[role]
+            judge = rows.judge[name] = JUDGED[role]
+            given = taught.get(judge, ())
             try:
-                answerer = next((p for _, p in owner.named_predictors() if role_of(p) is DirectAnswer), None)
-                if (given := (taught or {}).get(rows.judge[name])) and role is not AnswerTruth:
-                    rows.of[name] = _of_form(role, given)
-                elif role in (SelfKnowledge, AnswerTruth):
-                    options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
-                    if given:
-                        rows.of[name] = list(given)
-                    else:
-                        labelled = know_labels(trainset, answerer=answerer, **options).checked()
-                        rows.of[name] = labelled.rows
-                        if told := labelled.told():
-                            rows.unlabelled[name] = told
-                    if role is AnswerTruth and answerer is not None:
-                        rows.of[name] = with_drafts(rows.of[name], answerer, threads, journal)
+                if role in (SelfKnowledge, AnswerTruth):
+                    found, told = _knowledge(owner, role, trainset, given, labels, threads, journal)
+                    rows.unlabelled |= {name: told} if told else {}
                 else:
-                    rows.of[name] = _relevance(owner, role, trainset, most)
-                balanced(rows.of[name], rows.judge[name], 2, random.Random(0))
+                    found = _of_form(role, given) if given else _relevance(owner, role, trainset, most)
+                balanced(found, judge, 2, random.Random(0))
+                rows.of[name] = found
             except InputError as error:
-                if strict:
+                if strict and (not taught or judge in taught):
                     raise InputError(f"{error}; strategy 'bootstrap' does without such examples") from error
-                rows.of.pop(name, None)
                 rows.missing[name] = str(error)
     if strict and not rows.of:
         raise InputError("no predictor of this program can be shown what is right by gold alone: choose 'bootstrap'")
@@ -180,13 +173,16 @@ def bootstrap_demos(
     trainset: Sequence[dspy.Example],
     metric: Callable[..., Any],
     teacher: dspy.Module | None = None,
-    **options: Any,
+    *,
+    threads: int = 8,
+    journal: Journal | None = None,
+    name: str = "run",
 ) -> tuple[dspy.Module, int]:
     """A copy of the program whose predictors show steps of right runs, and how many runs failed.
 
     The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right. A
     judge's demonstrations are not taken from them: lucky runs would confirm it in its mistakes. A judge without rows
-    keeps those of the runs' calls that can be balanced.
+    takes those of the runs' calls that can be balanced; who gets none keeps what it has.
 
     DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
     failed, and takes no teacher but one of the very same predictors.
@@ -199,53 +195,55 @@ def bootstrap_demos(
         trainset: Questions to run on, ATTEMPTS * n at most.
         metric: Only a run that is right to the full teaches: of a metric of shares, 0.1 would count as true.
         teacher: A program with predictors of the same names.
-        options: Of `traced_rows`.
+        threads: Runs at a time.
+        journal: Keeps them.
+        name: What the journal calls them.
     """
     drawn = draw(program, rows, n, rng)
     examples = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
-    of, failed = _right_steps(_shown(teacher, drawn) if teacher else drawn, examples, n, metric, **options)
+    runner = _shown(teacher, drawn) if teacher else drawn
+    of, failed = _right_steps(runner, examples, n, metric, threads=threads, journal=journal, name=name)
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge, own = rows.judge.get(name), _whole(predictor, of.get(name, []))
         if name in rows.of and role_of(predictor) in JUDGE_ROLES:
             predictor.demos = shown[name].demos
         elif judge is not None:
-            predictor.demos = _evened(own, judge, n, rng)
+            predictor.demos = _evened(own, judge, n, rng) or shown[name].demos
         else:
             predictor.demos = rng.sample(own, min(n, len(own))) or shown[name].demos
     return student, failed
 
 
 def _right_steps(
-    program: dspy.Module, examples: Sequence[dspy.Example], n: int, metric: Callable[..., Any], **options: Any
+    program: dspy.Module,
+    examples: Sequence[dspy.Example],
+    n: int,
+    metric: Callable[..., Any],
+    *,
+    threads: int,
+    journal: Journal | None,
+    name: str,
 ) -> tuple[dict[str, list[dspy.Example]], int]:
     """By predictor, the steps of the first n right runs or somewhat more; and how many runs failed till then."""
     of: dict[str, list[dspy.Example]] = {}
     right = failed = 0
-    name = options.pop("name", "run")
     for start in range(0, len(examples), AT_ONCE):
         if right >= n:
             break
-        part = f"{name}, from {start}"
-        traced = traced_rows(program, examples[start : start + AT_ONCE], metric, progress=False, name=part, **options)
+        traced = traced_rows(
+            program,
+            examples[start : start + AT_ONCE],
+            metric,
+            threads=threads,
+            progress=False,
+            journal=journal,
+            name=f"{name}, from {start}",
+        )
         right, failed = right + traced.right, failed + traced.failed
         for predictor, steps in traced.of.items():
             of.setdefault(predictor, []).extend(steps)
     return of, failed
-
-
-def copy_of(program: dspy.Module) -> dspy.Module:
-    """A copy to change, with the very LMs of the original and none of DSPy's marks of having been compiled."""
-    copy = program.deepcopy()
-    copy._compiled = False
-    _restore_lms(copy, program)
-    return copy
-
-
-def _restore_lms(copy: dspy.Module, program: dspy.Module) -> None:
-    """DSPy's optimizers reset them to None, and a deep copy would load a local model a second time."""
-    for (_, ours), (_, theirs) in zip(copy.named_predictors(), program.named_predictors(), strict=True):
-        ours.lm = theirs.lm
 
 
 def judges_by_drafts(program: dspy.Module) -> bool:
@@ -260,6 +258,26 @@ def _in_use(program: dspy.Module, role: Any) -> bool:
     if role is PassageRelevance and getattr(program, "relevance", None) == "score":
         return False
     return getattr(program, _SWITCHES.get(role, ""), True)
+
+
+def _knowledge(
+    owner: dspy.Module,
+    role: Any,
+    trainset: Sequence[dspy.Example],
+    given: Sequence[dspy.Example],
+    labels: Labels,
+    threads: int,
+    journal: Journal | None,
+) -> tuple[list[dspy.Example], str | None]:
+    """Rows of what is known, the given ones or the LM's labels; and what is said of questions without a label."""
+    answerer = next((one for _, one in owner.named_predictors() if role_of(one) is DirectAnswer), None)
+    found, told = list(given), None
+    if not found:
+        labelled = know_labels(trainset, answerer=answerer, labels=labels, threads=threads, journal=journal).checked()
+        found, told = labelled.rows, labelled.told()
+    if role is AnswerTruth and answerer is not None:
+        found = with_drafts(found, answerer, threads, journal)
+    return found, told
 
 
 def _relevance(owner: Any, role: Any, trainset: Sequence[dspy.Example], rows: int | None) -> list[dspy.Example]:
@@ -278,7 +296,7 @@ def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:
 
 
 def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
-    of = [[demo for demo in demos if demo.get("verdict") == verdict] for verdict in VERDICTS[judge]]
+    of = [[demo for demo in demos if with_verdict(demo).get("verdict") == verdict] for verdict in VERDICTS[judge]]
     size = min(n // 2, *map(len, of))
     picked = [demo for same in of for demo in rng.sample(same, size)]
     rng.shuffle(picked)

@@ -15,8 +15,15 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     Records of an evaluation do without the code: there a path is given by hand.
     """
     modules = [program, *(one for one in programs_within(program) if one is not program)]
-    kinds = dict.fromkeys(kind for module in modules for kind in type(module).__mro__)
+    parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
+    kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
-    codes = [made for kind in ours for made in vars(kind).values() if hasattr(made, "__code__")]
+    codes = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
     return {"programs": described, "code": [code_of(function) for function in [*codes, *functions]]}
+
+
+def _functions(made: Any) -> list[Any]:
+    """The functions in a class's attribute: a method, a static one, a property's, one that is cached or wrapped."""
+    held = [made, *(getattr(made, name, None) for name in ("__func__", "fget", "fset", "func", "__wrapped__"))]
+    return list({id(one): one for one in held if hasattr(one, "__code__")}.values())

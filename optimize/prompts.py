@@ -7,18 +7,21 @@ import dspy
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.adapters import trained_folder
+from raisf.optimize.copying import copy_of
+from raisf.optimize.runs import plain
 
 Prompts = Mapping[str, Mapping[str, Any]]
 """By predictor's name: "instructions", a text, and "demos", a list of fields with their values."""
 
 
 def prompts_of(program: dspy.Module) -> dict[str, dict[str, Any]]:
-    """The prompts of a program, JSON-able as far as the demonstrations' values are."""
+    """The prompts of a program, as plain values (`raisf.optimize.runs.plain`)."""
     prompts = {}
     for name, predictor in program.named_predictors():
         signature: Any = predictor.signature
-        prompts[name] = {"instructions": signature.instructions, "demos": [dict(demo) for demo in predictor.demos]}
+        demos = [plain(dict(demo)) for demo in predictor.demos]
+        prompts[name] = {"instructions": signature.instructions, "demos": demos}
     return prompts
 
 
@@ -27,7 +30,7 @@ def with_prompts(program: dspy.Module, prompts: Prompts) -> dspy.Module:
     copy: Any = copy_of(program)
     for name, predictor in copy.named_predictors():
         predictor.signature = predictor.signature.with_instructions(prompts[name]["instructions"])
-        predictor.demos = [dspy.Example(**demo) for demo in prompts[name]["demos"]]
+        predictor.demos = [dspy.Example(demo) for demo in prompts[name]["demos"]]
     return copy
 
 
@@ -47,7 +50,7 @@ def instructed(program: dspy.Module) -> list[str]:
 
 def _reads(lm: Any) -> bool:
     adapter = adapter_for(lm)
-    return getattr(lm, "lora", None) is None and not (isinstance(adapter, CompactAdapter) and not adapter.instructions)
+    return trained_folder(lm) is None and not (isinstance(adapter, CompactAdapter) and not adapter.instructions)
 
 
 def writing_adapter(lm: dspy.BaseLM) -> dspy.Adapter:

@@ -5,7 +5,7 @@ from typing import Any
 
 import dspy
 
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.within import programs_within
 from raisf.retrieval.passage import Passage, Retriever
 
@@ -46,12 +46,12 @@ class _Remembering:
 
 
 def remember(predictor: Any) -> None:
-    """Let the predictor make equal calls once: another try meets the same judgements again."""
-    made: dict[str, Any] = {}
+    """Let the predictor make equal calls of an LM once: another try meets the same judgements again."""
+    made: dict[tuple[Any, str], Any] = {}
     forward = type(predictor).forward
 
     def remembered(**inputs: Any) -> Any:
-        key = repr(sorted(inputs.items()))
+        key = predictor.lm or dspy.settings.lm, repr(sorted(inputs.items()))
         if key not in made:
             made[key] = forward(predictor, **inputs)
         return made[key]

@@ -4,15 +4,14 @@ DSPy's BootstrapFinetune pairs the steps of a run with predictors by their posit
 a predictor more than once, that trains one on another's rows. Here each step goes to the predictor that made it.
 """
 
-import contextvars
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
-from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import progress_bar
+from raisf.optimize.runs import plain, results, with_steps
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
@@ -40,6 +39,13 @@ class Traced:
         return self.runs - self.failed - self.wrong
 
 
+class _Run(TypedDict):
+    """Whether a run was right, and then the steps to it: each predictor's name, its inputs and its outputs."""
+
+    right: bool
+    steps: list[Any]
+
+
 def traced_rows(
     program: dspy.Module,
     examples: Sequence[dspy.Example],
@@ -58,52 +64,49 @@ def traced_rows(
         metric: Called as `metric(example, prediction, steps)`; a run counts as right at 1 or True.
         threads: Examples at a time.
         progress: Show a bar on stderr.
-        journal: Keeps each run, and has those of an earlier call; one that failed is made again.
+        journal: See `results`.
         name: What the journal calls them, the same for the same program and examples.
 
     Raises:
         LMError: The LM failed on ten examples in a row.
     """
     names = {id(predictor): name for name, predictor in program.named_predictors()}
-    traced, seen = Traced(runs=len(examples)), set()
-    passes, runs = readable(metric), {}
-    context = contextvars.copy_context()  # a metric may ask an LM of the caller's settings, and `keep` has others
-    keys = {id(example): f"{name} {place}" for place, example in enumerate(examples)}
-    if journal is not None:
-        runs = {id(e): journal.get(keys[id(e)]) for e in examples if keys[id(e)] in journal}
+    passes = readable(metric)
+    places = {id(example): place for place, example in enumerate(examples)}
+
+    def result(example: dspy.Example, run: dspy.Prediction) -> _Run | None:
+        if run.prediction is None:
+            return None
+        if float(passes(example, run.prediction, run.steps)) < 1:
+            return {"right": False, "steps": []}
+        return {"right": True, "steps": [_step(names, *step) for step in run.steps if id(step[0]) in names]}
+
     with progress_bar(progress) as bar:
-        task = bar.add_task("collecting runs", total=len(examples), completed=len(runs), score="")
-
-        def keep(outcome: Outcome) -> None:
-            bar.update(task, advance=1)
-            run, example = outcome.prediction, outcome.example.question
-            if run is None or run.prediction is None:
-                traced.failed += 1
-                return
-            right = float(context.run(passes, example, run.prediction, run.steps)) >= 1
-            runs[id(example)] = [_step(names, *step) for step in run.steps if id(step[0]) in names] if right else None
-            if journal is not None:
-                journal.add(keys[id(example)], runs[id(example)])
-
-        waiting = [example for example in examples if id(example) not in runs]
-        ask_whole(with_steps(program), waiting, keep, threads=threads)
-    for example in examples:  # in their order, whichever came first
-        run = runs.get(id(example), [])
-        traced.wrong += run is None
-        for predictor, inputs, outputs in run or []:
-            step = dspy.Example(**inputs, **outputs)
-            if (predictor, repr(step)) not in seen:
-                seen.add((predictor, repr(step)))
-                traced.of.setdefault(predictor, []).append(step.with_inputs(*inputs))
+        task = bar.add_task("collecting runs", total=len(examples), score="")
+        runs = results(
+            with_steps(program),
+            examples,
+            result,
+            threads=threads,
+            journal=journal,
+            key=lambda example: f"{name}, example {places[id(example)]}",
+            tell=lambda run: bar.update(task, advance=1),
+        )
+    ended = [run for run in runs if run is not None]
+    right = [run for run in ended if run["right"]]
+    traced = Traced(runs=len(runs), failed=len(runs) - len(ended), wrong=len(ended) - len(right))
+    seen = set[tuple[str, str]]()
+    for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
+        step = dspy.Example({**inputs, **outputs})
+        if (predictor, repr(step)) not in seen:
+            seen.add((predictor, repr(step)))
+            traced.of.setdefault(predictor, []).append(step.with_inputs(*inputs))
     return traced
 
 
 def _step(names: dict[int, str], predictor: Any, inputs: dict[str, Any], outputs: Any) -> list[Any]:
-    return [
-        names[id(predictor)],
-        dict(inputs),
-        {key: outputs.get(key) for key in predictor.signature.output_fields},
-    ]
+    gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
+    return [names[id(predictor)], plain(inputs), plain(gave)]
 
 
 def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,45 +123,3 @@ def lacks_reply(prediction: dspy.Prediction) -> bool:
     told = getattr(prediction, "trace", None)
     unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
     return bool(unread) and is_unknown(text_of(prediction.get("answer")))
-
-
-def ask_whole(
-    program: Callable[..., dspy.Prediction],
-    examples: Sequence[dspy.Example],
-    keep: Callable[[Outcome], None],
-    *,
-    threads: int,
-) -> None:
-    """`ask_all` for programs that may take other inputs than a question.
-
-    They are called with the inputs that an example marks, its question where it marks none. An outcome's
-    `example.question` is the whole example.
-    """
-
-    def ask(question: dspy.Example) -> dspy.Prediction:
-        return program(**marked(question).inputs())
-
-    # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
-    ask_all(ask, [dspy.Example(question=example) for example in examples], keep, threads=threads)
-
-
-def marked(example: dspy.Example) -> dspy.Example:
-    """The example with its inputs marked: its question, where it does not say what they are."""
-    return example if example._input_keys else example.with_inputs("question")
-
-
-def with_steps(program: dspy.Module) -> Callable[..., dspy.Prediction]:
-    """The program, giving its `prediction` together with the `steps` to it: predictor, inputs, outputs of each.
-
-    The prediction is None where an LM's output could not be read.
-    """
-
-    def ask(**inputs: Any) -> dspy.Prediction:
-        steps: list[Any] = []
-        try:
-            with dspy.context(trace=steps):
-                return dspy.Prediction(prediction=program(**inputs), steps=steps)
-        except AdapterParseError:  # an outcome of weak LMs, however many in a row: no reason to give up
-            return dspy.Prediction(prediction=None, steps=steps)
-
-    return ask

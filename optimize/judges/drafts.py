@@ -45,9 +45,7 @@ def with_drafts(
 
     ask_all(ask, [dspy.Example(question=one) for one in questions if one not in drafts], keep, threads=threads)
     return [
-        dspy.Example(question=row.question, answer=drafts[row.question], verdict=row.verdict).with_inputs(
-            "question", "answer"
-        )
+        row.copy(answer=drafts[row.question]).with_inputs("question", "answer")
         for row in rows
         if not is_unknown(drafts.get(row.question, ""))
     ]

@@ -140,9 +140,8 @@ def listwise_examples(
             question=step.question,
             passages=[passage.prompt_text for passage in passages],
             relevant_ids=ids,
-            verdict="relevant" if ids else "irrelevant",
         )
-        rows.append(row.with_inputs("question", "passages"))
+        rows.append(with_verdict(row).with_inputs("question", "passages"))
     return rows
 
 
@@ -201,6 +200,13 @@ def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Exampl
         for e in checked(trainset)
         if len(e.get("sub_questions") or []) > 1
     ]
+
+
+def with_verdict(row: dspy.Example) -> dspy.Example:
+    """A row with the verdict that it is balanced by: of lists, whether any passage is relevant."""
+    if "relevant_ids" not in row:
+        return row
+    return row.copy(verdict="relevant" if row["relevant_ids"] else "irrelevant")
 
 
 def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:

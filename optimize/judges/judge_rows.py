@@ -11,7 +11,7 @@ import dspy
 
 from raisf.evaluation.identity import describe, describe_test, digest, weights_of
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.judges.judge_data import steps, with_verdict
 from raisf.optimize.judges.labelling import JUDGES
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
@@ -239,6 +239,4 @@ def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     fields = {name: value for name, value in row.items() if name != "source"}
-    if "relevant_ids" in row:
-        fields["verdict"] = "relevant" if row["relevant_ids"] else "irrelevant"
-    return dspy.Example(**fields).with_inputs(*(fields.keys() - outputs - {"verdict"}))
+    return with_verdict(dspy.Example(fields)).with_inputs(*(fields.keys() - outputs - {"verdict"}))

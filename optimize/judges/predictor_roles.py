@@ -1,6 +1,6 @@
 """Which predictor of a program does what: told by its fields, as its instructions may have been changed."""
 
-from typing import Any
+from typing import Any, get_args
 
 import dspy
 
@@ -41,13 +41,12 @@ def judges_of(program: dspy.Module) -> set[str]:
     """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"; also where they reason."""
     judged = {**JUDGED, Decomposition: "decomposition"}
     signatures = [predictor.signature for _, predictor in program.named_predictors()]
-    alike = (role for role in judged for one in signatures if _fields(one) == _fields(role) or _reasons(one, role))
-    return {judged[role] for role in alike}
+    return {judged[role] for role in judged for one in signatures if _alike(one, role) or _reasons(one, role)}
 
 
 def role_of(predictor: Any) -> Any:
-    """The signature of ours whose fields the predictor has; None if there is none."""
-    return next((known for known in _KNOWN if _fields(known) == _fields(predictor.signature)), None)
+    """The signature of ours whose fields, and whose verdicts, the predictor has; None if there is none."""
+    return next((known for known in _KNOWN if _alike(predictor.signature, known)), None)
 
 
 def predictor_of(program: dspy.Module, *roles: Any) -> Any:
@@ -70,10 +69,19 @@ def predictor_of(program: dspy.Module, *roles: Any) -> Any:
 
 
 def _reasons(signature: Any, role: Any) -> bool:
-    """Whether a predictor has a role's fields, and a reasoning before its output."""
-    inputs, outputs = _fields(signature)
-    return outputs[:1] == ["reasoning"] and (inputs, outputs[1:]) == _fields(role)
+    """Whether a predictor has a role's fields and verdicts, and a reasoning before its output."""
+    return list(signature.output_fields)[:1] == ["reasoning"] and _alike(signature.delete("reasoning"), role)
+
+
+def _alike(signature: Any, role: Any) -> bool:
+    return _fields(signature) == _fields(role) and _verdicts(role) in (set(), _verdicts(signature))
 
 
 def _fields(signature: Any) -> tuple[list[str], list[str]]:
     return list(signature.input_fields), list(signature.output_fields)
+
+
+def _verdicts(signature: Any) -> set[Any]:
+    """The labels of a verdict: with others it is about something else, whatever it is called."""
+    verdict = signature.output_fields.get("verdict")
+    return set(get_args(verdict.annotation)) if verdict is not None else set()

@@ -13,7 +13,7 @@ from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.identity import digest
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
 from raisf.optimize.overlap import check_disjoint

@@ -22,7 +22,7 @@ from raisf.evaluation.identity import check_answered, question_id
 from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.evaluation.runner import progress_bar
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled

@@ -11,7 +11,8 @@ import dspy
 from raisf.evaluation.identity import check_answered
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.connect import connect
-from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, copy_of, draw
+from raisf.optimize.copying import copy_of
+from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
@@ -53,9 +54,17 @@ class Draws:
 
     def bootstrapped(self, n: int, rng: Random, name: str) -> dspy.Module:
         """The same, and steps of right runs for the others; `name`: what the journal calls these."""
-        task, options = self.task, {"threads": self.threads, "journal": self.task.journal, "name": f"runs of {name}"}
         drawn, failed = bootstrap_demos(
-            task.student, self.rows, n, rng, task.trainset, self.metric, task.teacher, **options
+            self.task.student,
+            self.rows,
+            n,
+            rng,
+            self.task.trainset,
+            self.metric,
+            self.task.teacher,
+            threads=self.threads,
+            journal=self.task.journal,
+            name=f"runs of {name}",
         )
         self.failed += failed
         return drawn
@@ -134,13 +143,21 @@ class Prompting(Optimizer):
     def _compile(self, task: Task) -> Any:
         sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
         draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
-        options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "strict": self.strict}
+        taught = None
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
             if self.judge_rows is not None:
                 self.judge_rows.tell_of_others(task.student)
-                options["taught"], _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
-            draws.rows = collect_rows(task.student, sample, **options, journal=task.journal)
+                taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
+            draws.rows = collect_rows(
+                task.student,
+                sample,
+                labels=self.labels,
+                threads=self.threads,
+                strict=self.strict,
+                journal=task.journal,
+                taught=taught,
+            )
             bar.remove_task(labelling)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:

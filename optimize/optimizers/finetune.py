@@ -12,22 +12,20 @@ from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
-from raisf.optimize.demonstrations import copy_of, judges
+from raisf.optimize.copying import copy_of
+from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.optimizers.base import Examples, Task
+from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
     SPLITS,
     JudgeTraining,
-    RowWriter,
     Source,
     chosen_predictors,
     draw_evenly,
-    first_without_rows,
     local_base,
 )
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -86,27 +84,26 @@ class FinetuneJudges(JudgeTraining):
         bases = self._bases(program)
         rng = random.Random(training.seed)
         sources = self._sources(task, list(bases), rng)
-        made: dict[str, _Made] = {}
-        missing: dict[str, str] = {}
-        owner_of = owners(program)
-        for name in bases:
-            empty = first_without_rows(sources, name)
-            if empty is None:
-                made[name] = _Made(program, name, bases[name], sources, self.rows, rng)
-            elif self._lenient and isinstance(owner_of[name], Program) and name not in empty.gold.judge:
-                missing[name] = empty.why(name)  # decompositions are in few data sets; the base then goes on doing it
-            else:
-                raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
-        if not made:
-            raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
+        missing = self._without_rows(program, sources, bases)
+        made = {
+            name: _Made(program, name, bases[name], sources, self.rows, rng) for name in bases if name not in missing
+        }
         compiled: Any = copy_of(program)
         ours = dict(compiled.named_predictors())
         reports = {}
         for name, data in made.items():
             try:
                 learn, measure = data.parts
-                options: dict[str, Any] = {"name": name, "adapter": data.adapter, "progress": self.progress}
-                folder = train(bases[name], learn, measure, self.work, training, **options)
+                folder = train(
+                    bases[name],
+                    learn,
+                    measure,
+                    self.work,
+                    training,
+                    name=name,
+                    adapter=data.adapter,
+                    progress=self.progress,
+                )
             except KeyboardInterrupt:
                 stopped = f"{self.work} keeps what is trained, and the same command goes on from there"
                 raise KeyboardInterrupt(stopped) from None

@@ -5,7 +5,7 @@ from typing import Any
 
 import dspy
 
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR

@@ -20,14 +20,13 @@ from pydantic import ValidationError
 
 from raisf.evaluation.identity import digest
 from raisf.evaluation.metrics import accuracy, exact_match
-from raisf.evaluation.runner import Outcome
 from raisf.lm.connect import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
-from raisf.optimize.traces import ask_whole, with_steps
+from raisf.optimize.runs import plain, results, with_steps
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 
@@ -86,24 +85,32 @@ class GEPA(Prompting):
         feedback = Feedback(student, trainset, draws.rows, score)
         lm = reflection_lm(self.reflection_lm, student)
         budget = self.trials * len(selection.valset)
-        options: dict[str, Any] = {"threads": self.threads, "trainset": trainset, "budget": budget}
-        adapter = _Adapter(program, selection, feedback, self.metric, lm, draws.task.journal, **options)
-        options = {
-            "seed_candidate": {name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
-            "trainset": list(trainset),
-            "valset": list(selection.valset),
-            "adapter": adapter,
-            "module_selector": adapter.blamed,
-            "reflection_minibatch_size": min(MINIBATCH, len(trainset)),
-            "use_merge": True,
-            "max_metric_calls": budget,
-            "stop_callbacks": lambda state: adapter.error is not None,
-            "logger": _Silent(),
-            "track_best_outputs": False,
-            "seed": self.seed,
-        }
+        adapter: Any = _Adapter(
+            program,
+            selection,
+            feedback,
+            self.metric,
+            lm,
+            draws.task.journal,
+            threads=self.threads,
+            trainset=trainset,
+            budget=budget,
+        )
         with contextlib.redirect_stdout(io.StringIO()):  # it prints on its own
-            result = optimize(**options)
+            result = optimize(
+                seed_candidate={name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
+                trainset=list(trainset),
+                valset=list(selection.valset),
+                adapter=adapter,
+                module_selector=adapter.blamed,
+                reflection_minibatch_size=min(MINIBATCH, len(trainset)),
+                use_merge=True,
+                max_metric_calls=budget,
+                stop_callbacks=lambda gepa_state: adapter.error is not None,
+                logger=_Silent(),
+                track_best_outputs=False,
+                seed=self.seed,
+            )
         if adapter.error is not None:
             raise adapter.error
         for number, instructions in enumerate(result.candidates):
@@ -213,20 +220,16 @@ class _Adapter:
         """Each question's score and the steps to it, by the predictors that made them."""
         names = {id(predictor): name for name, predictor in program.named_predictors()}
         made = digest(prompts_of(program))
-        keys = {id(example): f"run {made}/{self._places[id(example)]}" for example in batch}
-        runs: dict[int, dict[str, Any]] = {}
-
-        def keep(outcome: Outcome) -> None:
-            self._selection.patience.saw(outcome)
-            example = outcome.example.question
-            if outcome.prediction is None:
-                runs[id(example)] = {"score": 0.0, "steps": []}
-            else:
-                runs[id(example)] = self._journal.add(keys[id(example)], self._run(example, outcome.prediction, names))
-
-        waiting = [example for example in batch if self._journal.get(keys[id(example)]) is None]
-        ask_whole(with_steps(program), waiting, keep, threads=self._threads)
-        return [runs.get(id(example)) or self._journal.get(keys[id(example)]) for example in batch]
+        runs = results(
+            with_steps(program),
+            batch,
+            lambda example, run: self._run(example, run, names),
+            threads=self._threads,
+            journal=self._journal,
+            key=lambda example: f"run {made}/{self._places[id(example)]}",
+            patience=self._selection.patience,
+        )
+        return [{"score": 0.0, "steps": []} if run is None else run for run in runs]
 
     def _run(self, example: dspy.Example, run: dspy.Prediction, names: dict[int, str]) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
@@ -236,18 +239,10 @@ class _Adapter:
             if id(predictor) in names:
                 remark = self._feedback.on(names[id(predictor)], predictor, inputs, outputs, example, ended)
                 gave = {name: outputs.get(name) for name in predictor.signature.output_fields}
-                record = {"Inputs": _plain(inputs), "Generated Outputs": _plain(gave), "Feedback": remark.text}
+                record = {"Inputs": plain(inputs), "Generated Outputs": plain(gave), "Feedback": remark.text}
                 wrong = score < 1 if remark.right is None else not remark.right
                 steps.append({"component": names[id(predictor)], "record": record, "wrong": wrong})
         return {"score": score, "steps": steps}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 class _Silent:

@@ -15,7 +15,7 @@ from raisf.evaluation.identity import check_answered, digest, gold_answers, ques
 from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import earlier
 from raisf.optimize.overlap import check_disjoint
 from raisf.optimize.within import program_within

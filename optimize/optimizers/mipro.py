@@ -74,7 +74,7 @@ class MIPRO(Prompting):
         copy = with_prompts(program, prompts_of(program))
         # The proposer shows a demonstration only if it is marked as one of a run.
         marked = {
-            place: [[dspy.Example(augmented=True, **demo) for demo in prompts[name]["demos"]] for prompts in choices]
+            place: [[dspy.Example(demo, augmented=True) for demo in prompts[name]["demos"]] for prompts in choices]
             for place, (name, _) in enumerate(copy.named_predictors())
         }
         rows = [_bare(example) for example in trainset]

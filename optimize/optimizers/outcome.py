@@ -47,7 +47,8 @@ class OutcomeJudges(Optimizer):
     Both verdicts are tried on training questions, know against unknown and each passage's relevant against irrelevant;
     the better end is the label, and by how much is its weight (`raisf.optimize.judges.outcomes`). So answers are all
     that is needed of gold, and the judges learn what this LM reads well and what a call costs. Of decompositions only
-    one is tried: where they are compiled too, they learn from gold as ever, or stay as they are.
+    one is tried, and of verdicts on whether passages suffice none: where these are compiled too, they learn from gold
+    as ever, or stay as they are.
 
     Args:
         by: "weights": `FinetuneJudges`, by a loss with those weights; "probe": `ProbeJudges`, likewise, in seconds
@@ -178,8 +179,9 @@ class OutcomeJudges(Optimizer):
         for judge, gold in self._gold(trying, task.student, samples[0], wanted, task.journal).items():
             told["judges"][judge] |= _agreement(found.of[judge], gold)
         rows = JudgeRows({judge: [*taken[judge], *kept[judge]] for judge in wanted}, {"by": "outcome"})
-        sets: dict[str, Any] = {"trainset": task.trainset, "valset": task.valset, "teacher": task.teacher}
-        compiled = self._learner(judge_rows=rows).compile(task.student, **sets)
+        compiled = self._learner(judge_rows=rows).compile(
+            task.student, trainset=task.trainset, valset=task.valset, teacher=task.teacher
+        )
         compiled.compile_report |= {"how": "outcome", "by": self.by, "outcomes": told}
         return compiled
 
@@ -204,8 +206,13 @@ class OutcomeJudges(Optimizer):
         answered = [example for example in examples if gold_answers(example)]
         gold: dict[str, dict[tuple[str, ...], str]] = {}
         if answered and "know" in wanted:
-            asking: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "journal": journal}
-            labelled = know_labels(answered, answerer=trying.program.answer_directly, **asking)
+            labelled = know_labels(
+                answered,
+                answerer=trying.program.answer_directly,
+                labels=self.labels,
+                threads=self.threads,
+                journal=journal,
+            )
             gold["know"] = {(row.question,): row.verdict for row in labelled.rows}
         if answered and "relevance" in wanted and student.retriever is not None:
             pairs = relevance_examples(answered, student.retriever, student.k)

@@ -16,10 +16,11 @@ from raisf.evaluation.judges import auroc_score
 from raisf.lm.chat import scored_labels
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_report
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.optimizers.base import Examples, Task
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
+from raisf.optimize.optimizers.row_writer import format_of
 from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
     SPLITS,
@@ -27,8 +28,6 @@ from raisf.optimize.optimizers.training_rows import (
     Source,
     chosen_predictors,
     draw_evenly,
-    first_without_rows,
-    format_of,
     local_base,
 )
 from raisf.utils.errors import InputError
@@ -98,15 +97,15 @@ class ProbeJudges(JudgeTraining):
         program, rng = task.student, random.Random(self.seed)
         bases = self._bases(program)
         sources = self._sources(task, list(bases), rng)
-        missing = {
-            name: "it gives no label" for name in chosen_predictors(program, self.predictors) if name not in bases
-        }
+        chosen = chosen_predictors(program, self.predictors)
+        missing = {name: "it gives no label" for name in chosen if name not in bases}
+        missing |= self._without_rows(program, sources, bases)
         compiled: Any = copy_of(program)
         ours = dict(compiled.named_predictors())
         reports: dict[str, Any] = {}
         for name, lm in bases.items():
-            if empty := first_without_rows(sources, name):
-                raise InputError(f"no {empty.split} rows to fit a probe for {name!r} on: {empty.why(name)}")
+            if name in missing:
+                continue
             folder, counts = self._fit(program, name, lm, sources, rng)
             ours[name].lm = lm.with_weights(folder)
             told = {key: value for key, value in read_report(folder).items() if key not in ("format", "curve")}

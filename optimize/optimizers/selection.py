@@ -9,9 +9,9 @@ from rich.progress import Progress
 from raisf.evaluation.identity import digest, gold_answers
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
-from raisf.evaluation.runner import Outcome, Patience
+from raisf.evaluation.runner import Patience
 from raisf.optimize.prompts import prompts_of
-from raisf.optimize.traces import ask_whole
+from raisf.optimize.runs import results
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
@@ -133,35 +133,32 @@ class Selection:
         self, program: dspy.Module, examples: Sequence[dspy.Example], show: Callable[[str], None]
     ) -> list[float]:
         """The metric on some examples of the validation set, in their order; shows the mean so far after each."""
-        key = self._key(program)
-        keys = {id(example): f"{key}/{self._numbers[id(example)]}" for example in examples}
-        found: dict[str, float] = {}
-        waiting = []
+        key, values = self._key(program), list[float]()
 
-        def add(key: str, value: float) -> None:
-            found[key] = value
-            show(f"{100 * sum(found.values()) / len(found):.1f}")
+        def name(example: dspy.Example) -> str:
+            return f"{key}/{self._numbers[id(example)]}"
 
-        def keep(outcome: Outcome) -> None:
-            self.patience.saw(outcome)
-            example, key = outcome.example.question, keys[id(outcome.example.question)]
-            if outcome.prediction is None:
-                self._failed.add(key)  # not for the journal: who goes on may have better luck
-                add(key, 0.0)
-            else:
-                add(key, self._journal.add(key, float(self.metric(example, outcome.prediction, None))))
+        def tell(value: float | None) -> None:
+            values.append(value or 0.0)
+            show(f"{100 * sum(values) / len(values):.1f}")
 
-        for example in examples:
-            known = self._known(keys[id(example)])
-            if known is None:
-                waiting.append(example)
-            else:
-                add(keys[id(example)], known)
-        ask_whole(program, waiting, keep, threads=self._threads)
-        return [found[keys[id(example)]] for example in examples]
-
-    def _known(self, key: str) -> float | None:
-        return 0.0 if key in self._failed else self._journal.get(key)
+        # Failures are not for the journal: who goes on may have better luck.
+        asked = [example for example in examples if name(example) not in self._failed]
+        for _ in range(len(examples) - len(asked)):
+            tell(None)
+        found = results(
+            program,
+            asked,
+            lambda example, prediction: float(self.metric(example, prediction, None)),
+            threads=self._threads,
+            journal=self._journal,
+            key=name,
+            patience=self.patience,
+            tell=tell,
+        )
+        known = {name(example): value for example, value in zip(asked, found, strict=True)}
+        self._failed |= {one for one, value in known.items() if value is None}
+        return [known.get(name(example)) or 0.0 for example in examples]
 
 
 def _key(program: dspy.Module) -> str:

@@ -3,7 +3,6 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -12,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raisf.evaluation.judges import cuts
-from raisf.evaluation.runner import Outcome, Patience
+from raisf.evaluation.runner import Patience
 from raisf.optimize.judges.judgements import Judge
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
 from raisf.optimize.remembering import remember, remembering
-from raisf.optimize.traces import ask_whole
+from raisf.optimize.runs import results
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
@@ -31,8 +30,8 @@ Thresholds = tuple[float, ...]
 # Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
 # validation set, from memory mostly.
 GRID = {1: 6, 2: 6, 3: 3}
-# Of the question that is asked, those of the RA-ISF that is tried.
-_traces: ContextVar[list[Trace]] = ContextVar("traces")
+# The setting of DSPy's, which also `dspy.Parallel` hands on, that collects a question's traces of what is tried.
+_TRACES = "raisf_traces"
 
 
 def thresholds_of(program: RAISF) -> Thresholds:
@@ -113,41 +112,30 @@ class Trial:
             return self._found[thresholds]
         for judge, at in zip(WITH_THRESHOLD, thresholds, strict=True):
             setattr(self.program, f"{judge}_threshold", at)
-        rows: dict[int, tuple[float, float, float]] = {}
-        failed: list[dspy.Example] = []
 
         def ask(**inputs: Any) -> dspy.Prediction:
-            kept = _traces.set(traces := [])
-            try:
+            traces = list[Trace]()
+            with dspy.context(**{_TRACES: traces}):
                 return dspy.Prediction(prediction=self._student(**inputs), traces=traces)
-            finally:
-                _traces.reset(kept)
 
-        def keep(outcome: Outcome) -> None:
-            self._patience.saw(outcome)
-            example, run = outcome.example.question, outcome.prediction  # see `ask_whole`
-            rows[id(example)] = (0.0, 0.0, 0.0)
-            if run is None:
-                failed.append(example)
-            else:
-                right = float(self._metric(example, run.prediction, None))
-                costs = [trace.cost for trace in run.traces]
-                calls, searches = sum(cost.lm_calls for cost in costs), sum(cost.retrievals for cost in costs)
-                rows[id(example)] = (right, float(calls), float(searches))
-                for trace in run.traces:
-                    self._note(trace.root)
+        def row(example: dspy.Example, run: dspy.Prediction) -> tuple[float, float, float]:
+            for trace in run.traces:
+                self._note(trace.root)
+            costs = [trace.cost for trace in run.traces]
+            right = float(self._metric(example, run.prediction, None))
+            calls, searches = sum(cost.lm_calls for cost in costs), sum(cost.retrievals for cost in costs)
+            return right, float(calls), float(searches)
 
-        def keep_and_tell(outcome: Outcome) -> None:
-            keep(outcome)
+        def advance(made: Any) -> None:
             self._bar.update(self._task, advance=1)
 
-        ask_whole(ask, self._valset, keep_and_tell, threads=self._threads)
-        again = failed.copy()  # a call that failed once would tell against the thresholds that it happened to
-        failed.clear()
-        ask_whole(ask, again, keep, threads=self._threads)
-        self.failed |= {id(example) for example in failed}
-        table = np.array([rows[id(example)] for example in self._valset]).T
-        self._found[thresholds] = Answers(*table)
+        rows = results(ask, self._valset, row, threads=self._threads, patience=self._patience, tell=advance)
+        # A call that failed once would tell against the thresholds that it happened to.
+        failed = [example for example, made in zip(self._valset, rows, strict=True) if made is None]
+        again = iter(results(ask, failed, row, threads=self._threads, patience=self._patience))
+        rows = [next(again) if made is None else made for made in rows]
+        self.failed |= {id(example) for example, made in zip(self._valset, rows, strict=True) if made is None}
+        self._found[thresholds] = Answers(*np.array([made or (0.0, 0.0, 0.0) for made in rows]).T)
         self.tried += 1
         return self._found[thresholds]
 
@@ -165,7 +153,8 @@ def _kept_runs(program: RAISF) -> Any:
 
     def kept(*args: Any) -> dspy.Prediction:
         prediction = run(program, *args)
-        _traces.get().append(prediction.trace)
+        traces: list[Trace] = dspy.settings.get(_TRACES, [])  # no settings hold in threads that a user starts
+        traces.append(prediction.trace)
         return prediction
 
     return kept

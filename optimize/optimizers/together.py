@@ -11,7 +11,7 @@ from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.runner import progress_bar
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Examples, Optimizer, Task
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
 from raisf.optimize.optimizers.finetune import FinetuneJudges

@@ -8,12 +8,12 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import gold_answers
-from raisf.lm.adapter import CompactAdapter
-from raisf.lm.chat_format import ChatCall, chat_call
-from raisf.lm.connect import adapter_for, connect
+from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
+from raisf.optimize.adapters import check_folder_name
 from raisf.optimize.demonstrations import JUDGE_ROLES, Rows, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
+from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_examples
 from raisf.optimize.judges.predictor_roles import JUDGED, role_of
@@ -74,6 +74,29 @@ class JudgeTraining(Optimizer):
             Source.of(task, sample, chosen, split, self, rows)
             for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
         ]
+
+    def _without_rows(self, program: dspy.Module, sources: "list[Source]", chosen: Collection[str]) -> dict[str, str]:
+        """The chosen that no split, or only one, says anything of, and that are left to their LMs; with the reasons.
+
+        These are predictors of our programs that nobody has named: no judges (decompositions are in few data sets), or
+        judges that `judge_rows` has none for.
+
+        Raises:
+            InputError: There are others without rows, or none has any.
+        """
+        owner_of, missing = owners(program), dict[str, str]()
+        for name in chosen:
+            empty = next((source for source in sources if not source.rows_of(name)), None)
+            if empty is None:
+                continue
+            judge = empty.gold.judge.get(name)
+            passed_over = judge is None or (self.judge_rows is not None and judge not in self.judge_rows.of)
+            if not (self._lenient and passed_over and isinstance(owner_of[name], Program)):
+                raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
+            missing[name] = empty.why(name)
+        if len(missing) == len(chosen):
+            raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
+        return missing
 
     def _report(
         self,
@@ -160,15 +183,30 @@ class Source:
             options: The optimizer.
             taught: By judge, rows that take the place of gold's.
         """
-        labelling: dict[str, Any] = {"labels": options.labels, "threads": options.threads, "journal": task.journal}
         most = options.rows if split == SPLITS[0] else MAX_VALIDATION
-        gold = collect_rows(task.student, examples, **labelling, strict=False, only_ours=True, taught=taught, most=most)
-        _add_answerers(gold, task.student, examples, chosen, options, labelling)
+        gold = collect_rows(
+            task.student,
+            examples,
+            labels=options.labels,
+            threads=options.threads,
+            journal=task.journal,
+            strict=False,
+            only_ours=True,
+            taught=taught,
+            most=most,
+        )
+        _add_answerers(gold, task, examples, chosen, options)
         source = cls(split, gold, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
-            tracing: dict[str, Any] = {"threads": options.threads, "progress": options.progress}
-            tracing |= {"journal": task.journal, "name": f"{split} run"}
-            source.traced = traced_rows(task.teacher or task.student, examples, options.metric, **tracing)
+            source.traced = traced_rows(
+                task.teacher or task.student,
+                examples,
+                options.metric,
+                threads=options.threads,
+                progress=options.progress,
+                journal=task.journal,
+                name=f"{split} run",
+            )
         return source
 
     @property
@@ -183,7 +221,10 @@ class Source:
 
     def rows_of(self, name: str) -> list[dspy.Example]:
         """A predictor's rows; none where it has none."""
-        return self.gold.of.get(name) or (self.traced.of.get(name, []) if self._may_trace(name) else [])
+        if (rows := self.gold.of.get(name)) or not self._may_trace(name):
+            return rows or []
+        traced = self.traced.of.get(name, [])
+        return [with_verdict(row) for row in traced] if name in self.gold.judge else traced
 
     def _may_trace(self, name: str) -> bool:
         """A judge's own verdicts are no lesson for it: lucky runs would confirm it in its mistakes."""
@@ -197,21 +238,9 @@ class Source:
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
 
 
-def first_without_rows(sources: Sequence[Source], name: str) -> Source | None:
-    """The first split that says nothing of what a predictor should have done."""
-    return next((source for source in sources if not source.rows_of(name)), None)
-
-
-def _add_answerers(
-    gold: Rows,
-    program: dspy.Module,
-    examples: Examples,
-    chosen: list[str],
-    options: JudgeTraining,
-    labelling: dict[str, Any],
-) -> None:
+def _add_answerers(gold: Rows, task: Task, examples: Examples, chosen: Sequence[str], options: JudgeTraining) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
-    predictors, owner_of = dict(program.named_predictors()), owners(program)
+    predictors, owner_of = dict(task.student.named_predictors()), owners(task.student)
     if not all("question" in example and gold_answers(example) for example in examples):
         return
     knowing = {id(owner_of[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
@@ -221,7 +250,13 @@ def _add_answerers(
             continue
         verdicts = knowing.get(id(owner))
         if verdicts is None and role_of(predictors[name]) is DirectAnswer and judges_by_drafts(owner):
-            verdicts = know_examples(examples, answerer=predictors[name], **labelling)
+            verdicts = know_examples(
+                examples,
+                answerer=predictors[name],
+                labels=options.labels,
+                threads=options.threads,
+                journal=task.journal,
+            )
         known = None if verdicts is None else [row.question for row in verdicts if row.verdict == "know"]
         rng = random.Random(f"{options.seed}/{name}")
         if rows := answer_rows(predictors[name], owner, examples, known, rng):
@@ -257,64 +292,13 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
     return judges(program) or names
 
 
-def format_of(program: dspy.Module, name: str, lm: LocalLM) -> dspy.Adapter:
-    """How a predictor's calls become text: programs of ours in the LM's own format, DSPy's modules as settings say."""
-    own = isinstance(owners(program)[name], Program)
-    return adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
-
-
-class RowWriter:
-    """Puts what a predictor is to learn into the words in which its calls reach its LM.
-
-    Args:
-        program: With the predictor.
-        name: The predictor's.
-        lm: What is trained, and asked after that.
-
-    Attributes:
-        adapter: What writes the rows: the LM's own where it reads back what DSPy's adapter asks (`LocalLM`).
-    """
-
-    def __init__(self, program: dspy.Module, name: str, lm: LocalLM) -> None:
-        self._predictor: Any = dict(program.named_predictors())[name]
-        self.adapter: Any = format_of(program, name, lm)
-        self._asks = self.adapter
-        if isinstance(lm.adapter, CompactAdapter) and not isinstance(self._asks, CompactAdapter):
-            if self._call(dict.fromkeys(self._predictor.signature.input_fields, "")) is not None:
-                self.adapter = lm.adapter
-
-    def messages(self, row: dspy.Example) -> list[dict[str, str]] | None:
-        """A row as a conversation, demonstrations included; None if it cannot be put into words."""
-        signature, demos = self._predictor.signature, self._predictor.demos
-        inputs = {key: row[key] for key in signature.input_fields if key in row}
-        outputs = {key: row.get(key) for key in signature.output_fields}
-        if any(value is None for value in outputs.values()):
-            return None
-        if self.adapter is not self._asks:
-            call = self._call(inputs)
-            said = self._asks.format_assistant_message_content(signature, outputs)
-            if call is None or not (outputs := call.read(said)):
-                return None
-            signature, demos, inputs = call.signature, call.demos, call.inputs
-        try:
-            made = self.adapter.format_finetune_data(signature=signature, demos=demos, inputs=inputs, outputs=outputs)
-        except NotImplementedError:
-            raise InputError(
-                f"{type(self.adapter).__name__} writes no training rows: choose another adapter (--adapter compact)"
-            ) from None
-        return made["messages"]
-
-    def _call(self, inputs: dict[str, Any]) -> ChatCall | None:
-        """A call of the predictor as the LM reads it back."""
-        return chat_call(self._asks.format(self._predictor.signature, self._predictor.demos, inputs))
-
-
 def local_base(program: dspy.Module, name: str, base: LocalLM | str | None) -> LocalLM:
     """The LM whose base a predictor's weights are of: the one given, else its own.
 
     Raises:
-        InputError: It is not in this process.
+        InputError: It is not in this process, or the weights could not be kept under the predictor's name.
     """
+    check_folder_name(name)
     own = dict(program.named_predictors())[name].lm or dspy.settings.lm
     lm = connect(base) if isinstance(base, str) else base or own
     if not isinstance(lm, LocalLM):

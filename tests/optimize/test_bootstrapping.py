@@ -1,14 +1,22 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
+import functools
 from typing import Any
 
+import dspy
 import pytest
 
+import raisf
+from raisf.evaluation.identity import digest
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
+from raisf.optimize.confidence import fit_confidence
+from raisf.optimize.identity import identity_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
+from tests.optimize.test_calibrate import Shelf, questions, scoring, timid
+from tests.optimize.test_calibrated_modules import judging
 from tests.optimize.test_compile import Learner, sets
 
 
@@ -61,3 +69,64 @@ def test_runs_that_fail_while_bootstrapping_are_told(learner: Learner) -> None:
     learner.set_lm(ScriptedLM(flaky))
     report = compile(learner, **sets(20), strategy="bootstrap", threads=4, progress=False).compile_report
     assert report["failed"] == 3
+
+
+def _grade(kind: Any, metric: Any) -> None:
+    options: dict[str, Any] = {"metric": metric, "progress": False}
+    options |= {"trials": 1, "reflection_lm": ScriptedLM(lambda fields: {})} if kind is raisf.GEPA else {}
+    given, sets = judging(), {"trainset": questions(6), "valset": questions(18)[6:]}
+    if kind is fit_confidence:
+        given.know_threshold = 0.35  # some right answers, from memory
+        fit_confidence(given, valset=sets["valset"], **options)
+    else:
+        kind(**options).compile(given, **sets)
+
+
+@pytest.mark.parametrize("kind", [raisf.BootstrapJudges, raisf.GEPA, raisf.Calibrate, fit_confidence])
+def test_a_metric_that_asks_an_lm_asks_that_of_the_callers_context(kind: Any) -> None:
+    """Candidates were graded by another LM than the judge that was given, or not at all."""
+    grades: list[str] = []
+
+    def graded(example: Any, prediction: Any, trace: Any = None) -> float:
+        grades.append(dspy.Predict("answer -> grade")(answer=prediction.answer).grade)
+        return float(prediction.answer == example.answer)
+
+    with dspy.context(lm=ScriptedLM(lambda fields: {"grade": "of the one given"})):
+        _grade(kind, graded)
+    assert len(grades) >= 12 and set(grades) == {"of the one given"}
+
+
+@pytest.mark.parametrize("relevance", ["pointwise", "listwise"])
+def test_a_judge_that_nothing_is_drawn_for_keeps_its_demonstrations(relevance: Any) -> None:
+    student = RAISF(Shelf(), k=2, relevance=relevance)
+    student.set_lm(scoring(timid))
+    shared = {"question": "q", "passages": ["a"], "passage": "a", "relevant_ids": []}
+    student.relevant.demos = [dspy.Example(shared, verdict=verdict) for verdict in ("relevant", "irrelevant")]
+    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(6)]
+    made = raisf.BootstrapJudges(progress=False).compile(student, trainset=bare)
+    assert "relevant" in made.compile_report["missing"]
+    assert [dict(demo) for demo in made.relevant.demos] == [dict(demo) for demo in student.relevant.demos]
+
+
+def _helped(place: Any, said: Any) -> dspy.Module:
+    """A module with a function of a kind; without one, a module with a part that has it."""
+
+    class Inner(dspy.Module):
+        pass
+
+    class Outer(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = [Inner()]
+
+    (Outer if place else Inner).help = place(said) if place else said
+    return Outer()
+
+
+@pytest.mark.parametrize(
+    "place", [None, staticmethod, classmethod, property, functools.cached_property, functools.lru_cache]
+)
+def test_who_mends_a_module_goes_on_with_no_values_of_the_code_before(place: Any) -> None:
+    codes = [lambda *_: 1, lambda *_: 1, lambda *_: 2]
+    before, same, mended = (digest(identity_of(_helped(place, code))) for code in codes)
+    assert before == same != mended

@@ -65,3 +65,30 @@ def test_a_judge_that_was_not_measured_or_a_picture_that_fails_costs_no_artifact
     save(made, tmp_path / "a")
     assert load(tmp_path / "a", lm=lm, retriever=Shelf()) and not (tmp_path / "a" / PLOT).exists()
     assert "reliability.png could not be drawn (ZeroDivisionError" in caplog.text
+
+
+class Asking(dspy.Module):
+    """Asks RA-ISF two questions side by side, and under an LM of its own choice."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.rag, self.mode = RAISF(Shelf(), k=2), mode
+
+    def forward(self, question: str) -> dspy.Prediction:
+        if self.mode == "parallel":
+            both = dspy.Parallel(num_threads=2, disable_progress_bar=True)
+            answers = both([(self.rag, {"question": question}), (self.rag, {"question": f"{question} again"})])
+            return answers[0]
+        with dspy.context(lm=scoring(lambda fields: {**timid(fields), "answer": "another's"})):
+            self.rag(question=question)
+        return self.rag(question=question)
+
+
+@pytest.mark.parametrize("mode", ["parallel", "two LMs"])
+def test_a_module_is_calibrated_on_what_it_gives_in_threads_and_under_several_lms(mode: str) -> None:
+    """One failed on every question, the other was answered by the LM that had been asked before."""
+    with dspy.context(lm=scoring(timid)):
+        alone = [Asking(mode)(question=e.question).answer == e.answer for e in questions(20)]
+        _, report = calibrated(Asking(mode), n=20, aim="answer")
+    assert report["failed"] == 0 and report["answer"]["before"]["value"] == sum(alone) / 20
+    assert report["answer"]["after"]["value"] == 1 and report["answer"]["lm_calls"]["before"] > 2

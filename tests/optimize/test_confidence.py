@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import dspy
 import numpy as np
 import pytest
 
 import raisf
+from raisf.evaluation.runner import evaluate
 from raisf.optimize.confidence import fit_confidence, platt
 from raisf.programs.confidence import Confidence
 from raisf.programs.ra_isf import RAISF
@@ -56,3 +58,17 @@ def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
     if root.confidence is not None and raw.confidence is not None:
         scaling = Confidence(slope=report["slope"], offset=report["offset"])
         assert root.confidence == pytest.approx(scaling.scaled(raw.confidence))
+
+
+def test_a_field_called_trace_of_ones_own_is_no_trace(program: RAISF, world: Any) -> None:
+    class Telling(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rag = program
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=self.rag(question=question).answer, trace=["asked"])
+
+    with pytest.raises(InputError, match="0 of 20 answers have a confidence"):
+        fit_confidence(Telling(), valset=world.dev, progress=False)
+    assert evaluate(Telling(), world.dev, progress=False).em is not None

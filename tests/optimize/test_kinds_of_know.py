@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 
 import raisf
@@ -100,3 +101,14 @@ def test_the_judge_of_sufficiency_learns_from_gold(world: Any, oracle: Any) -> N
         if row.question in several:
             assert (len(row.passages) == len(several[row.question])) is (row.verdict == "sufficient")
     assert "sufficient" not in judges(of_kind("verbal", world, oracle()))
+
+
+def test_rows_for_the_judge_of_drafts_keep_the_weights_that_outcomes_gave(world: Any) -> None:
+    program = of_kind("truth", world, ScriptedLM(lambda fields: {"answer": "a", "verdict": "know"}))
+    given = [
+        dspy.Example(question=e.question, verdict=verdict, weight=weight, origin=e.question).with_inputs("question")
+        for e, verdict, weight in zip(world.train, ("know", "unknown"), (3.0, 0.2), strict=False)
+    ]
+    asked = {"labels": "model", "threads": 1, "strict": False, "taught": {"know": given}}
+    rows = collect_rows(program, world.train[:2], **asked).of["know"]
+    assert [(row.weight, row.origin, row.answer) for row in rows] == [(e.weight, e.origin, "a") for e in given]

@@ -17,7 +17,7 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.kinds_of_know import turn
-from raisf.optimize.optimizers.training_rows import RowWriter
+from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -334,3 +334,13 @@ def test_the_lms_of_an_instance_stay_where_the_artifact_kept_none(tmp_path: Path
 def test_numbers_out_of_an_array_are_kept_in_a_module_of_ones_own(tmp_path: Path) -> None:
     raisf.save(Halving(np.int64(7)), tmp_path / "a")  # type: ignore[arg-type]
     assert raisf.load(tmp_path / "a", program=Halving).least == 7
+
+
+def test_a_name_that_weights_cannot_be_kept_under_is_told_before_they_are_trained(llama: Path) -> None:
+    program = Halving()
+    program.judge = {"a/b": program.judge}  # type: ignore[assignment]
+    program.set_lm(lm := ScriptedLM(counts))
+    optimizer = raisf.FinetuneJudges(base=LocalLM(f"local/{llama}"), predictors="all", metric=right, **QUIET)
+    with pytest.raises(InputError, match="cannot name a folder"):
+        optimizer.compile(program, trainset=numbers(2, 9), valset=numbers(3, 10))
+    assert lm.calls == []

@@ -24,6 +24,7 @@ from raisf.optimize.compile import compile
 from raisf.optimize.judges.judgements import collect
 from raisf.optimize.optimizers import probe as optimizer
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
+from raisf.optimize.prompts import instructed
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
@@ -120,6 +121,10 @@ def test_probes_rank_unseen_questions_and_passages_better_than_chance(compiled: 
     for judge, least in (("know", 0.7), ("relevance", 0.8)):
         report = collect(compiled, judge, home[3], labels="gold", progress=False).report()  # type: ignore[arg-type]
         assert report.scores["auroc"].low > 0.5 and report.scores["auroc"].value > least
+
+
+def test_instructions_that_a_probe_was_fitted_to_are_not_rewritten(compiled: Any) -> None:
+    assert not {"know", "relevant"} & {*instructed(compiled)}
 
 
 def test_the_report_says_what_was_chosen_on_how_many_rows(compiled: Any) -> None:
@@ -298,7 +303,7 @@ def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers:
         fit(sorting, LocalLM(f"local/{llama}", adapter="chat"))
     with pytest.raises(InputError, match=r"needs train rows of each label \(small, large\), found .* of small"):
         fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)))
-    with pytest.raises(InputError, match=r"no train rows .* 'size' on: of 70 runs 0 failed and 70 were wrong"):
+    with pytest.raises(InputError, match=r"no train rows .* 'size': of 70 runs 0 failed and 70 were wrong"):
         fit(sorting, base, predictors="size", metric=lambda *_: 0.0)
     said = base.adapter.format_finetune_data(Size, [], {"number": 3}, {"verdict": "small"})
     lesson = [TrainingRow(said["messages"])]

@@ -4,16 +4,22 @@ import dspy
 import pytest
 
 from raisf.evaluation.identity import gold_answers
+from raisf.lm.finetune.training import Training
+from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.optimizers.few_shot import LabeledJudges
+from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.teaching import teach_for
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from tests.optimize.conftest import knows
+
+QUICK = Training(epochs=1, rank=2, batch_size=8)
 
 
 @pytest.fixture
@@ -99,3 +105,51 @@ def test_what_one_lm_knows_is_not_taken_for_what_another_in_the_same_module_know
         direct.lm = knowing(many)
         rows = know_labels(asked, answerer=direct, threads=1, journal=journal).rows
         assert [row.verdict for row in rows].count("know") == many
+
+
+def test_a_judge_of_lists_learns_from_a_teachers_runs(world, llama, tmp_path):
+    def say(fields):
+        return {
+            "verdict": "unknown",
+            "relevant_ids": [1] if knows(fields["question"]) else [],
+            "answer": "a",
+            "evidence": "",
+        }
+
+    student, teacher = (RAISF(BM25.load(world.index), k=2, relevance="listwise", use_decomposition=False) for _ in "st")
+    student.set_lm(LocalLM(f"local/{llama}"))
+    teacher.set_lm(ScriptedLM(say))
+    optimizer = FinetuneJudges(
+        predictors="relevant", metric=lambda *_: 1.0, training=QUICK, work=tmp_path, progress=False
+    )
+    bare = [
+        [dspy.Example(question=e.question).with_inputs("question") for e in part] for part in (world.train, world.dev)
+    ]
+    made = optimizer.compile(student, trainset=bare[0], valset=bare[1], teacher=teacher)
+    told = made.compile_report["predictors"]["relevant"]
+    assert told["source"] == "teacher's right runs" and told["rows"]["train"] == {"rows": len(world.train)}
+
+
+@pytest.mark.parametrize("how", ["prompts", "weights"])
+def test_a_judge_that_the_rows_given_say_nothing_of_stays_as_it_is(how, world, oracle, llama, tmp_path):
+    """By outcome, where gold names no passages: that was said once all tries had been paid."""
+    student = RAISF(BM25.load(world.index), k=2, use_relevance=True, sufficiency=True, use_decomposition=False)
+    student.set_lm(oracle() if how == "prompts" else LocalLM(f"local/{llama}"))
+    asked = [*world.train, *world.dev]
+    verdicts = ["know", "unknown"] * len(asked)
+    verdict_of = zip(asked, verdicts, strict=False)
+    rows = {"know": [dspy.Example(question=e.question, verdict=v).with_inputs("question") for e, v in verdict_of]}
+    rows["relevance"] = [
+        dspy.Example(question=row.question, passage="p", verdict="relevant" if row.verdict == "know" else "irrelevant")
+        for row in rows["know"]
+    ]
+    bare = [
+        [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in part]
+        for part in (world.train, world.dev)
+    ]
+    options = {"judge_rows": JudgeRows(rows, {}), "work": tmp_path, "progress": False}
+    optimizer = LabeledJudges(**options) if how == "prompts" else FinetuneJudges(training=QUICK, **options)
+    made = optimizer.compile(student, trainset=bare[0], valset=bare[1] if how == "weights" else None)
+    assert "sufficient" in made.compile_report["missing"]
+    taught = made.compile_report["rows"] if how == "prompts" else made.compile_report["predictors"]
+    assert {"know", "relevant"} <= taught.keys()

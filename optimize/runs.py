@@ -1,0 +1,97 @@
+"""A program's runs over examples: what each came to, kept in a journal."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+from pydantic_core import to_jsonable_python
+
+from raisf.evaluation.runner import Outcome, Patience, ask_all
+from raisf.utils.journal import Journal
+
+T = TypeVar("T")
+
+
+def results(
+    program: Callable[..., dspy.Prediction],
+    examples: Sequence[dspy.Example],
+    result: Callable[[dspy.Example, dspy.Prediction], T | None],
+    *,
+    threads: int,
+    journal: Journal | None = None,
+    key: Callable[[dspy.Example], str] = str,
+    patience: Patience | None = None,
+    tell: Callable[[T | None], None] = lambda found: None,
+) -> list[T | None]:
+    """What a program's run on each example comes to, in their order; None where it failed.
+
+    The program is called with the inputs that an example marks, its question where it marks none.
+
+    Args:
+        program: With its LMs; or a function that runs one.
+        examples: What it is run on.
+        result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, one at
+            a time: it may ask a metric. What it raises ends all.
+        threads: Examples at a time.
+        journal: Keeps the results, which are JSON-able then, and has those of an earlier call; failures are run again.
+        key: What the journal calls an example's result.
+        patience: Sees each outcome, for who gives up over several calls.
+        tell: Called with each result as it is there, those of the journal first.
+
+    Raises:
+        LMError: The LM failed on ten examples in a row.
+    """
+    found: dict[int, T | None] = {}
+
+    def add(example: dspy.Example, made: T | None) -> None:
+        found[id(example)] = made
+        tell(made)
+
+    def keep(outcome: Outcome) -> None:
+        if patience is not None:
+            patience.saw(outcome)
+        example = outcome.example.question
+        made = None if outcome.prediction is None else result(example, outcome.prediction)
+        if made is not None and journal is not None:
+            journal.add(key(example), made)
+        add(example, made)
+
+    def ask(question: dspy.Example) -> dspy.Prediction:
+        return program(**marked(question).inputs())
+
+    if journal is not None:
+        for example in examples:
+            if key(example) in journal:
+                add(example, journal.get(key(example)))
+    # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
+    waiting = [dspy.Example(question=example) for example in examples if id(example) not in found]
+    ask_all(ask, waiting, keep, threads=threads)
+    return [found[id(example)] for example in examples]
+
+
+def marked(example: dspy.Example) -> dspy.Example:
+    """The example with its inputs marked: its question, where it does not say what they are."""
+    return example if example._input_keys else example.with_inputs("question")
+
+
+def with_steps(program: dspy.Module) -> Callable[..., dspy.Prediction]:
+    """The program, giving its `prediction` together with the `steps` to it: predictor, inputs, outputs of each.
+
+    The prediction is None where an LM's output could not be read.
+    """
+
+    def ask(**inputs: Any) -> dspy.Prediction:
+        steps: list[Any] = []
+        try:
+            with dspy.context(trace=steps):
+                return dspy.Prediction(prediction=program(**inputs), steps=steps)
+        except AdapterParseError:  # an outcome of weak LMs, however many in a row: no reason to give up
+            return dspy.Prediction(prediction=None, steps=steps)
+
+    return ask
+
+
+def plain(value: Any) -> Any:
+    """A value as a journal gives it back: pydantic's models as dicts, tuples as lists, strange things as text."""
+    return to_jsonable_python(value, bytes_mode="base64", fallback=str)

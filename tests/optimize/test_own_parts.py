@@ -1,0 +1,81 @@
+"""If these failed, a module's own judges, typed outputs and locks could be lost as it is compiled."""
+
+import threading
+from typing import Any, Literal
+
+import dspy
+import pydantic
+import pytest
+
+import raisf
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.copying import copy_of
+
+QUIET: dict[str, Any] = {"progress": False}
+
+
+class Moderation(dspy.Signature):
+    """Decide whether the question may be answered under the house rules."""
+
+    question: str = dspy.InputField()
+    verdict: Literal["allowed", "forbidden"] = dspy.OutputField()
+
+
+class Found(pydantic.BaseModel):
+    """A pydantic model."""
+
+    name: str
+
+
+class Extracting(dspy.Module):
+    """A judge of its own, an input called `base`, a typed output, one program on two paths, and a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = dspy.Predict(Moderation)
+        self.find = dspy.Predict(dspy.Signature("question, base -> found: list[Found]", custom_types={"Found": Found}))
+        self.rag = self.also = raisf.Direct()
+        self.lock = threading.Lock()
+
+    def forward(self, question: str) -> dspy.Prediction:
+        self.gate(question=question)
+        found = self.find(question=question, base="the base").found
+        return dspy.Prediction(answer=self.rag(question=question).answer if found[0].name else "unknown")
+
+
+SAID = {"verdict": "allowed", "found": [{"name": "x"}], "answer": "right"}
+
+
+def extracting() -> Extracting:
+    made = Extracting()
+    made.set_lm(ScriptedLM(lambda fields: SAID))
+    return made
+
+
+def asked(name: str) -> list[dspy.Example]:
+    return [dspy.Example(question=f"{name} {n}?", answer="right").with_inputs("question") for n in range(4)]
+
+
+def test_a_module_shows_its_own_right_runs_with_all_of_their_fields() -> None:
+    """A judge of a user's own was given the verdicts of ours; a field called base was lost; a typed output failed."""
+    made = raisf.BootstrapJudges(**QUIET).compile(extracting(), trainset=asked("train"))
+    assert {demo.verdict for demo in made.gate.demos} == {"allowed"}
+    assert {(demo["base"], repr(demo.found)) for demo in made.find.demos} == {("the base", "[{'name': 'x'}]")}
+    assert made.rag.answer_directly.demos
+
+
+@pytest.mark.parametrize("kind", [raisf.BootstrapJudges, raisf.RandomSearch, raisf.MIPRO])
+def test_demonstrations_with_typed_values_are_compiled_further(kind: Any) -> None:
+    student = extracting()
+    student.find.demos = [dspy.Example(question="q", base="b", found=[Found(name="z")])]
+    options: dict[str, Any] = {"candidates": 2} if kind is not raisf.BootstrapJudges else {}
+    options |= {"trials": 1} if kind is raisf.MIPRO else {}
+    made = kind(**options, **QUIET).compile(student, trainset=asked("train"), valset=asked("other"))
+    assert made.find.demos
+
+
+def test_a_copy_keeps_what_is_on_two_paths_one_and_shares_what_cannot_be_copied() -> None:
+    student = extracting()
+    made: Any = copy_of(student)
+    assert made.rag is made.also is not student.rag and made.lock is student.lock
+    assert made.rag.answer_directly.lm is student.rag.answer_directly.lm
