@@ -244,7 +244,16 @@ def _read_text(path: Path) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file to write that takes `path`'s place when the block ends well, and goes away when it does not."""
+    """A new file to write that takes `path`'s place when the block ends well, and goes away when it does not.
+
+    Where `path` is a link, the file that it leads to is replaced, and the link stays.
+
+    Raises:
+        InputError: `path` is no file: a folder, a pipe or a device, such as /dev/null.
+    """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'a device or a pipe'}; give a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
     with naming_full_disk(path), make_partial_file(path) as temporary:

@@ -1,0 +1,28 @@
+"""If these failed, writing a file could take the place of a link or of a device."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_json
+
+
+def test_a_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    write_json(tmp_path / "elsewhere" / "kept.json", 1)
+    for name, target in (("link", "elsewhere/kept.json"), ("dangling", "elsewhere/new.json")):
+        (tmp_path / name).symlink_to(target)
+        write_json(tmp_path / name, 2)
+        assert (tmp_path / name).is_symlink() and read_json(tmp_path / target) == 2
+    assert sorted(os.listdir(tmp_path / "elsewhere")) == ["kept.json", "new.json"]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, said in (("pipe", "a device or a pipe"), ("folder", "a folder")):
+        with pytest.raises(InputError, match=f"is {said}; give a file"):
+            write_json(tmp_path / name, 2)
+    assert (tmp_path / "pipe").is_fifo() and not list((tmp_path / "folder").iterdir())
