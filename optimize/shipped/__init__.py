@@ -10,7 +10,7 @@ from raisf.utils.errors import InputError
 PROGRAMS = {
     "smollm2": (
         "RA-ISF compiled to weights for SmolLM2-135M-Instruct: judges and answerers as LoRA adapters on one base.",
-        "Liu et al. 2024, arXiv 2403.06840, section 3; what it learnt from: docs/results/real.md, The training",
+        "Liu et al. 2024, arXiv 2403.06840, section 3; what it learnt from: docs/results/training.md",
     )
 }
 """By name, what each is and where it comes from. It is called after its LM, which takes it by default."""
