@@ -7,6 +7,7 @@ import dspy
 
 from raisf.evaluation.identity import code_of, describe
 from raisf.optimize.within import programs_within
+from raisf.utils.predictors import all_predictors
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -20,7 +21,10 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     codes = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
-    return {"programs": described, "code": [code_of(function) for function in [*codes, *functions]]}
+    # The labels and types of the fields, which `describe` does without: as an LM is told of them.
+    signatures: dict[str, Any] = {name: predictor.signature for name, predictor in all_predictors(program)}
+    formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
+    return {"programs": described, "formats": formats, "code": [code_of(one) for one in [*codes, *functions]]}
 
 
 def _functions(made: Any) -> list[Any]:

@@ -1,9 +1,10 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import dspy
+import pydantic
 import pytest
 
 import raisf
@@ -130,3 +131,15 @@ def test_who_mends_a_module_goes_on_with_no_values_of_the_code_before(place: Any
     codes = [lambda *_: 1, lambda *_: 1, lambda *_: 2]
     before, same, mended = (digest(identity_of(_helped(place, code))) for code in codes)
     assert before == same != mended
+
+
+def _giving(kind: Any) -> dspy.Module:
+    return dspy.Predict(dspy.Signature("question -> answer").append("verdict", dspy.OutputField(), type_=kind))
+
+
+def test_who_changes_labels_or_a_model_goes_on_with_no_values_of_the_old_ones() -> None:
+    """Answers with the old labels counted for the new ones, and were shown as demonstrations."""
+    models = [pydantic.create_model("Found", **fields) for fields in ({"name": str}, {"name": str, "age": int})]
+    kinds = [Literal["yes", "no"], Literal["yes", "unsure"], str, *models]
+    assert len({digest(identity_of(_giving(kind))) for kind in kinds}) == len(kinds)
+    assert digest(identity_of(_giving(kinds[0]))) == digest(identity_of(_giving(Literal["yes", "no"])))
