@@ -97,6 +97,25 @@ def test_a_metric_that_asks_an_lm_asks_that_of_the_callers_context(kind: Any) ->
     assert len(grades) >= 12 and set(grades) == {"of the one given"}
 
 
+def test_who_goes_on_with_another_grader_is_given_no_grades_of_the_one_before() -> None:
+    """Of a stopped compilation, candidates were graded by both."""
+
+    class Grader(ScriptedLM):
+        def __init__(self, grade: str) -> None:
+            super().__init__(lambda fields: {"grade": grade})
+            self.model = f"grader {grade}"
+
+    def graded(example: Any, prediction: Any, trace: Any = None) -> float:
+        return float(dspy.Predict("answer -> grade")(answer=prediction.answer).grade)
+
+    found = []
+    for metric in (graded, raisf.answer_exact_match):
+        for grader in (Grader("0"), Grader("1")):
+            with dspy.context(lm=grader):
+                found.append(digest(identity_of(judging(), metric)))
+    assert found[0] != found[1] and found[2] == found[3]
+
+
 @pytest.mark.parametrize("relevance", ["pointwise", "listwise"])
 def test_a_judge_that_nothing_is_drawn_for_keeps_its_demonstrations(relevance: Any) -> None:
     student = RAISF(Shelf(), k=2, relevance=relevance)
