@@ -17,12 +17,11 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.local_lms import load_weights
+from raisf.evaluation.local_lms import lms_of, load_weights
 from raisf.evaluation.runner import Outcome, Patience, ask_here, asked_by
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError
-from raisf.utils.predictors import all_predictors
 
 CHUNK = 32
 """Questions of a task at most: what a node that dies takes along."""
@@ -170,8 +169,7 @@ class _Cluster:
 
 def _in_process(program: Any) -> bool:
     """Whether a model that it asks computes in its process."""
-    lms = [predictor.lm for _, predictor in all_predictors(program)] if isinstance(program, dspy.Module) else []
-    return any(isinstance(lm, LocalLM) for lm in (*lms, dspy.settings.lm))
+    return any(isinstance(lm, LocalLM) for lm in (*lms_of(program), dspy.settings.lm))
 
 
 _Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float]]

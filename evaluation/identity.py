@@ -78,8 +78,8 @@ def _describe_module(module: Any) -> dict[str, Any]:
     # Options that came later do not make another program of one that leaves them alone.
     unchanged: set[str] = getattr(module, "unchanged", set)()
     for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or name in unchanged:
-            continue
+        if name.startswith("_") or name in unchanged or (name == "stage" and isinstance(module, dspy.Predict)):
+            continue  # a stage is drawn anew for each Predict
         if isinstance(value, str):
             described[name] = value if name in ours else digest(value)
         elif value is None or isinstance(value, bool | int | float):

@@ -1,6 +1,7 @@
 """The language models that a program asks: whether they are in the process, and reading those that are."""
 
 import contextlib
+import functools
 from typing import Any
 
 import dspy
@@ -12,7 +13,7 @@ from raisf.utils.predictors import all_predictors
 
 def questions_at_a_time(program: dspy.Module) -> int:
     """How many questions a program is asked at a time where nobody says."""
-    lms = _lms(program)
+    lms = lms_of(program)
     return QUESTIONS if lms and all(isinstance(lm, LocalLM) for lm in lms) else QUESTIONS_REMOTE
 
 
@@ -21,11 +22,15 @@ def load_weights(program: object) -> None:
 
     They are else read at the first call, and each question that waits for that would seem to take so long.
     """
-    for lm in _lms(program) if isinstance(program, dspy.Module) else []:
+    for lm in lms_of(program):
         if isinstance(lm, LocalLM):
             with contextlib.suppress(Exception):  # what cannot be read is told by the questions
                 _ = lm.base_engine.model
 
 
-def _lms(program: dspy.Module) -> list[Any]:
-    return [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
+def lms_of(program: object) -> list[Any]:
+    """The LMs that a program asks, or that which a `functools.partial` runs, its first argument; none of a function."""
+    while isinstance(program, functools.partial):
+        program = program.args[0]
+    predictors = all_predictors(program) if isinstance(program, dspy.Module) else []
+    return [predictor.lm or dspy.settings.lm for _, predictor in predictors]

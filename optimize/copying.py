@@ -14,30 +14,25 @@ def copy_of(program: dspy.Module) -> dspy.Module:
     What cannot be copied, such as a lock, is shared. `dspy.Module.deepcopy` would then take the module apart: what is
     reached by two paths, as a program and as the part of another one, would be two.
     """
-    # A deep copy would load a local model a second time.
-    lms = [part.lm for _, part in program.named_sub_modules(dspy.Predict) if isinstance(part, dspy.Predict)]
+    # Also those that a module asks by itself: a deep copy of an LM of the user's own may hold its weights once more.
+    lms = {id(lm): lm for _, lm in program.named_sub_modules(dspy.BaseLM)}
     try:
-        made = copy.deepcopy(program, _shared(lms))
+        made = copy.deepcopy(program, dict(lms))
     except Exception:
-        held = [_leaves(part.__getstate__(), set()) for _, part in program.named_sub_modules()]
-        locks = [value for value in itertools.chain(*held) if not _copies(value)]
-        made = copy.deepcopy(program, _shared([*lms, *locks]))
+        held = itertools.chain(*(_leaves(part.__getstate__(), set(lms)) for _, part in program.named_sub_modules()))
+        locks = {id(value): value for value in held if not _copies(value)}
+        made = copy.deepcopy(program, lms | locks)
     made._compiled = False
     return made
 
 
-def _shared(values: list[Any]) -> dict[int, Any]:
-    """What lets a deep copy hold these very objects."""
-    return {id(value): value for value in values if value is not None}
-
-
 def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
-    """What a module's attributes hold, but for modules."""
+    """What a module's attributes hold, but for modules and what has been seen."""
     if id(value) in seen or isinstance(value, dspy.Module):
         return
     seen.add(id(value))
     if isinstance(value, dict | list | tuple | set):
-        for one in value.values() if isinstance(value, dict) else value:
+        for one in itertools.chain(*value.items()) if isinstance(value, dict) else value:
             yield from _leaves(one, seen)
     else:
         yield value

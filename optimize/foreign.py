@@ -9,7 +9,7 @@ import dspy
 import numpy as np
 
 from raisf.evaluation.identity import digest
-from raisf.optimize.demonstrations import copy_of
+from raisf.optimize.copying import copy_of
 from raisf.optimize.within import all_within
 from raisf.programs.changing import constructors
 from raisf.programs.program import Program

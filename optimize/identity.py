@@ -5,8 +5,9 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe
+from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
+from raisf.utils.predictors import all_predictors
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -20,7 +21,18 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     codes = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
-    return {"programs": described, "code": [code_of(function) for function in [*codes, *functions]]}
+    # The labels and types of the fields, which `describe` does without: as an LM is told of them.
+    signatures: dict[str, Any] = {name: predictor.signature for name, predictor in all_predictors(program)}
+    formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
+    run = [*codes, *functions]
+    asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
+    told = weights_of(asked) if asked is not None else None
+    return {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": told}
+
+
+def _of_a_user(function: Any) -> bool:
+    """Whether it may ask the LM of DSPy's settings, in whose place ours ask those of the program."""
+    return not (getattr(function, "__module__", None) or "").startswith("raisf.")
 
 
 def _functions(made: Any) -> list[Any]:

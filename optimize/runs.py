@@ -1,5 +1,6 @@
 """A program's runs over examples: what each came to, kept in a journal."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ def results(
     The program is called with the inputs that an example marks, its question where it marks none.
 
     Args:
-        program: With its LMs; or a function that runs one.
+        program: With its LMs; or a `functools.partial` that runs it, its first argument (`with_steps`).
         examples: What it is run on.
         result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, one at
             a time: it may ask a metric. What it raises ends all.
@@ -57,17 +58,18 @@ def results(
             journal.add(key(example), made)
         add(example, made)
 
-    def ask(question: dspy.Example) -> dspy.Prediction:
-        return program(**marked(question).inputs())
-
     if journal is not None:
         for example in examples:
             if key(example) in journal:
                 add(example, journal.get(key(example)))
     # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
     waiting = [dspy.Example(question=example) for example in examples if id(example) not in found]
-    ask_all(ask, waiting, keep, threads=threads)
+    ask_all(functools.partial(_ask, program), waiting, keep, threads=threads)
     return [found[id(example)] for example in examples]
+
+
+def _ask(program: Callable[..., dspy.Prediction], question: dspy.Example) -> dspy.Prediction:
+    return program(**marked(question).inputs())
 
 
 def marked(example: dspy.Example) -> dspy.Example:
@@ -78,18 +80,21 @@ def marked(example: dspy.Example) -> dspy.Example:
 def with_steps(program: dspy.Module) -> Callable[..., dspy.Prediction]:
     """The program, giving its `prediction` together with the `steps` to it: predictor, inputs, outputs of each.
 
-    The prediction is None where an LM's output could not be read.
+    The prediction is None where an LM's output could not be read. `names` are those of the steps' predictors, None for
+    one that is not the program's own: the predictors themselves are copies where a node of a cluster took the steps.
     """
+    return functools.partial(_steps_of, program)
 
-    def ask(**inputs: Any) -> dspy.Prediction:
-        steps: list[Any] = []
-        try:
-            with dspy.context(trace=steps):
-                return dspy.Prediction(prediction=program(**inputs), steps=steps)
-        except AdapterParseError:  # an outcome of weak LMs, however many in a row: no reason to give up
-            return dspy.Prediction(prediction=None, steps=steps)
 
-    return ask
+def _steps_of(program: dspy.Module, **inputs: Any) -> dspy.Prediction:
+    steps: list[Any] = []
+    try:
+        with dspy.context(trace=steps):
+            prediction = program(**inputs)
+    except AdapterParseError:  # an outcome of weak LMs, however many in a row: no reason to give up
+        prediction = None
+    names = {id(predictor): name for name, predictor in program.named_predictors()}
+    return dspy.Prediction(prediction=prediction, steps=steps, names=[names.get(id(step[0])) for step in steps])
 
 
 def plain(value: Any) -> Any:

@@ -70,7 +70,6 @@ def traced_rows(
     Raises:
         LMError: The LM failed on ten examples in a row.
     """
-    names = {id(predictor): name for name, predictor in program.named_predictors()}
     passes = readable(metric)
     places = {id(example): place for place, example in enumerate(examples)}
 
@@ -79,7 +78,7 @@ def traced_rows(
             return None
         if float(passes(example, run.prediction, run.steps)) < 1:
             return {"right": False, "steps": []}
-        return {"right": True, "steps": [_step(names, *step) for step in run.steps if id(step[0]) in names]}
+        return {"right": True, "steps": _own(run)}
 
     with progress_bar(progress) as bar:
         task = bar.add_task("collecting runs", total=len(examples), score="")
@@ -104,9 +103,14 @@ def traced_rows(
     return traced
 
 
-def _step(names: dict[int, str], predictor: Any, inputs: dict[str, Any], outputs: Any) -> list[Any]:
+def _own(run: dspy.Prediction) -> list[Any]:
+    """The steps of the program's own predictors."""
+    return [_step(name, *step) for name, step in zip(run.names, run.steps, strict=True) if name is not None]
+
+
+def _step(name: str, predictor: Any, inputs: dict[str, Any], outputs: Any) -> list[Any]:
     gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
-    return [names[id(predictor)], plain(inputs), plain(gave)]
+    return [name, plain(inputs), plain(gave)]
 
 
 def readable(metric: Callable[..., Any]) -> Callable[..., Any]:

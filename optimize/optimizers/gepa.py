@@ -218,12 +218,11 @@ class _Adapter:
 
     def _runs(self, program: dspy.Module, batch: list[dspy.Example]) -> list[dict[str, Any]]:
         """Each question's score and the steps to it, by the predictors that made them."""
-        names = {id(predictor): name for name, predictor in program.named_predictors()}
         made = digest(prompts_of(program))
         runs = results(
             with_steps(program),
             batch,
-            lambda example, run: self._run(example, run, names),
+            self._run,
             threads=self._threads,
             journal=self._journal,
             key=lambda example: f"run {made}/{self._places[id(example)]}",
@@ -231,17 +230,17 @@ class _Adapter:
         )
         return [{"score": 0.0, "steps": []} if run is None else run for run in runs]
 
-    def _run(self, example: dspy.Example, run: dspy.Prediction, names: dict[int, str]) -> dict[str, Any]:
+    def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
         score = 0.0 if run.prediction is None else float(self._metric(example, ended, None))
         steps = []
-        for predictor, inputs, outputs in run.steps:
-            if id(predictor) in names:
-                remark = self._feedback.on(names[id(predictor)], predictor, inputs, outputs, example, ended)
-                gave = {name: outputs.get(name) for name in predictor.signature.output_fields}
+        for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
+            if name is not None:
+                remark = self._feedback.on(name, predictor, inputs, outputs, example, ended)
+                gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
                 record = {"Inputs": plain(inputs), "Generated Outputs": plain(gave), "Feedback": remark.text}
                 wrong = score < 1 if remark.right is None else not remark.right
-                steps.append({"component": names[id(predictor)], "record": record, "wrong": wrong})
+                steps.append({"component": name, "record": record, "wrong": wrong})
         return {"score": score, "steps": steps}
 
 

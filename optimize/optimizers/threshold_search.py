@@ -1,5 +1,6 @@
 """A program's answers under other thresholds of its judges: asked once, answered from memory where nothing changes."""
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -113,11 +114,6 @@ class Trial:
         for judge, at in zip(WITH_THRESHOLD, thresholds, strict=True):
             setattr(self.program, f"{judge}_threshold", at)
 
-        def ask(**inputs: Any) -> dspy.Prediction:
-            traces = list[Trace]()
-            with dspy.context(**{_TRACES: traces}):
-                return dspy.Prediction(prediction=self._student(**inputs), traces=traces)
-
         def row(example: dspy.Example, run: dspy.Prediction) -> tuple[float, float, float]:
             for trace in run.traces:
                 self._note(trace.root)
@@ -129,6 +125,7 @@ class Trial:
         def advance(made: Any) -> None:
             self._bar.update(self._task, advance=1)
 
+        ask = functools.partial(self._ask, self._student)
         rows = results(ask, self._valset, row, threads=self._threads, patience=self._patience, tell=advance)
         # A call that failed once would tell against the thresholds that it happened to.
         failed = [example for example, made in zip(self._valset, rows, strict=True) if made is None]
@@ -138,6 +135,12 @@ class Trial:
         self._found[thresholds] = Answers(*np.array([made or (0.0, 0.0, 0.0) for made in rows]).T)
         self.tried += 1
         return self._found[thresholds]
+
+    def _ask(self, student: dspy.Module, **inputs: Any) -> dspy.Prediction:
+        # Not a function: the bar cannot travel to a cluster's nodes, and what is remembered must not.
+        traces = list[Trace]()
+        with dspy.context(**{_TRACES: traces}):
+            return dspy.Prediction(prediction=student(**inputs), traces=traces)
 
     def _note(self, root: Any) -> None:
         for node in root.walk():

@@ -15,6 +15,7 @@ from raisf.evaluation.identity import describe, gold_answers
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
 from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
 from raisf.utils.errors import InputError
 
 
@@ -193,6 +194,16 @@ def test_programs_that_answer_differently_are_described_differently(one: Any, ot
 def test_a_predictor_that_decides_nothing_is_described_as_it_always_was() -> None:
     """Else nobody could go on with the records of an earlier version."""
     assert describe(Asking())["predictor judge"] == "bc311f063cb6652b"
+
+
+def test_records_of_a_bare_predictor_go_on(tmp_path: Path) -> None:
+    """DSPy draws each Predict a name of its own: in the next process it was another program."""
+    asked = [dspy.Example(question=f"q{n}", answer="a") for n in range(2)]
+    for _ in "ab":
+        program = dspy.Predict("question -> answer")
+        program.lm = lm = ScriptedLM(lambda fields: {"answer": "a"})
+        evaluate(program, asked, tmp_path / "r.jsonl", progress=False)
+    assert lm.calls == []
 
 
 def test_no_text_of_a_module_s_own_is_written_down(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
+import dspy
 import pytest
 
+from raisf.evaluation.runner import Outcome, ask_here
 from raisf.utils.files import read_jsonl
 
 SCRIPT = """
@@ -71,3 +74,24 @@ def test_ctrl_c_does_not_wait_for_a_question_that_hangs(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
+
+
+def test_nor_for_a_metric_whose_lm_hangs() -> None:
+    """The metric of a compilation may ask an LM: Ctrl-C was not heard before that had answered, or been given up."""
+    hangs, over = threading.Event(), threading.Event()
+
+    def keep(outcome: Outcome) -> None:
+        hangs.set()
+        over.wait(60)
+
+    def stop() -> None:
+        hangs.wait(60)
+        time.sleep(0.5)  # until all is under way
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop, daemon=True).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ask_here(lambda question: dspy.Prediction(answer="a"), [dspy.Example(question="q")] * 4, keep, threads=2)
+    assert time.monotonic() - start < 30
+    over.set()

@@ -1,9 +1,10 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import dspy
+import pydantic
 import pytest
 
 import raisf
@@ -96,6 +97,25 @@ def test_a_metric_that_asks_an_lm_asks_that_of_the_callers_context(kind: Any) ->
     assert len(grades) >= 12 and set(grades) == {"of the one given"}
 
 
+def test_who_goes_on_with_another_grader_is_given_no_grades_of_the_one_before() -> None:
+    """Of a stopped compilation, candidates were graded by both."""
+
+    class Grader(ScriptedLM):
+        def __init__(self, grade: str) -> None:
+            super().__init__(lambda fields: {"grade": grade})
+            self.model = f"grader {grade}"
+
+    def graded(example: Any, prediction: Any, trace: Any = None) -> float:
+        return float(dspy.Predict("answer -> grade")(answer=prediction.answer).grade)
+
+    found = []
+    for metric in (graded, raisf.answer_exact_match):
+        for grader in (Grader("0"), Grader("1")):
+            with dspy.context(lm=grader):
+                found.append(digest(identity_of(judging(), metric)))
+    assert found[0] != found[1] and found[2] == found[3]
+
+
 @pytest.mark.parametrize("relevance", ["pointwise", "listwise"])
 def test_a_judge_that_nothing_is_drawn_for_keeps_its_demonstrations(relevance: Any) -> None:
     student = RAISF(Shelf(), k=2, relevance=relevance)
@@ -130,3 +150,15 @@ def test_who_mends_a_module_goes_on_with_no_values_of_the_code_before(place: Any
     codes = [lambda *_: 1, lambda *_: 1, lambda *_: 2]
     before, same, mended = (digest(identity_of(_helped(place, code))) for code in codes)
     assert before == same != mended
+
+
+def _giving(kind: Any) -> dspy.Module:
+    return dspy.Predict(dspy.Signature("question -> answer").append("verdict", dspy.OutputField(), type_=kind))
+
+
+def test_who_changes_labels_or_a_model_goes_on_with_no_values_of_the_old_ones() -> None:
+    """Answers with the old labels counted for the new ones, and were shown as demonstrations."""
+    models = [pydantic.create_model("Found", **fields) for fields in ({"name": str}, {"name": str, "age": int})]
+    kinds = [Literal["yes", "no"], Literal["yes", "unsure"], str, *models]
+    assert len({digest(identity_of(_giving(kind))) for kind in kinds}) == len(kinds)
+    assert digest(identity_of(_giving(kinds[0]))) == digest(identity_of(_giving(Literal["yes", "no"])))

@@ -79,3 +79,25 @@ def test_a_copy_keeps_what_is_on_two_paths_one_and_shares_what_cannot_be_copied(
     made: Any = copy_of(student)
     assert made.rag is made.also is not student.rag and made.lock is student.lock
     assert made.rag.answer_directly.lm is student.rag.answer_directly.lm
+
+
+class HeavyLM(ScriptedLM):
+    """An LM that would hold its weights once more in a copy."""
+
+    copied = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        HeavyLM.copied += 1
+        return self
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_no_lm_is_copied_not_even_one_that_a_module_asks_by_itself(locked: bool) -> None:
+    """Each candidate had another copy of its weights; a lock as a key was the end of the compilation."""
+    student: Any = raisf.Direct()
+    student.set_lm(HeavyLM(lambda fields: SAID))
+    student.writer, student.readers = HeavyLM(lambda fields: SAID), {"one": HeavyLM(lambda fields: SAID)}
+    if locked:
+        student.locks = {threading.Lock(): 1}
+    made: Any = copy_of(student)
+    assert made is not student and made.writer is student.writer and HeavyLM.copied == 0

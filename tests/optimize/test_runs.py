@@ -1,0 +1,82 @@
+"""If these failed, a cluster's runs would teach nothing, or a program be judged by how long its model takes to read."""
+
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dspy
+import pytest
+from dspy.lm15 import Message, Request, Response, Usage
+
+from raisf.evaluation.cluster import answer
+from raisf.lm.local import engine
+from raisf.lm.local.model import LocalLM
+from raisf.optimize.runs import results, with_steps
+from raisf.optimize.traces import traced_rows
+from tests.evaluation.test_cluster import Ray, over
+
+READING = 1.5
+ASKED = [dspy.Example(question=f"What is {number}?").with_inputs("question") for number in range(3)]
+
+
+class Echoing:
+    """An engine that can be sent to a node; it writes nothing but an answer."""
+
+    def complete(self, request: Request) -> Response:
+        text = "[[ ## answer ## ]]\nright\n\n[[ ## completed ## ]]"
+        return Response(None, request.model, Message.assistant(text), "stop", Usage(input_tokens=1, output_tokens=1))
+
+
+class Asks(dspy.Module):
+    """Asks its predictor, and notes how long that took."""
+
+    def __init__(self, lm: Any) -> None:
+        super().__init__()
+        self.ask = dspy.Predict("question -> answer")
+        self.set_lm(lm)
+        self.seconds: list[float] = []
+
+    def forward(self, question: str) -> dspy.Prediction:
+        start = time.perf_counter()
+        try:
+            return self.ask(question=question)
+        finally:
+            self.seconds.append(time.perf_counter() - start)
+
+
+class Nodes(Ray):
+    """Predictions come back as Ray's own pickler takes them."""
+
+    def get(self, task: Any) -> Any:
+        _, packed, rows, threads = self.tasks[task]
+        return cloudpickle.loads(cloudpickle.dumps(answer(pickle.loads(packed), rows, threads)))
+
+
+def test_runs_on_a_cluster_teach_what_they_teach_here() -> None:
+    program = Asks(dspy.LM("echo", engine=Echoing(), cache=False))
+    here = traced_rows(program, ASKED, lambda *_: 1.0, progress=False)
+    with over(Nodes(2, {})):
+        there = traced_rows(program, ASKED, lambda *_: 1.0, progress=False)
+    assert [row.toDict() for row in there.of["ask"]] == [row.toDict() for row in here.of["ask"]]
+    assert len(program.seconds) == len(there.of["ask"]) == len(ASKED), "each was asked here and on a node"
+
+
+@pytest.mark.parametrize("way", [lambda program: program, with_steps])
+def test_no_run_waits_for_a_model_to_be_read(
+    way: Callable[..., Any], makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate with a limit of seconds was given none of the first answers."""
+    read = engine.load_model
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(READING)
+        return read(*given)
+
+    monkeypatch.setattr(engine, "load_model", slowly)
+    makers.make_llama(tmp_path / "llama")
+    program = Asks(LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False))
+    results(way(program), ASKED, lambda *_: 1.0, threads=3)
+    assert len(program.seconds) == len(ASKED) and max(program.seconds) < READING
