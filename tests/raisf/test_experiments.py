@@ -9,7 +9,7 @@ import pytest
 
 from raisf import cli
 from raisf.commands.experiment import NAMES, OF_ONE, PAPERS, VARIANTS
-from raisf.experiments import every_judge, published_results
+from raisf.experiments import by_hand, every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.data_efficiency import sizes_of_ways
@@ -294,3 +294,17 @@ def test_a_judge_that_failed_once_leaves_out_neither_answers_nor_later_verdicts(
             workspace.judge(rows | later)
         assert set(workspace.answer(rows | later, bars)) == {"a", "b", "c"} and not workspace.left_out
     assert set(workspace.judge(rows | later)) == {"a", "c"} and not workspace.left_out
+
+
+def test_the_file_that_people_label_stays_and_is_counted_when_table5_is_run_again(world, tmp_path):
+    """It was deleted as a table of an earlier report, with the labels in it."""
+    argv = (world, tmp_path / "out", "--lm", "pocket", "--only", "ra-isf, zero-shot", "--n", "2")
+    assert _run("table5", *argv) == 0
+    path = tmp_path / "out/table5" / by_hand.FILE
+    lines = path.read_text("utf-8").splitlines()
+    lines[1] = f"{lines[1]}{'relevant' if ',relevance,' in lines[1] else 'good'}"
+    path.write_text("\n".join([*lines, ""]), "utf-8")
+    assert _run("table5", *argv) == 0
+    assert path.read_text("utf-8").splitlines() == lines
+    titles = [section["title"] for section in read_json(path.with_name("results.json"))["sections"]]
+    assert titles[-1] == "Agreement with people"
