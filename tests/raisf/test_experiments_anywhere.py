@@ -35,6 +35,18 @@ def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, 
         _run(workspace, {"replug": rows["replug"]})
 
 
+def test_no_corpus_is_encoded_for_a_tuned_index_that_cannot_be_made(data, endpoint, tmp_path):
+    """At an endpoint, or without questions to learn from, it was made first, for minutes, and the row left out."""
+    others = {name: [{"question": f"Who is {name}?", "answer": "Cy"}] for name in ("train", "dev")}
+    rows = {"direct": Setting("direct"), "tuned": Setting("replug", tuned=True)}
+    for number, splits in enumerate((others, {})):
+        folder = data(f"nq{number}", **splits, test=BORN)
+        workspace = Workspace(tmp_path / f"out{number}", folder, lm=endpoint, engine="bm25")
+        _run(workspace, rows)
+        assert "likelihood" in workspace.left_out["tuned"] if splits else "to learn from" in workspace.left_out["tuned"]
+        assert not (tmp_path / f"out{number}/made/index-dense").exists()
+
+
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_what_would_learn_from_test_questions_is_refused(split, data, endpoint, tmp_path):
     """Train, dev and test could be the same questions, and the tables were as always."""
