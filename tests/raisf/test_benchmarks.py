@@ -85,7 +85,12 @@ def test_what_is_wrong_is_one_clear_line(hotpot: Path, tmp_path: Path, capsys: p
         "hotpot_test_fullwiki_v1.json, question 1: 'answer'": ["--from", unanswered],
         "no file at": ["--from", tmp_path / "nowhere.json"],
         "is a folder; give a file in it": ["--from", tmp_path],
-        "found 2 files and no split": ["--from", hotpot, "--from", broken],
+        "found 2 files and no split: write --from FILE --split train --from FILE --split test": [
+            "--from",
+            hotpot,
+            "--from",
+            broken,
+        ],
         "found 2 files and test, test": ["--from", hotpot, "--split", "test", "--from", broken, "--split", "test"],
         "--config is for the hub": ["--from", hotpot, "--config", "fullwiki"],
         "with --from FILE": [],

@@ -60,6 +60,10 @@ def test_an_experiments_page_says_which_row_is_best() -> None:
     told = best_of([without, Section("All systems", ["program", "exact match"], rows)])
     assert told == "All systems: b has the highest exact match of 2 rows, 70.0% [60.0, 80.0]."
     assert best_of([without]) == ""
+    tied = Section("All systems", ["program", "exact match"], [rows[0], ["c", rows[0][1]]])
+    assert "All systems: 2 of 2 rows share the highest exact match, " in best_of([tied]), (
+        "the first one was named alone"
+    )
 
 
 def test_wins_and_losses_come_with_both_trees(records: Any) -> None:
