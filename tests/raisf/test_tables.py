@@ -96,6 +96,8 @@ def test_strategyqa_has_no_f1_and_a_public_set_of_another_paper_no_figure():
     assert "F1" not in " ".join(section.columns) and section.rows[0][-1] == 70.0
     (section,) = made(_workspace("hotpotqa"), {"cot": _records(1.0)})
     assert section.rows[0][-2:] == [30.2, 43.2]
+    # In a CSV ours are shares of one.
+    assert section.columns[-2:] == ["paper*, %", "paper's F1*, %"]
     (section,) = made(_workspace("musique"), {"cot": _records(1.0)})
     assert section.rows[0][-2:] == [None, None] and "none for musique" in section.text
 

@@ -69,8 +69,8 @@ def table(
             if besides or any(one is not None for one in theirs):
                 rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
-        columns += [f"{name}*" for name in names[: len(figures)]]
-        columns += ["paper's F1*"] if f1 and not yes_no else []
+        columns += [f"{name}*, %" for name in names[: len(figures)]]
+        columns += ["paper's F1*, %"] if f1 and not yes_no else []
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
