@@ -154,11 +154,14 @@ def test_what_is_read_from_is_held_to_gold(world, out):
     ]
     assert retrieved[2].value == pytest.approx(sum(shares) / len(shares))
     assert kept[1].n == retrieved[1].n == 6
+    assert "without any passage counts as 0" in section.text
 
 
 def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):
     assert cli.main(["experiment", "table99"]) == 2
     assert "table99" in capsys.readouterr().err
+    assert _run("table2", world, tmp_path / "r", "--zero-shot") == 2  # it trained judges all the same
+    assert "or give --variant zero-shot" in " ".join(capsys.readouterr().err.split())
     assert _run("table1", tmp_path / "nothing", tmp_path / "r") == 2
     assert "test.jsonl" in capsys.readouterr().err
 

@@ -277,7 +277,7 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
         rows.append([label, *(bootstrap(values) for values in measured.values()), len(measured["recall"])])
     text = (
         "S-precision: the share of the questions whose passages are exactly the gold ones. n: the questions that name "
-        "gold passages and were answered."
+        "gold passages and were answered; one that was answered without any passage counts as 0."
     )
     return [Section("", ["passages", "precision", "recall", "S-precision", "n"], rows, text)]
 
