@@ -90,6 +90,10 @@ def dataset_command(
         facts[split] = f"{about['questions']} of {about['of']} questions"
         if about["left_out"]:
             facts[split] += f"; {about['left_out']} were left out, which {'dev or ' * (split == 'train')}test has too"
+        if listed := about["answers_like_lists"]:
+            facts[split] += (
+                f"; of {listed} the answer is a text like a list, [a, b], which no LM gives: mend it or leave it out"
+            )
     if "train" not in made["splits"]:
         how = "--from FILE --split train" if files else "--split train"
         facts["train"] = f"not written: few-shot and trained programs need it (add {how})"
