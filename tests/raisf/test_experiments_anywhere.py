@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -334,3 +335,13 @@ def test_a_teacher_makes_the_judges_of_a_set_without_gold_passages(make_home, tm
     # The few-shot row's judges are shown the teacher's labels too.
     report = workspace.open(Setting("ra-isf", few_shot=True)).compile_report
     assert report["rows"]["relevant"] and report["judge_rows"]["lm"] == teacher.model
+
+
+def test_the_page_names_the_index_that_an_encoder_of_ones_own_made(data, endpoint, tmp_path):
+    """It named a folder that was not there."""
+    options = {"lm": endpoint, "engine": "dense", "checkpoint": "facebook/contriever-msmarco"}
+    indexes = Workspace(tmp_path / "out", data("nq", test=BORN), **options).indexes
+    assert "index-dense-contriever-msmarco-" in indexes.named
+    Path(indexes.named).mkdir()
+    indexes._missing_in = lambda path: 0
+    assert str(indexes.path()) == indexes.named, "what is there is not made again"

@@ -205,7 +205,6 @@ def experiment_command(
     from raisf.experiments.data_efficiency import sizes_of_ways
     from raisf.experiments.learning import check_bases
     from raisf.experiments.pages import write_experiment, write_page_of_all
-    from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace
     from raisf.reports.markdown import write_markdown
     from raisf.reports.report import check_folder
@@ -233,7 +232,7 @@ def experiment_command(
         "language model": lm.spec,
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
-        "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
+        "index": workspace.indexes.named,
         "passages left out": AS_GIVEN if index else None,
         "seed": seed,
         **_made_by(),
