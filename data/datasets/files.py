@@ -1,6 +1,7 @@
 """A public data set as a folder laid out like a closed world: questions to train, select and test on, their corpus."""
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -92,7 +93,7 @@ def write_dataset(
         "seed": seed,
     }
     with atomic_folder(out, *DATASET) as folder:
-        kinds, corpus = _write(folder, benchmark, sources, draws, origin, progress)
+        kinds, listed, corpus = _write(folder, benchmark, sources, draws, origin, progress)
         about["splits"] = {
             split: {
                 "questions": len(draw.questions),
@@ -100,6 +101,7 @@ def write_dataset(
                 "repeated": read[origin[split]][1],
                 "left_out": draw.alike,
                 "kinds": dict(kinds[split].most_common()),
+                "answers_like_lists": listed[split],
                 "from": sources[origin[split]].facts,
             }
             for split, draw in draws.items()
@@ -170,8 +172,14 @@ def _write(
     draws: Mapping[str, Draw],
     origin: Mapping[str, str],
     progress: bool,
-) -> tuple[dict[str, Counter[str]], dict[str, int] | None]:
-    """Writes what was drawn and its paragraphs; gives the kinds of each split, and what the corpus is."""
+) -> tuple[dict[str, Counter[str]], Counter[str], dict[str, int] | None]:
+    """Writes what was drawn and its paragraphs.
+
+    Returns:
+        The kinds of each split; of how many questions in it the answer is one text that looks like a list, as some
+        copies have them, and which nothing that an LM says equals; and what the corpus is.
+    """
+    listed: Counter[str] = Counter()
     kinds: dict[str, Counter[str]] = {split: Counter() for split in draws}
     corpus: _Corpus | None = None
     with contextlib.ExitStack() as stack:
@@ -186,6 +194,7 @@ def _write(
                 if benchmark.scoring:
                     row["scoring"] = benchmark.scoring
                 kinds[split][row["kind"]] += 1
+                listed[split] += all(re.fullmatch(r"\[.*,.*\]", answer, re.DOTALL) for answer in row["answers"])
                 try:
                     found = paragraphs(raw)
                     if found and schema_of(raw) == "strategyqa":
@@ -196,7 +205,7 @@ def _write(
                         corpus.add(found, row["gold_titles"])
                 except ValueError as error:  # half a character, which no file can hold, is one too
                     raise InputError(f"{source.place}, question {number}: {error}") from error
-    return kinds, corpus.facts() if corpus else None
+    return kinds, listed, corpus.facts() if corpus else None
 
 
 def _shown(source: Source, doing: str, progress: bool) -> Iterator[dict[str, Any]]:

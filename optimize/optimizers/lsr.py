@@ -241,6 +241,15 @@ def _measure(
     return measured | ({"found": round(sum(gold) / len(gold), 4)} if gold else {})
 
 
+def check_likelihoods(program: Program) -> None:
+    """Tells of a program whose retriever cannot be tuned, as nobody can be asked how likely an answer is.
+
+    Raises:
+        InputError: It reads no passages, or its LM is elsewhere.
+    """
+    _Reader(program)
+
+
 class _Reader:
     """The LM that reads: how likely it finds an answer with a passage as its evidence, kept in `journal`."""
 

@@ -71,6 +71,7 @@ def test_a_local_file_becomes_test_questions_and_their_corpus(file: Split, tmp_p
         "of": 40,
         "repeated": 0,
         "left_out": 0,
+        "answers_like_lists": 0,
         "kinds": {"bridge": 30, "comparison": 10},
         "from": {"file": source.name, "sha256": sha256_file(source)},
     }

@@ -55,6 +55,15 @@ def test_questions_that_bring_no_paragraphs_are_told(tmp_path: Path, capsys: pyt
     assert about == {"passages": 8, "questions": 4, "with_all_gold": 4, "without_paragraphs": 2}
 
 
+def test_answers_that_are_lists_written_as_texts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A copy of TriviaQA has them in a seventh of its rows: each counted as wrong, and nothing said so."""
+    answers = ["['Ulm', Ulm's town]", ["Bonn", "[b, c]"], "[REC]"]
+    rows = [{"question": f"Which town is number {n}?", "answer": answer} for n, answer in enumerate(answers)]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    _, shown, _ = run(capsys, "dataset", "triviaqa", "--from", tmp_path / "dev.jsonl", "--out", tmp_path / "o")
+    assert "3 of 3 questions; of 1 the answer is a text like a list" in " ".join(shown.split())
+
+
 def test_json_holds_what_the_folder_says_of_itself(hotpot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "data"
     _, shown, _ = run(capsys, "dataset", "hotpotqa", "--from", hotpot, "--split", "train", "--out", out, "--json")
@@ -85,7 +94,12 @@ def test_what_is_wrong_is_one_clear_line(hotpot: Path, tmp_path: Path, capsys: p
         "hotpot_test_fullwiki_v1.json, question 1: 'answer'": ["--from", unanswered],
         "no file at": ["--from", tmp_path / "nowhere.json"],
         "is a folder; give a file in it": ["--from", tmp_path],
-        "found 2 files and no split": ["--from", hotpot, "--from", broken],
+        "found 2 files and no split: write --from FILE --split train --from FILE --split test": [
+            "--from",
+            hotpot,
+            "--from",
+            broken,
+        ],
         "found 2 files and test, test": ["--from", hotpot, "--split", "test", "--from", broken, "--split", "test"],
         "--config is for the hub": ["--from", hotpot, "--config", "fullwiki"],
         "with --from FILE": [],

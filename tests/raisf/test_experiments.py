@@ -9,7 +9,7 @@ import pytest
 
 from raisf import cli
 from raisf.commands.experiment import NAMES, OF_ONE, PAPERS, VARIANTS
-from raisf.experiments import every_judge, published_results
+from raisf.experiments import by_hand, every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.data_efficiency import sizes_of_ways
@@ -154,11 +154,14 @@ def test_what_is_read_from_is_held_to_gold(world, out):
     ]
     assert retrieved[2].value == pytest.approx(sum(shares) / len(shares))
     assert kept[1].n == retrieved[1].n == 6
+    assert "without any passage counts as 0" in section.text
 
 
 def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):
     assert cli.main(["experiment", "table99"]) == 2
     assert "table99" in capsys.readouterr().err
+    assert _run("table2", world, tmp_path / "r", "--zero-shot") == 2  # it trained judges all the same
+    assert "or give --variant zero-shot" in " ".join(capsys.readouterr().err.split())
     assert _run("table1", tmp_path / "nothing", tmp_path / "r") == 2
     assert "test.jsonl" in capsys.readouterr().err
 
@@ -294,3 +297,17 @@ def test_a_judge_that_failed_once_leaves_out_neither_answers_nor_later_verdicts(
             workspace.judge(rows | later)
         assert set(workspace.answer(rows | later, bars)) == {"a", "b", "c"} and not workspace.left_out
     assert set(workspace.judge(rows | later)) == {"a", "c"} and not workspace.left_out
+
+
+def test_the_file_that_people_label_stays_and_is_counted_when_table5_is_run_again(world, tmp_path):
+    """It was deleted as a table of an earlier report, with the labels in it."""
+    argv = (world, tmp_path / "out", "--lm", "pocket", "--only", "ra-isf, zero-shot", "--n", "2")
+    assert _run("table5", *argv) == 0
+    path = tmp_path / "out/table5" / by_hand.FILE
+    lines = path.read_text("utf-8").splitlines()
+    lines[1] = f"{lines[1]}{'relevant' if ',relevance,' in lines[1] else 'good'}"
+    path.write_text("\n".join([*lines, ""]), "utf-8")
+    assert _run("table5", *argv) == 0
+    assert path.read_text("utf-8").splitlines() == lines
+    titles = [section["title"] for section in read_json(path.with_name("results.json"))["sections"]]
+    assert titles[-1] == "Agreement with people"

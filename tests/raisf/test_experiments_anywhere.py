@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,18 @@ def test_a_row_that_an_endpoint_cannot_run_is_left_out_and_costs_no_table(data, 
     assert "Left out: replug (" in section.text and "token" in workspace.left_out["replug"]
     with pytest.raises(RaisfError, match="replug"):
         _run(workspace, {"replug": rows["replug"]})
+
+
+def test_no_corpus_is_encoded_for_a_tuned_index_that_cannot_be_made(data, endpoint, tmp_path):
+    """At an endpoint, or without questions to learn from, it was made first, for minutes, and the row left out."""
+    others = {name: [{"question": f"Who is {name}?", "answer": "Cy"}] for name in ("train", "dev")}
+    rows = {"direct": Setting("direct"), "tuned": Setting("replug", tuned=True)}
+    for number, splits in enumerate((others, {})):
+        folder = data(f"nq{number}", **splits, test=BORN)
+        workspace = Workspace(tmp_path / f"out{number}", folder, lm=endpoint, engine="bm25")
+        _run(workspace, rows)
+        assert "likelihood" in workspace.left_out["tuned"] if splits else "to learn from" in workspace.left_out["tuned"]
+        assert not (tmp_path / f"out{number}/made/index-dense").exists()
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -322,3 +335,13 @@ def test_a_teacher_makes_the_judges_of_a_set_without_gold_passages(make_home, tm
     # The few-shot row's judges are shown the teacher's labels too.
     report = workspace.open(Setting("ra-isf", few_shot=True)).compile_report
     assert report["rows"]["relevant"] and report["judge_rows"]["lm"] == teacher.model
+
+
+def test_the_page_names_the_index_that_an_encoder_of_ones_own_made(data, endpoint, tmp_path):
+    """It named a folder that was not there."""
+    options = {"lm": endpoint, "engine": "dense", "checkpoint": "facebook/contriever-msmarco"}
+    indexes = Workspace(tmp_path / "out", data("nq", test=BORN), **options).indexes
+    assert "index-dense-contriever-msmarco-" in indexes.named
+    Path(indexes.named).mkdir()
+    indexes._missing_in = lambda path: 0
+    assert str(indexes.path()) == indexes.named, "what is there is not made again"

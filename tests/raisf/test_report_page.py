@@ -8,12 +8,13 @@ import pytest
 
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
+from raisf.evaluation.report import summarise
 from raisf.experiments.pages import write_experiment, write_page_of_all
 from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
 from raisf.reports.headline import best_of, headline
-from raisf.reports.report import report_of
+from raisf.reports.report import ROUTES, report_of
 from raisf.reports.sections import Section
 from raisf.utils.files import read_json
 
@@ -60,6 +61,10 @@ def test_an_experiments_page_says_which_row_is_best() -> None:
     told = best_of([without, Section("All systems", ["program", "exact match"], rows)])
     assert told == "All systems: b has the highest exact match of 2 rows, 70.0% [60.0, 80.0]."
     assert best_of([without]) == ""
+    tied = Section("All systems", ["program", "exact match"], [rows[0], ["c", rows[0][1]]])
+    assert "All systems: 2 of 2 rows share the highest exact match, " in best_of([tied]), (
+        "the first one was named alone"
+    )
 
 
 def test_wins_and_losses_come_with_both_trees(records: Any) -> None:
@@ -108,3 +113,11 @@ def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -
     assert without_credentials("a http://x/y@z") == "a http://x/y@z"
     (tmp_path / "r.jsonl").write_text("{}\n")
     assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")
+
+
+def test_what_a_figure_of_routes_says_below_its_bars_ends_inside_it() -> None:
+    """Beside the names of table7's rows it was cut off."""
+    figure = plots.route_shares({"ra-isf, zero-shot, listwise": summarise([])}, ROUTES)
+    figure.draw_without_rendering()
+    label = figure.axes[0].xaxis.label.get_window_extent()
+    assert 0 <= label.x0 and label.x1 <= figure.bbox.width

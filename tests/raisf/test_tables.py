@@ -31,7 +31,8 @@ def _records(*ems, **more):
 
 def _workspace(name=None, n=4, out=None):
     measure = "accuracy" if name == "strategyqa" else "exact match"
-    return SimpleNamespace(name=name, test=[None] * n, measure=measure, out=out, seed=0)
+    searched = SimpleNamespace(searched="colbert")
+    return SimpleNamespace(name=name, test=[None] * n, measure=measure, out=out, seed=0, left_out={}, indexes=searched)
 
 
 def _sub(text, *below):
@@ -95,6 +96,8 @@ def test_strategyqa_has_no_f1_and_a_public_set_of_another_paper_no_figure():
     assert "F1" not in " ".join(section.columns) and section.rows[0][-1] == 70.0
     (section,) = made(_workspace("hotpotqa"), {"cot": _records(1.0)})
     assert section.rows[0][-2:] == [30.2, 43.2]
+    # In a CSV ours are shares of one.
+    assert section.columns[-2:] == ["paper*, %", "paper's F1*, %"]
     (section,) = made(_workspace("musique"), {"cot": _records(1.0)})
     assert section.rows[0][-2:] == [None, None] and "none for musique" in section.text
 
@@ -134,6 +137,37 @@ def test_figure4_is_refused_before_anything_is_asked_where_all_questions_are_of_
     workspace.test = [SimpleNamespace(kind="question")] * 4
     with pytest.raises(InputError, match="all 4 test questions are of the kind 'question': give them"):
         EXPERIMENTS["fig4"].run(workspace, None)
+
+
+def test_questions_without_gold_passages_are_told_before_passages_are_held_to_gold():
+    """On StrategyQA and NQ all was answered for a table of dashes."""
+    workspace = _workspace()
+    workspace.test = [dspy.Example(question="Who?", gold_pids=[], gold_titles=[])] * 4
+    with pytest.raises(InputError, match="none of the 4 test questions names any: give them gold_pids"):
+        EXPERIMENTS["blendfilter-retrieval"].run(workspace, None)
+
+
+def test_the_papers_figure_of_a_row_that_cannot_be_run_is_shown():
+    """At an endpoint, where no judges are trained, nothing told what the paper's RA-ISF has."""
+    workspace = _workspace("hotpotqa")
+    workspace.left_out = {"ra-isf, weights": "elsewhere", "rag, few-shot": "no demonstrations", "react": "down"}
+    first = EXPERIMENTS["table1"].sections(workspace, {"direct": _records(1.0)})[0]
+    assert [row[0] for row in first.rows] == ["direct", "ra-isf, weights"]
+    assert first.rows[1][1:4] == [None] * 3 and first.rows[1][-2:] == [46.5, 28.9]
+
+
+def test_a_set_of_which_the_paper_has_no_figures_gets_no_empty_row_of_them():
+    (section,) = tables.effort(_workspace("2wiki"), {"whole": _records(1.0)})
+    assert [row[0] for row in section.rows] == ["whole"]
+    assert "The paper's figures, of which there is none for 2WikiMultihopQA." in section.text
+
+
+def test_a_judge_without_gold_is_named_below_table5(tmp_path):
+    """It was told on the terminal alone, by a warning."""
+    know = {"scores": {"accuracy": {"value": 1.0, "low": 0.5, "high": 1.0, "n": 3}}, "rows": 3}
+    first, *_ = tables.reliability(_workspace("nq"), {"ra-isf, zero-shot": {"know": know}})
+    told = "no gold for them: relevance (the paper's agreement: people 93.5, GPT-4 95.0); decomposition (the paper's"
+    assert told in first.text and "The paper's agreement: GPT-4 97.0." in first.text
 
 
 def test_each_question_is_held_to_its_gold_by_the_name_that_it_gives():

@@ -41,7 +41,8 @@ from raisf.utils.errors import InputError
     "splits",
     type=click.Choice(SPLITS),
     multiple=True,
-    help="which split the --from before it is, test if not said; from the hub, which to write, all if not said. "
+    help="which split the --from before it is; of a single one, test if not said; from the hub, which to write, all if "
+    "not said. "
     "test is what papers report on, the data set's own dev or validation split; where train is there, dev is drawn "
     "from it",
 )
@@ -89,6 +90,10 @@ def dataset_command(
         facts[split] = f"{about['questions']} of {about['of']} questions"
         if about["left_out"]:
             facts[split] += f"; {about['left_out']} were left out, which {'dev or ' * (split == 'train')}test has too"
+        if listed := about["answers_like_lists"]:
+            facts[split] += (
+                f"; of {listed} the answer is a text like a list, [a, b], which no LM gives: mend it or leave it out"
+            )
     if "train" not in made["splits"]:
         how = "--from FILE --split train" if files else "--split train"
         facts["train"] = f"not written: few-shot and trained programs need it (add {how})"
@@ -111,7 +116,8 @@ def _by_split(files: Sequence[Path], splits: Sequence[str]) -> dict[str, Path | 
         splits = ["test"]
     if len(files) != len(splits) or len(set(splits)) != len(splits):
         raise InputError(
-            f"each --from takes a --split of its own; found {len(files)} files and {', '.join(splits) or 'no split'}"
+            f"each --from takes a --split of its own; found {len(files)} files and {', '.join(splits) or 'no split'}: "
+            "write --from FILE --split train --from FILE --split test"
         )
     return dict(zip(splits, files, strict=True))
 

@@ -47,8 +47,10 @@ ONLY_FOR = {
     "--page": (REAL, SIZED),
     "--variant": OF_ONE,
 }
-NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED), "--zero-shot": (REAL,)}
-INSTEAD = {"--rows": "--sizes", "--bases": "--base", "--zero-shot": "--only"}
+NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED)}
+# Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
+NOT_FOR["--zero-shot"] = (REAL, *(name for name in OF_ONE if name != "all"))
+INSTEAD = {"--rows": "--sizes", "--bases": "--base"}
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
@@ -161,7 +163,7 @@ real_options = as_one(
     help="the ways of compiling that data-efficiency compares; W=N: at N rows at most, as tries cost; default: "
     "prompts,probe,weights,outcome",
 )
-@option("--zero-shot", is_flag=True, help="leave out the few-shot rows")
+@option("--zero-shot", is_flag=True, help="leave out the few-shot rows of table1 and blendfilter-main")
 @option(
     "--variant",
     type=click.Choice(VARIANTS),
@@ -203,7 +205,6 @@ def experiment_command(
     from raisf.experiments.data_efficiency import sizes_of_ways
     from raisf.experiments.learning import check_bases
     from raisf.experiments.pages import write_experiment, write_page_of_all
-    from raisf.experiments.provenance import without_credentials
     from raisf.experiments.workspace import Workspace
     from raisf.reports.markdown import write_markdown
     from raisf.reports.report import check_folder
@@ -231,7 +232,7 @@ def experiment_command(
         "language model": lm.spec,
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
-        "index": without_credentials(str(index or out / "made" / f"index-{engine}")),
+        "index": workspace.indexes.named,
         "passages left out": AS_GIVEN if index else None,
         "seed": seed,
         **_made_by(),
@@ -266,7 +267,8 @@ def experiment_command(
 def _check_told(name: str, told: Mapping[str, Any]) -> None:
     """Tells of an option that the experiment does not have, as nobody is to think that it did something."""
     for one in (one for one, was in told.items() if was):
-        remedy = f"leave it out{f', or give {INSTEAD[one]}' if one in INSTEAD else ''}"
+        instead = {**INSTEAD, "--zero-shot": "--variant zero-shot" if name in OF_ONE else "--only"}.get(one)
+        remedy = f"leave it out{f', or give {instead}' if instead else ''}"
         if name in NOT_FOR.get(one, ()):
             raise InputError(f"{one} is not for {name}: {remedy}")
         if name not in (having := ONLY_FOR.get(one, (name,))):

@@ -14,7 +14,6 @@ from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
 from raisf.reports.compiled import teacher_section
 from raisf.reports.sections import Section
-from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -44,7 +43,7 @@ class Experiment:
         settings: By the row's label; or what gives them for a workspace.
         sections: Makes its tables and figures of the answers, by label; or of the judges' reports.
         judged: Whether the judges are asked alone, instead of questions answered.
-        by_kind: Whether it compares kinds of question, of which the test set then needs two.
+        check: Tells, before anything is asked, of test questions that cannot fill its table.
         one_variant: Whether it shows one RA-ISF, which is compiled to weights if nobody says otherwise.
         departs: What a reader must know before comparing with the paper; docs/fidelity.md has all.
     """
@@ -54,7 +53,7 @@ class Experiment:
     settings: Rows | Callable[[Workspace], Rows]
     sections: Callable[[Workspace, Any], list[Section]]
     judged: bool = False
-    by_kind: bool = False
+    check: Callable[[Workspace], None] | None = None
     one_variant: bool = False
     departs: str = ""
 
@@ -97,14 +96,11 @@ class Experiment:
         """Its sections, with what was answered before taken as it is; what cannot be run is named in the first.
 
         Raises:
-            InputError: It is by kind of question, and there is one kind only.
+            InputError: As its `check`.
             RaisfError: As `Workspace.answer` and `judge`.
         """
-        if self.by_kind and len(kinds := {example.kind for example in workspace.test}) < 2:
-            raise InputError(
-                f"it compares kinds of question, and all {len(workspace.test)} test questions are of the kind "
-                f"{kinds.pop()!r}: give them a `kind` each, raise --n, or leave it out"
-            )
+        if self.check is not None:
+            self.check(workspace)
         settings = self.rows(workspace, few_shot=few_shot, variant=variant, only=only)
         if self.judged:
             sections = self.sections(workspace, workspace.judge(settings))
@@ -203,6 +199,7 @@ _FEW_SHOT = (
     "RA-ISF's rows prompts and weights have judges compiled on the training questions, and answerers without "
     f"demonstrations; its few-shot row has both with them. The baselines' plain rows are zero-shot. {_SHOWN}"
 )
+_SEARCHED = "Rows that name no retriever search what --engine or --index says."
 _FORMS = "Prompts are ours, not the papers'; docs/fidelity.md says, system by system, what else departs."
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -271,7 +268,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Figure 4",
         _over("weights", "ra-isf, weights", "k", RAISF_K),
         tables.sweep("k", by_kind=True),
-        by_kind=True,
+        check=tables.check_kinds,
         one_variant=True,
     ),
     "table7": Experiment(
@@ -300,6 +297,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{BLEND}, its ablation",
         {**_queries("", None), **_queries(", BM25", "bm25")},
         tables.table(),
+        departs=_SEARCHED,
     ),
     "blendfilter-retrieval": Experiment(
         "What is read from, against gold",
@@ -311,6 +309,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "kept by ra-isf, weights": FULL,
         },
         tables.kept,
+        check=tables.check_gold,
+        departs=_SEARCHED,
     ),
     "blendfilter-k": Experiment(
         "How many passages a query",

@@ -49,6 +49,11 @@ class Indexes:
         """The engine that is searched where a row asks for none; None of a retriever that is none of ours."""
         return self._given_engine if self.given else self.engine
 
+    @property
+    def named(self) -> str:
+        """What is searched where a row asks for no engine, as a page may name it."""
+        return without_credentials(str(self.given or self._folder_of(self.engine)))
+
     def path(self, engine: str | None = None) -> Path | str:
         """An engine's index, made if there is none yet.
 
@@ -60,14 +65,13 @@ class Indexes:
         if self.given and engine in (None, self._given_engine):
             return self.given
         name: Any = engine or self.engine
-        encoder = self.checkpoint if name != "bm25" else None
-        parts = [f"index-{name}", encoder and _short(encoder), self._given_passages(name) if self.given else None]
-        path = self.folder / "-".join(filter(None, parts))
+        path = self._folder_of(name)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # The closed world's published figures are the untrained checkpoint's.
             default = MINILM if name != "bm25" and self.corpus.with_name("world.json").is_file() else None
-            build_index(self._passages(), path, engine=name, checkpoint=encoder or default)
+            checkpoint = self._encoder(name) or default
+            build_index(self._passages(), path, engine=name, checkpoint=checkpoint)
         if not self.given:
             self.left_out = self._missing_in(path)
         return path
@@ -97,6 +101,15 @@ class Indexes:
             options = folders | {"tuning": Tuning(seed=seed), "work": self.folder / "work"}
             tune_retriever(program, trainset=drawn[0], valset=drawn[1], **options)
         return path
+
+    def _encoder(self, engine: str) -> str | None:
+        return self.checkpoint if engine != "bm25" else None
+
+    def _folder_of(self, engine: str) -> Path:
+        """Where an engine's index is, or will be."""
+        encoder = self._encoder(engine)
+        parts = [f"index-{engine}", encoder and _short(encoder), self._given_passages(engine) if self.given else None]
+        return self.folder / "-".join(filter(None, parts))
 
     def _passages(self) -> "Path | Iterable[Passage]":
         """What an index is made of."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raisf.experiments import by_hand
 from raisf.experiments.catalog import EXPERIMENTS
 from raisf.experiments.provenance import answered
 from raisf.reports.headline import best_of
@@ -30,7 +31,7 @@ def write_experiment(
     """
     folder = out / name
     folder.mkdir(exist_ok=True)
-    write_sections(sections, folder)
+    write_sections(sections, folder, keeping=(by_hand.FILE,))  # which people fill in
     found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
     facts["answered"] = answered(files.values())
     records = {label: str(file.relative_to(out)) for label, file in files.items()}

@@ -128,5 +128,5 @@ def shown_for(figures: Figures, data: str | None) -> str:
     if data in sets:
         return f"on {SETS[data]}"
     if data is not None:
-        return f"which has none for {SETS.get(data, data)}"
+        return f"of which there is none for {SETS.get(data, data)}"
     return f"on {SETS[sets[0]]}" if len(sets) == 1 else f"the mean over its {len(sets)} sets"

@@ -19,6 +19,7 @@ from raisf.reports.report import (
     route_section,
 )
 from raisf.reports.sections import Cell, Section
+from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -61,15 +62,15 @@ def table(
             rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
             rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
-        if besides:
-            empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
-            rows += [
-                [label, *empty, *(published.figure_of(one, label, workspace.name) for one in beside)]
-                for label in figures[0]
-            ]
+        # What the paper has of rows that stand below ours, or that could not be run.
+        empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
+        for label in figures[0] if besides else workspace.left_out:
+            theirs = [published.figure_of(one, label, workspace.name) for one in beside]
+            if besides or any(one is not None for one in theirs):
+                rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
-        columns += [f"{name}*" for name in names[: len(figures)]]
-        columns += ["paper's F1*"] if f1 and not yes_no else []
+        columns += [f"{name}*, %" for name in names[: len(figures)]]
+        columns += ["paper's F1*, %"] if f1 and not yes_no else []
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
@@ -131,6 +132,24 @@ def blendfilter(engine: str) -> "Callable[[Workspace, Answers], list[Section]]":
         figures, f1, over, searched = published.BLENDFILTER_MAIN, published.BLENDFILTER_MAIN_F1, "ColBERTv2", engine
     whose = f"GPT-3.5-turbo-instruct over {over}"
     return table(figures, f1=f1, demonstrations="three", whose=whose, engine=searched)
+
+
+def check_kinds(workspace: "Workspace") -> None:
+    """Tells of questions that are all of one kind, where kinds are compared."""
+    if len(kinds := {example.kind for example in workspace.test}) < 2:
+        raise InputError(
+            f"it compares kinds of question, and all {len(workspace.test)} test questions are of the kind "
+            f"{kinds.pop()!r}: give them a `kind` each, raise --n, or leave it out"
+        )
+
+
+def check_gold(workspace: "Workspace") -> None:
+    """Tells of questions none of which names a gold passage, where passages are held to gold."""
+    if not any(example.get("gold_pids") or example.get("gold_titles") for example in workspace.test):
+        raise InputError(
+            f"it holds passages to gold, and none of the {len(workspace.test)} test questions names any: give them "
+            "gold_pids or gold_titles, or leave it out"
+        )
 
 
 def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], list[Section]]":
@@ -195,11 +214,12 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
             asked = sum(_questions(record["trace"]["root"]) for record in of) / len(of)
             rows.append([label if kind == "all" else f"{label}: {kind}", searched, asked, discarded, len(of)])
     theirs = [published.figure_of(published.TABLE_4, name, workspace.name) for name in ("retrievals", "questions")]
-    rows.append(["the paper's, GPT-3.5", *theirs, None, None])
+    if any(one is not None for one in theirs):
+        rows.append(["the paper's, GPT-3.5", *theirs, None, None])
     text = (
         "Mean per question answered. Questions: itself and all sub-questions below it, as the paper counts. "
         "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
-        f"retrievals. The paper's figures: {published.shown_for(published.TABLE_4, workspace.name)}."
+        f"retrievals. The paper's figures, {published.shown_for(published.TABLE_4, workspace.name)}."
     )
     return [Section("", ["program", "retrievals", "questions", "discarded", "n"], rows, text)]
 
@@ -222,10 +242,17 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
 def reliability(_: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     """Table 5: each judge alone against gold."""
     sections = judge_sections(judged)
+    theirs = {
+        judge: f"the paper's agreement: {', '.join(f'{who} {value}' for who, value in figures.items())}"
+        for judge, figures in published.TABLE_5.items()
+    }
     for section in sections:
-        judge = section.title.removeprefix("Judge: ")
-        theirs = ", ".join(f"{who} {value}" for who, value in published.TABLE_5[judge].items())
-        section.text += f" The paper's agreement: {theirs}."
+        section.text += f" T{theirs[section.title.removeprefix('Judge: ')][1:]}."
+    asked = {judge for reports in judged.values() for judge in reports}
+    if missing := [f"{judge} ({told})" for judge, told in theirs.items() if judge not in asked]:
+        sections[
+            0
+        ].text += f" Judges without a table, as the test questions have no gold for them: {'; '.join(missing)}."
     sections[0].draw(*plots.reliability_curves(judged, plots.colours(judged)))
     return sections
 
@@ -250,7 +277,7 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
         rows.append([label, *(bootstrap(values) for values in measured.values()), len(measured["recall"])])
     text = (
         "S-precision: the share of the questions whose passages are exactly the gold ones. n: the questions that name "
-        "gold passages and were answered."
+        "gold passages and were answered; one that was answered without any passage counts as 0."
     )
     return [Section("", ["passages", "precision", "recall", "S-precision", "n"], rows, text)]
 

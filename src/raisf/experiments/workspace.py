@@ -211,18 +211,21 @@ class Workspace:
     def _index_of(self, setting: Setting) -> Path | str | None:
         """What a setting searches; None where it does not."""
         from raisf.evaluation.identity import digest
+        from raisf.optimize.optimizers.lsr import check_likelihoods
         from raisf.retrieval.passage import found_by
 
         if not self.searches(setting):
             return None
         if not setting.tuned:
             return self.index(setting.engine)
+        options, train, dev = self.faithful(setting.system), self.train, self.dev
+        # Before a corpus is encoded, which may take hours.
+        check_likelihoods(open_program(setting.program, lm=self.lm, searches=False, **options))
         dense = self.index("dense")
-        options = self.faithful(setting.system)
         program = open_fitting(setting.program, index=dense, lm=self.lm, **options)
         made_of = found_by(program.retriever) if self.indexes.given else Path(dense).name
         name = digest([self.lm_identity, self.seed, sorted(options.items()), made_of])[:8]
-        return self.indexes.tuned(program, self.train, self.dev, name, self.seed)
+        return self.indexes.tuned(program, train, dev, name, self.seed)
 
     def searches(self, setting: Setting) -> bool:
         """Whether its system searches an index."""

@@ -31,7 +31,7 @@ def headline(comparison: "Comparison") -> str:
 
 
 def best_of(sections: Sequence[Section]) -> str:
-    """Of the first section whose rows have a main score, which row has the highest."""
+    """Of the first section whose rows have a main score, which row has the highest, or how many share it."""
     for section in sections:
         if section.main is None:
             continue
@@ -41,6 +41,9 @@ def best_of(sections: Sequence[Section]) -> str:
             name, score = max(scored, key=lambda one: one[1].value)
             many = f" of {len(scored)} rows" if len(scored) > 1 else ""
             column = section.columns[section.main]
+            ties = sum(one.value == score.value for _, one in scored)
+            if ties > 1:
+                return f"{section.title}: {ties}{many} share the highest {column}, {_percent(score)}."
             return f"{section.title}: {name} has the highest {column}{many}, {_percent(score)}."
     return ""
 

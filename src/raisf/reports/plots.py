@@ -71,7 +71,7 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
 
 def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figure:
     """A bar a program: the share of the questions by route; what was answered right is full, the rest pale."""
-    figure = _figure(0.9 + 0.42 * len(reports), legend=len(routes) + 1)
+    figure = _figure(1.1 + 0.42 * len(reports), legend=len(routes) + 1)
     panel = figure.subplots()
     for place, report in enumerate(reports.values()):
         left = 0.0
@@ -88,7 +88,8 @@ def route_shares(reports: "Mapping[str, Report]", routes: Sequence[str]) -> Figu
         panel.barh(place, 100 - left, left=left, color=UNSETTLED, height=0.62)
     panel.set_yticks(range(len(reports)), [plot_label(name) for name in reports])
     panel.invert_yaxis()
-    panel.set(xlabel="percent of the questions; full colour: answered right", xlim=(0, 100))
+    # In two lines: beside long names it would end outside the figure.
+    panel.set(xlabel="percent of the questions;\nfull colour: answered right", xlim=(0, 100))
     named = {**colours(routes), "no answer": UNSETTLED}
     handles = [Patch(color=colour) for colour in named.values()]
     _legend(figure, handles, [plot_label(name) for name in named])

@@ -5,7 +5,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,11 +130,11 @@ class Section:
         return list(zip(self.columns, row, strict=True))
 
 
-def write_sections(sections: Iterable[Section], folder: Path) -> None:
-    """Writes tables and drawings into a folder, which then holds no others, of an earlier report."""
+def write_sections(sections: Iterable[Section], folder: Path, keeping: Collection[str] = ()) -> None:
+    """Writes tables and drawings into a folder, which then holds no others, of an earlier report, but those to keep."""
     written = {file for section in sections for file in section.write(folder)}
     for old in (file for kind in ("*.csv", "*.svg") for file in folder.glob(kind)):
-        if old not in written:
+        if old not in written and old.name not in keeping:
             old.unlink()
 
 
