@@ -242,19 +242,18 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
 def reliability(_: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     """Table 5: each judge alone against gold."""
     sections = judge_sections(judged)
-    theirs = {
-        judge: f"the paper's agreement: {', '.join(f'{who} {value}' for who, value in figures.items())}"
-        for judge, figures in published.TABLE_5.items()
-    }
+    first, theirs = sections[0], {judge: _agreement(judge) for judge in published.TABLE_5}
     for section in sections:
-        section.text += f" T{theirs[section.title.removeprefix('Judge: ')][1:]}."
+        section.text += f" The paper's agreement: {theirs[section.title.removeprefix('Judge: ')]}."
     asked = {judge for reports in judged.values() for judge in reports}
-    if missing := [f"{judge} ({told})" for judge, told in theirs.items() if judge not in asked]:
-        sections[
-            0
-        ].text += f" Judges without a table, as the test questions have no gold for them: {'; '.join(missing)}."
-    sections[0].draw(*plots.reliability_curves(judged, plots.colours(judged)))
+    if missing := [f"{judge} (the paper's agreement: {told})" for judge, told in theirs.items() if judge not in asked]:
+        first.text += f" Judges without a table, as the test questions have no gold for them: {'; '.join(missing)}."
+    first.draw(*plots.reliability_curves(judged, plots.colours(judged)))
     return sections
+
+
+def _agreement(judge: str) -> str:
+    return ", ".join(f"{who} {value}" for who, value in published.TABLE_5[judge].items())
 
 
 def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
