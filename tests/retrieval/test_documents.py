@@ -77,7 +77,9 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     write("a.txt", "Plain text.\n\nIn two paragraphs.")
     write("b/guide.md", "Before.\n# The guide\nIntro.\n## Setup ##\n```\n# no heading\n```\nRun it.\n# Other\nEnd.")
     write(
-        "c.jsonl", '{"id": 7, "title": "Seven", "text": "A row."}\n\n{"text": "No id.", "title": null}\n{"text": " "}\n'
+        "c.jsonl",
+        '{"id": 7, "title": "Seven", "text": "A row."}\n\n{"text": "No id.", "title": null}\n'
+        '{"text": " "}\n{"text": null}\n',
     )
     write("d.csv", 'Title,Text\nOne,"With, a comma\nand a line end"\n')
     write("e.tsv", "id\ttext\te\nx1\tTabbed\t2\n")
