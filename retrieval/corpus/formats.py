@@ -209,7 +209,8 @@ def _names_columns(table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str
     """
     if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:
         return True
-    if not all(texts[0]) or len(rows) < 2:
+    labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
+    if labelled or not all(texts[0]) or len(rows) < 2:
         return False
     if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
         return True

@@ -164,6 +164,7 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
             "<tr><td>yearly<td>$30</tr><tr><td>Plus</tr>",
             "Plan: Lite; Price: monthly; Price: $3. Plan: Lite; Price: yearly; Price: $30. Plan: Plus.",
         ),
+        ("<tr><td>Check-in:<td>from 15:00</tr>", "Check-in: from 15:00."),
         ("<tr></tr><td>one</td><td>two</td>", "one two"),
         ("<!-- c --><tr><!-- c --><td>a<td>b</tr>", "a; b."),
         ("loose<tr><td>a<td>b</tr>", "loose a b"),
