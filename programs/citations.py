@@ -21,7 +21,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
         quoted: The sentence that the reader quoted; None, "" or "none" where it quoted none. Then, and where what it
             quoted stands in no passage, it is the sentence of the passages read that holds the answer and shares most
             words with the question.
-        read: The passages that the reader saw, as they stood in its prompt.
+        read: The passages that the reader saw, as they stood in its prompt. One that holds the answer in its title
+            alone, and of which no sentence is about the question, is cited without a sentence.
     """
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
@@ -34,7 +35,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     if normal(node.answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if source is None:
-        node.evidence, source = holding_sentence(node.question, node.answer, holding)
+        sentence, source = holding_sentence(node.question, node.answer, holding)
+        node.evidence = sentence if sentence and _says(sentence, node) else None
         node.found_afterwards = node.evidence is not None
     if source is not None:
         node.cited = source.citation or source.title or source.pid
@@ -61,7 +63,7 @@ def holding_sentence(
 def _source(quotation: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
     """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making."""
     words = set(normal(quotation).split())
-    telling = {word for word in words if len(word) > _SHORT or _is_number(word)} or words
+    telling = _telling(words) or words
     numbers = {word for word in words if _is_number(word)}
     best: tuple[float, JudgedPassage | None] = (0.0, None)
     for passage in passages:
@@ -78,6 +80,17 @@ def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
     found = sentences(passage.text)
     for start in range(max(1, len(found) - length + 1)):
         yield set(normal(" ".join([passage.title, *found[start : start + length]])).split())
+
+
+def _says(sentence: str, node: Node) -> bool:
+    """Whether a sentence holds a node's answer, or at least a word of its question that tells something."""
+    words = _telling(normal(node.question).split())
+    return holds(sentence, [node.answer]) or not words.isdisjoint(normal(sentence).split())
+
+
+def _telling(words: Iterable[str]) -> set[str]:
+    """Of words those that do not stand everywhere."""
+    return {word for word in words if len(word) > _SHORT or _is_number(word)}
 
 
 def _is_number(word: str) -> bool:

@@ -82,7 +82,7 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         _check_unpacked(file, name)
         document = docx.Document(str(file))
         title = title_of(file, document.core_properties.title)
-        styles = {style.style_id: style.name or "" for style in document.styles}
+        styles = {style.style_id: style for style in document.styles}
         notes = dict(_docx_notes(document.part.rels.values()))
         yield from passages_of(name, _docx_sections(document.element.body, styles, notes, title))
     except (InputError, MemoryError):
@@ -162,7 +162,7 @@ def _is_hidden(run: Any) -> bool:
 
 
 def _docx_sections(
-    body: Any, styles: dict[str, str], notes: Mapping[tuple[str, str | None], str], title: str
+    body: Any, styles: Mapping[str, Any], notes: Mapping[tuple[str, str | None], str], title: str
 ) -> Iterator[Section]:
     """The sections of a document's body. Read off the XML: python-docx repeats a cell for each column that it spans."""
     heading, level, lines = "", 0, list[str]()
@@ -173,9 +173,10 @@ def _docx_sections(
             continue
         text = _docx_text(element)
         named = element.find(f"{_W}pPr/{_W}pStyle")
-        style = "" if named is None else styles.get(named.get(f"{_W}val"), "")
+        used = None if named is None else styles.get(named.get(f"{_W}val"))
+        style = (used and used.name) or ""
         if not style.startswith(("Heading", "Title")) or not text.strip():
-            item = element.find(f"{_W}pPr/{_W}numPr") is not None and text.strip()
+            item = text.strip() and _is_item(element, used)
             lines += [f"- {text}" if item else text, *below]
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
@@ -183,6 +184,15 @@ def _docx_sections(
         level = 1 if style == "Title" else 1 + int(style[-1]) if style[-1].isdecimal() else 2
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)
+
+
+def _is_item(paragraph: Any, style: Any) -> bool:
+    """Whether a paragraph is an item of a list: by itself, or by its style or one that this is based on."""
+    number = paragraph.find(f"{_W}pPr/{_W}numPr")
+    while number is None and style is not None:
+        number, style = style.element.find(f"{_W}pPr/{_W}numPr"), getattr(style, "base_style", None)
+    told = None if number is None else number.find(f"{_W}numId")
+    return number is not None and (told is None or told.get(f"{_W}val") != "0")  # 0 takes it out of its list
 
 
 def _docx_rows(table: Any) -> list[str]:
@@ -199,7 +209,8 @@ def _names_columns(table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str
     """
     if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:
         return True
-    if not all(texts[0]) or len(rows) < 2:
+    labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
+    if labelled or not all(texts[0]) or len(rows) < 2:
         return False
     if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
         return True

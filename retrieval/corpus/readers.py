@@ -146,6 +146,8 @@ def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "li
         InputError: It has none, or an id that no file can hold.
     """
     text, title, pid = (cell(row, field) for field in ("text", "title", "id"))
+    if text is None and "text" in row:
+        return
     if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
         text = joined_sentences(text)
     if not isinstance(text, str):

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from raisf.utils.text import SOFT_HYPHEN, clean
 
@@ -20,9 +21,11 @@ _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
 _SENTENCE_END = re.compile(r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]""")
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
-_PUNCTUATION = ".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
+PUNCTUATION = ".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
 _ENTRIES, _ENTRY = 3, 6
 """Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
+_HEADING = 8
+"""Words of a line at most that is a heading of the paragraph below it: it ends in no punctuation mark, that does."""
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
@@ -50,7 +53,7 @@ def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
 
 
 def _row_text(cells: Iterable[str]) -> str:
-    told = "; ".join(filter(None, cells))
+    told = "; ".join(filter(None, cells)).replace(":; ", ": ")  # a cell that leads to the next
     return f"{told}." if told and told[-1] not in ".!?\u3002\uff01\uff1f" else told
 
 
@@ -122,12 +125,12 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
 def _entries(lines: Sequence[str]) -> list[str]:
     if not _are_entries(lines):
         return [" ".join(lines)]
-    return [*(line if line[-1] in _PUNCTUATION else f"{line};" for line in lines[:-1]), _row_text(lines[-1:])]
+    return [*(line if line[-1] in PUNCTUATION else f"{line};" for line in lines[:-1]), _row_text(lines[-1:])]
 
 
 def _are_entries(lines: Sequence[str]) -> bool:
     """Whether most lines are short and end without a punctuation mark, and few go on with a sentence."""
-    short = sum(line[-1] not in _PUNCTUATION and len(_WORD.findall(line)) <= _ENTRY for line in lines)
+    short = sum(line[-1] not in PUNCTUATION and len(_WORD.findall(line)) <= _ENTRY for line in lines)
     going_on = sum(line[0].islower() for line in lines)
     return len(lines) >= _ENTRIES and 4 * short >= 3 * len(lines) and 2 * going_on < len(lines)
 
@@ -135,11 +138,23 @@ def _are_entries(lines: Sequence[str]) -> bool:
 def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:
     """Where blocks begin that are joined by spaces; where they end, but for what leads to the next; where marks do."""
     starts, block_ends, marks, start = list[int](), set[int](), set[int](), 0
-    for block in blocks:
+    for block, below in zip_longest(blocks, blocks[1:], fillvalue=""):
         starts.append(start)
         if mark := _MARK.match(block):
             marks.add(start + mark.end(1))
-        if not block.endswith(":"):
+        if not (block.endswith(":") or _heads(block, below)):
             block_ends.add(start + len(block))
         start += len(block) + 1
     return starts, block_ends, marks
+
+
+def _heads(block: str, below: str) -> bool:
+    """Whether a block is a heading of that below it, as `3. COSTS` is of `The company pays for a desk`."""
+    words = len(block.split())
+    return (
+        words <= _HEADING
+        and block[-1] not in PUNCTUATION
+        and not _MARK.match(below)
+        and len(below.split()) >= 2 * words
+        and bool(_SENTENCE_END.search(f"{below} "))
+    )

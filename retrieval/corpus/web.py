@@ -3,13 +3,13 @@
 import codecs
 import re
 from collections.abc import Container, Iterable, Iterator
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -46,6 +46,8 @@ _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", 
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_TERMS = {"dt": ":", "dd": "."}
+"""What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
 # What begins an item, and what parts words that stand in one line.
 _MARKS = {"li": "- "} | dict.fromkeys(("br", "option", "label", "button", "kbd", "rt"), " ")
@@ -138,6 +140,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
         block = BREAK if element.tag in _BLOCKS else ""
         if left:
             told = address_of(element.get("href"), element.text_content()) if element.tag == "a" else ""
+            told += "" if last.isspace() or last in PUNCTUATION else _TERMS.get(element.tag, "")
             text = told + block + _run(element.tail)
         else:
             waiting.append((element, True))
@@ -150,10 +153,19 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
                 yield "text", BREAK + BREAK.join(rows)
                 continue
             text = block + _MARKS.get(element.tag, "") + _run(element.text)
-            text = power_sign(element.tag, last, text) + text
+            text = (power_sign(element.tag, last, text) or _apart(element, last, text)) + text
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text
+
+
+def _apart(element: Any, before: str, within: str) -> str:
+    """A space between two spans that only a style sheet parts, where numbers would grow together: €80 and 12 m²."""
+    sibling = element.getprevious() if element.tag == "span" else None
+    if sibling is None or sibling.tag != "span" or sibling.tail:
+        return ""
+    ends = before[-1:], within[:1]
+    return " " if all(map(str.isalnum, ends)) and any(map(str.isdigit, ends)) else ""
 
 
 def _unclosed_nav(element: Any) -> bool:
@@ -174,9 +186,30 @@ def _html_rows(table) -> list[str]:
     texts = {cell: clean(_shown([cell])) for row in rows for cell in row}
     if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for text in texts.values()):
         return []
-    named = bool(rows) and all(cell.tag == "th" for cell in rows[0])
     captions = [_shown([caption]) for caption in table.iter("caption")]
-    return [*captions, *filter(None, table_rows(_grid(rows, texts), named))]
+    while _is_names(rows[0]) and len(rows[0]) == 1 < len(rows):
+        captions += table_rows([[texts[rows.pop(0)[0]]]], named=False)  # one name over all columns
+    # The rows of names: below one that spans columns stand those of each. A table may consist of names alone.
+    named = next((count for count, row in enumerate(rows) if not _is_names(row) or len(row) == 1), 1)
+    grid = _grid(rows, texts, named)
+    if named:
+        names = zip_longest(*grid[:named], fillvalue="")
+        grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]
+    else:
+        grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
+    return [*captions, *filter(None, table_rows(grid, bool(named)))]
+
+
+def _is_names(row: list[Any]) -> bool:
+    return all(cell.tag == "th" for cell in row)
+
+
+def _led(row: list[Any], line: list[str]) -> list[str]:
+    """The texts of a row; where its first cell names what the others tell, as `Owner: the town`."""
+    first, *others = line
+    if row[0].tag == "th" and len(row) == len(line) > 1 and not any(cell.tag == "th" for cell in row[1:]):
+        return [f"{first.rstrip(' :')}: {others[0]}", *others[1:]] if first and others[0] else line
+    return line
 
 
 def _only_cells(table) -> bool:
@@ -189,7 +222,7 @@ def _only_cells(table) -> bool:
     return True
 
 
-def _grid(rows: list[list[Any]], texts: dict[Any, str]) -> list[list[str]]:
+def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:
     """The cells' texts by row and column: one that spans rows stands in each, a name that spans columns over each."""
     grid, below = list[list[str]](), dict[int, tuple[int, str]]()
     for number, row in enumerate(rows):
@@ -207,7 +240,7 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str]) -> list[list[str]]:
             for column in range(len(line), len(line) + wide):
                 if left > 1:
                     below[column] = (left - 1, text)
-            line += [text, *[text if row[0].tag == "th" and not number else ""] * (wide - 1)]
+            line += [text, *[text if number < named else ""] * (wide - 1)]
         grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
     return grid
 

@@ -308,8 +308,11 @@ def _no_index(path: Path, make: str) -> str:
     if not path.exists():
         return f"no index at {path}; {make}"
     if not path.is_dir():
-        return f"{path} is a file, an index is a folder; {make}"
-    return f"{path} is not an index: it has no {MANIFEST}; give another folder, or delete it and {make}"
+        return f"{path} is a file, an index is a folder; of documents make one with: raisf index {path} --out DIR"
+    return (
+        f"{path} is not an index: it has no {MANIFEST}; give another folder, or, if documents are in it, make an index "
+        f"of them: raisf index {path} --out DIR"
+    )
 
 
 def _inside(name: str) -> str:

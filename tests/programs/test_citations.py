@@ -54,6 +54,20 @@ def test_an_answer_that_no_passage_holds_has_no_sentence_and_is_told() -> None:
     assert within.grounded is False
 
 
+def test_a_sentence_that_is_about_nothing_asked_is_not_shown_as_evidence() -> None:
+    """A title alone held the answer, and any sentence below it was quoted for it."""
+    disposal = Passage("d", "Do not throw the device into the waste. It is taken back.", "HX-900", source="hx.pdf")
+    asked = Node(question="Which is heavier, the HX-900 or the HX-220?", answer="HX-900")
+    asked.passages = [JudgedPassage.of(disposal)]
+    cite(asked, "none", [disposal.prompt_text])
+    assert (asked.evidence, asked.found_afterwards, asked.cited, asked.grounded) == (None, False, "hx.pdf", True)
+    fuji = Passage("f", "It is in Japan. It last erupted in 1707.", "Mount Fuji")
+    titled = Node(question="Which mountain last erupted in 1707?", answer="Mount Fuji")
+    titled.passages = [JudgedPassage.of(fuji)]
+    cite(titled, "none", [fuji.prompt_text])
+    assert titled.evidence == "It last erupted in 1707."
+
+
 def test_yes_and_no_stand_nowhere() -> None:
     asked = node("Is Mount Fuji in Japan?", "yes")
     cite(asked, "none", texts(0))

@@ -56,6 +56,16 @@ def test_passages_end_with_sentences_where_they_can():
     assert all(SHORTEST <= len(piece.split()) <= LONGEST for piece in pieces[:-1])
 
 
+def test_a_heading_of_a_plain_text_stands_above_its_paragraph():
+    """Cut before it, the passage about costs would not say so, and the one above would end in words about nothing."""
+    paragraph = "The company pays for a chair and for what else is needed. " * 7
+    first, second = split_text(f"2. HOW MUCH\n\n{paragraph}\n\n3. COSTS\n\n{paragraph}")
+    assert first.startswith("2. HOW MUCH The") and first.endswith("is needed.")
+    assert second.startswith("3. COSTS The company")
+    items = "\n".join(f"- item {number}" for number in range(60))  # none of them leads the next
+    assert all(piece.startswith("- item") for piece in split_text(items))
+
+
 @pytest.mark.parametrize("text", ["word " * 200_000, "x" * 1_000_000, "水" * 300_000, "One two. " * 110_000])
 def test_a_document_of_a_megabyte_is_split(text: str):
     pieces = split_text(text)
@@ -67,7 +77,9 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     write("a.txt", "Plain text.\n\nIn two paragraphs.")
     write("b/guide.md", "Before.\n# The guide\nIntro.\n## Setup ##\n```\n# no heading\n```\nRun it.\n# Other\nEnd.")
     write(
-        "c.jsonl", '{"id": 7, "title": "Seven", "text": "A row."}\n\n{"text": "No id.", "title": null}\n{"text": " "}\n'
+        "c.jsonl",
+        '{"id": 7, "title": "Seven", "text": "A row."}\n\n{"text": "No id.", "title": null}\n'
+        '{"text": " "}\n{"text": null}\n',
     )
     write("d.csv", 'Title,Text\nOne,"With, a comma\nand a line end"\n')
     write("e.tsv", "id\ttext\te\nx1\tTabbed\t2\n")

@@ -55,6 +55,31 @@ def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     ]
 
 
+def test_a_docx_table_of_labels_and_values_has_no_names_of_columns(tmp_path: Path):
+    """The first row, a label and a name, was read as names: `Name: Room:; Anna Berg: 201.`"""
+    document = docx.Document()
+    table = document.add_table(3, 2)
+    for row, cells in zip(table.rows, (("Name:", "Anna Berg"), ("Room:", "201"), ("Phone:", "12 34")), strict=True):
+        for cell, text in zip(row.cells, cells, strict=True):
+            cell.text = text
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Name: Anna Berg. Room: 201. Phone: 12 34."]
+
+
+def test_items_of_a_docx_list_are_marked_also_where_only_their_style_says_so(tmp_path: Path):
+    document = docx.Document()
+    own = document.styles.add_style("Steps", docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+    own.base_style = document.styles["List Number"]
+    for text, style in (("Sound the alarm", "List Bullet"), ("Call the brigade", "Steps"), ("Leave", "Normal")):
+        document.add_paragraph(text, style=style)
+    none = document.add_paragraph("Wardens:", style="List Bullet")._p.get_or_add_pPr().get_or_add_numPr()
+    none.get_or_add_numId().val = 0
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "- Sound the alarm - Call the brigade Leave Wardens:"
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "bold", "text"),
     [

@@ -146,14 +146,25 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
             "<caption>Fees</caption><tr><th>Plan<th>Fee</tr><tr><td>Lite<br>(new)<td><p>$39</p><p>a month</p></tr>",
             "Fees Plan: Lite (new); Fee: $39 a month.",
         ),
-        ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open; 9 to 5. Closed; Sundays."),
-        ("<tr><th colspan=2>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube: Length; Danube: 2850 km."),
+        ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open: 9 to 5. Closed: Sundays."),
+        ("<tr><th colspan=2>Danube</tr><tr><th>Length:<td>2850 km</tr>", "Danube. Length: 2850 km."),
+        ("<tr><th colspan=2>Fees</tr><tr><th>Plan<th>Fee</tr><tr><td>Lite<td>$39</tr>", "Fees. Plan: Lite; Fee: $39."),
+        (
+            "<tr><th rowspan=2>Route<th colspan=2>Fare</tr><tr><th>Adult<th>Child</tr><tr><td>Oslo<td>20<td>10</tr>",
+            "Route: Oslo; Fare Adult: 20; Fare Child: 10.",
+        ),
+        ("<tr><th>Route<th>Fare</tr><tr><th>Oslo<th>20</tr>", "Route: Oslo; Fare: 20."),
+        (
+            "<tr><th>Route<th>Fare</tr><tr><th colspan=2>South</tr><tr><td>Oslo<td>20</tr>",
+            "Route: South. Route: Oslo; Fare: 20.",
+        ),
         ("<tr><th>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube. Length; 2850 km."),
         (
             "<tr><th>Plan<th colspan=2>Price</tr><tr><td rowspan=2>Lite<td>monthly<td>$3</tr>"
             "<tr><td>yearly<td>$30</tr><tr><td>Plus</tr>",
             "Plan: Lite; Price: monthly; Price: $3. Plan: Lite; Price: yearly; Price: $30. Plan: Plus.",
         ),
+        ("<tr><td>Check-in:<td>from 15:00</tr>", "Check-in: from 15:00."),
         ("<tr></tr><td>one</td><td>two</td>", "one two"),
         ("<!-- c --><tr><!-- c --><td>a<td>b</tr>", "a; b."),
         ("loose<tr><td>a<td>b</tr>", "loose a b"),
@@ -168,6 +179,22 @@ def test_rows_of_a_web_page_s_table_carry_the_names_of_their_columns(table: str,
     (tmp_path / "p.html").write_text(f"<table>{table}</table>")
     texts = [p.text.removeprefix("Rivers: ") for p in read_documents(tmp_path / "p.html")]
     assert " ".join(texts) == text
+
+
+def test_a_term_on_a_page_is_told_from_what_describes_it(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<dl><dt>Probation<dd>Six months<dt>Notice:<dd>Three months.<dt>Pets<dd><p>One cat</p></dl><p>See above"
+    )
+    assert [p.text for p in read_documents(tmp_path)] == [
+        "Probation: Six months. Notice: Three months. Pets: One cat See above"
+    ]
+
+
+def test_numbers_that_only_a_style_sheet_parts_do_not_grow_together(tmp_path: Path):
+    (tmp_path / "p.html").write_text(
+        "<span>€80</span><span>12 m²</span> <span>O</span><span>slo</span> <span>1</span>.<span>5</span> B<b>12</b>"
+    )
+    assert [p.text for p in read_documents(tmp_path)] == ["€80 12 m² Oslo 1.5 B12"]
 
 
 def test_words_on_a_page_are_not_run_together(tmp_path: Path):

@@ -175,7 +175,9 @@ def test_no_index_is_told_from_a_wrong_one(tmp_path: Path):
     assert "no index at" in error_of(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
     assert "is a file, an index is a folder" in error_of(tmp_path / "file")
-    assert "is not an index: it has no manifest.json" in error_of(tmp_path)
+    told = error_of(tmp_path)
+    assert "is not an index: it has no manifest.json" in told
+    assert f"raisf index {tmp_path} --out DIR" in told and "delete" not in told  # they may be someone's documents
     for foreign in ({"name": "web app"}, [1], {"format": "x"}):
         write_json(tmp_path / MANIFEST, foreign)
         assert "is not an index of this program" in error_of(tmp_path)
