@@ -133,7 +133,7 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
         tiny = parameters(folder) < LEAST_PARAMETERS
         if tiny or read_json(folder / "config.json").get("is_encoder_decoder"):
             return None
-        return "bfloat16" if not _has_gpu() and _multiplies_bfloat16() else None
+        return "bfloat16" if not _has_gpu() and multiplies_bfloat16() else None
     if given not in DTYPES:
         raise InputError(f"unknown dtype {given!r}: choose {', '.join(DTYPES)}")
     return "bfloat16" if given == "bfloat16" else "float32" if given == "float32" and _has_gpu() else None
@@ -159,7 +159,7 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _multiplies_bfloat16() -> bool:
+def multiplies_bfloat16() -> bool:
     """Whether the CPU has instructions for bfloat16; elsewhere it is emulated, and slower than float32."""
     import torch
 

@@ -100,7 +100,7 @@ def train(
         "skills": at["skills"],
     }
     with atomic_folder(out, *FILES) as folder:
-        # Half the bytes of float32, and the loop computes in bfloat16 anyway.
+        # Half the bytes of float32, and on most machines the loop computes in bfloat16 anyway.
         model.bfloat16().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         manifest["weights_sha256"] = sha256_file(folder / "model.safetensors")

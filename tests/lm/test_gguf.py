@@ -274,9 +274,9 @@ def test_converted_weights_are_the_same_whichever_version_of_transformers_wrote_
 def test_a_model_string_may_leave_the_precision_to_the_machine(makers, tmp_path: Path, monkeypatch) -> None:
     folder: Path = makers.make_llama(tmp_path)
     name = f"local/{folder}#{weights.weights_hash(folder)}-auto"
-    monkeypatch.setattr(weights, "_multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(weights, "multiplies_bfloat16", lambda: False)
     monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1)
     assert LocalLM(name).precision is None  # float32: no bfloat16 here
-    monkeypatch.setattr(weights, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(weights, "multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(weights, "_has_gpu", lambda: False)
     assert LocalLM(name).precision == "bfloat16"

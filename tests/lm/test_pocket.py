@@ -185,7 +185,14 @@ def test_what_is_trained_is_what_transformers_computes(size: str) -> None:
                 logits = model(whole).logits[:, :-1]
         each = torch.nn.functional.cross_entropy(logits[0], whole[0, -len(weights) :], reduction="none")
         losses, count = losses + float((each * weights).sum()), count + float(weights.sum())
-    assert Trainer(model).step(*collate(rows), 0.0) == pytest.approx(losses / count, rel=0.01)  # it has bfloat16
+    assert Trainer(model).step(*collate(rows), 0.0) == pytest.approx(losses / count, rel=0.01)  # it may have bfloat16
+
+
+@pytest.mark.parametrize(("has", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_a_cpu_without_bfloat16_trains_in_float32(has: bool, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulated, it took five times as long."""
+    monkeypatch.setattr("raisf.lm.pocket.trainer.multiplies_bfloat16", lambda: has)
+    assert Trainer(build_model("tiny", 0)).model.dtype == dtype
 
 
 def test_what_a_t5_reads_holds_no_answers() -> None:
