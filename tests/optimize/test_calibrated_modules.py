@@ -88,7 +88,7 @@ class Asking(dspy.Module):
 def test_a_module_is_calibrated_on_what_it_gives_in_threads_and_under_several_lms(mode: str) -> None:
     """One failed on every question, the other was answered by the LM that had been asked before."""
     with dspy.context(lm=scoring(timid)):
-        alone = [Asking(mode)(question=e.question).answer == e.answer for e in questions(20)]
-        _, report = calibrated(Asking(mode), n=20, aim="answer")
-    assert report["failed"] == 0 and report["answer"]["before"]["value"] == sum(alone) / 20
+        alone = [Asking(mode)(question=e.question).answer == e.answer for e in questions(12)]
+        _, report = calibrated(Asking(mode), n=12, aim="answer")
+    assert report["failed"] == 0 and report["answer"]["before"]["value"] == sum(alone) / 12
     assert report["answer"]["after"]["value"] == 1 and report["answer"]["lm_calls"]["before"] > 2
