@@ -29,9 +29,8 @@ class Asks(dspy.Module):
         return dspy.Prediction(answer=self.ask.lm(question)[0])
 
 
-@pytest.fixture
-def slow(makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asks:
-    """A program whose model takes long to read."""
+def slowly_read(makers: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> LocalLM:
+    """A model that takes long to read."""
     read = engine.load_model
 
     def slowly(*given: Any) -> Any:
@@ -39,8 +38,14 @@ def slow(makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asks:
         return read(*given)
 
     monkeypatch.setattr(engine, "load_model", slowly)
-    makers.make_llama(tmp_path / "llama")
-    return Asks(LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False))
+    makers.make_llama(folder / "llama")
+    return LocalLM(f"local/{folder / 'llama'}", max_tokens=2, cache=False)
+
+
+@pytest.fixture
+def slow(makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asks:
+    """A program whose model takes long to read."""
+    return Asks(slowly_read(makers, tmp_path, monkeypatch))
 
 
 def test_no_question_waits_for_a_model_to_be_read(slow: Asks) -> None:

@@ -12,13 +12,11 @@ import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
 from raisf.evaluation.cluster import answer
-from raisf.lm.local import engine
-from raisf.lm.local.model import LocalLM
 from raisf.optimize.runs import results, with_steps
 from raisf.optimize.traces import traced_rows
 from tests.evaluation.test_cluster import Ray, over
+from tests.evaluation.test_seconds import READING, slowly_read
 
-READING = 1.5
 ASKED = [dspy.Example(question=f"What is {number}?").with_inputs("question") for number in range(3)]
 
 
@@ -69,14 +67,6 @@ def test_no_run_waits_for_a_model_to_be_read(
     way: Callable[..., Any], makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A candidate with a limit of seconds was given none of the first answers."""
-    read = engine.load_model
-
-    def slowly(*given: Any) -> Any:
-        time.sleep(READING)
-        return read(*given)
-
-    monkeypatch.setattr(engine, "load_model", slowly)
-    makers.make_llama(tmp_path / "llama")
-    program = Asks(LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False))
+    program = Asks(slowly_read(makers, tmp_path, monkeypatch))
     results(way(program), ASKED, lambda *_: 1.0, threads=3)
     assert len(program.seconds) == len(ASKED) and max(program.seconds) < READING
