@@ -17,9 +17,9 @@ from raisf.retrieval.opening import engine_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.spread import spread
+from raisf.retrieval.store.encoding import Checkpoint
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.rows import row_of
-from raisf.retrieval.store.segments import Checkpoint
 from raisf.retrieval.store.writer import Writer, changed_index
 from raisf.utils.errors import InputError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.retrieval.store.segments import Checkpoint, Encoder
+from raisf.retrieval.store.encoding import Checkpoint, Encoder
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import InputError, RaisfError
 

@@ -19,9 +19,9 @@ from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.spread import spread
+from raisf.retrieval.store.encoding import Checkpoint, Encoder
 from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
-from raisf.retrieval.store.segments import Checkpoint, Encoder
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept

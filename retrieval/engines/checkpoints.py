@@ -6,8 +6,8 @@ from typing import Any
 
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.encoders.delta import TRAINED
+from raisf.retrieval.store.encoding import Checkpoint
 from raisf.retrieval.store.manifest import IndexManifest
-from raisf.retrieval.store.segments import Checkpoint
 from raisf.utils.errors import InputError
 from raisf.utils.files import relative_path
 

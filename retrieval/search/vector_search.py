@@ -11,8 +11,9 @@ from raisf.retrieval.search.maxsim import Hits, MaxSim
 from raisf.retrieval.search.plaid import Plaid
 from raisf.retrieval.search.prefetch import Prefetch
 from raisf.retrieval.search.together import Together
+from raisf.retrieval.store.encoding import Encoder
 from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest
-from raisf.retrieval.store.segments import PLAID, VECTORS, Encoder
+from raisf.retrieval.store.segments import PLAID, VECTORS
 from raisf.retrieval.store.vectors import Vectors
 
 

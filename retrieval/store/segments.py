@@ -1,81 +1,27 @@
-"""Writing the vectors of an index's segments: encoding, packing, merging, compressing."""
+"""Writing the segments of an index: new ones, merged ones, compressed ones."""
 
-import itertools
-import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.encoding import Checkpoint, encode
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
 from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import read_segment, row_of
 from raisf.utils.progress import progress_bar
 
-if TYPE_CHECKING:
-    import torch
-
 VECTORS, PLAID = "vectors", "plaid"
-_WINDOW = 256
-"""Passages encoded between two steps of the progress bar, and in one task on a cluster; a part of `SHARD`."""
-
-
-class Encoder(Protocol):
-    """What turns texts into vectors, for late interaction or dense. Safe to call from several threads."""
-
-    def encode_queries(self, queries: Sequence[str]) -> "list[torch.Tensor]":
-        """Vectors `(n_vectors, dim)` for each query, float32 on the CPU."""
-        ...
-
-    def encode_passages(self, texts: Sequence[str]) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Vectors of all texts, one after the other, float16 `(n_vectors, dim)`, and how many each has `(n_texts,)`."""
-        ...
-
-
-@runtime_checkable
-class StreamEncoder(Encoder, Protocol):
-    """An encoder that has several windows of passages under way at a time."""
-
-    def encode_stream(self, windows: Iterable[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
-        """What `encode_passages` gives for one window after the other, in their order."""
-        ...
-
-
-class Checkpoint(Protocol):
-    """A checkpoint on this machine: what it is called, what it is, and its encoder."""
-
-    @property
-    def name(self) -> str:
-        """As it was asked for."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Of its files."""
-        ...
-
-    @property
-    def precision(self) -> str:
-        """In which it computes: "float32" or "bfloat16"."""
-        ...
-
-    def encoder(self) -> Encoder:
-        """What it encodes with."""
-        ...
-
-    def computing_in(self, precision: str) -> "Checkpoint":
-        """The same in another precision."""
-        ...
 
 
 def write_segment(
     index: Path,
     name: str,
     passages: Iterable[Passage],
-    encoder: Encoder | None,
+    checkpoint: Checkpoint | None,
     progress: bool,
-    exact_up_to: float = math.inf,
+    exact_up_to: float,
+    kept: Path,
 ) -> Segment:
     """Writes passages as a new segment of the index at `index`: streamed to the disk, then encoded from there.
 
@@ -83,19 +29,23 @@ def write_segment(
         index: The index folder.
         name: The segment's, that no other has.
         passages: At least one.
-        encoder: None for an engine without vectors.
+        checkpoint: None for an engine without vectors.
         progress: Whether to show a bar on standard error.
         exact_up_to: The vectors of more passages are packed.
+        kept: See `encode`.
     """
     folder = index / SEGMENTS / name
     shutil.rmtree(folder, ignore_errors=True)  # what a crash has left
     folder.mkdir(parents=True)
     count = _write_passages(folder, passages)
-    if not encoder:
+    if not checkpoint:
         return Segment(name, count, "none")
     segment = _segment(name, count, count > exact_up_to)
-    texts = (passage.prompt_text for passage in read_segment(index, segment))
-    _encode(encoder, texts, count, folder / VECTORS, progress, segment.packing is not None)
+
+    def texts() -> Iterator[str]:
+        return (passage.prompt_text for passage in read_segment(index, segment))
+
+    encode(checkpoint, texts, count, folder / VECTORS, progress, segment.packing is not None, kept)
     _sort(folder, segment)
     return segment
 
@@ -173,20 +123,3 @@ def _sort(folder: Path, segment: Segment) -> None:
 
     if segment.packing and segment.passages >= cells.CELLS_FROM:
         cells.write_cells(Vectors(folder / VECTORS), folder / cells.CELLS)
-
-
-def _encode(encoder: Encoder, texts: Iterable[str], count: int, folder: Path, progress: bool, packed: bool) -> None:
-    from raisf.retrieval.store.vectors import SHARD, write_shard
-
-    texts = iter(texts)
-    windows = iter(lambda: list(itertools.islice(texts, _WINDOW)), [])
-    streams = isinstance(encoder, StreamEncoder)
-    encoded = encoder.encode_stream(windows) if streams else map(encoder.encode_passages, windows)
-    with progress_bar(progress) as bar:
-        task = bar.add_task("encoding passages", total=count)
-        for number in range(math.ceil(count / SHARD)):
-            parts = []
-            for part in itertools.islice(encoded, SHARD // _WINDOW):
-                parts.append(part)
-                bar.advance(task, len(part[1]))
-            write_shard(folder, number, parts, packed)

@@ -110,6 +110,18 @@ def write_shard(
     _write(folder, number, _tensors(vectors, lengths, packed))
 
 
+def is_shard(file: Path, passages: int) -> bool:
+    """Whether there is a file of the vectors of so many passages, and it is whole."""
+    if not file.is_file():
+        return False
+    try:
+        tensors = _read(file)
+    except InputError:
+        return False
+    vectors = tensors.get("codes", tensors.get("vectors", ()))
+    return len(tensors["lengths"]) == passages and int(tensors["lengths"].sum()) == len(vectors)
+
+
 class Gathered:
     """Writes some of the passages of other folders' files as one folder's, as few as hold `SHARD` passages each.
 
@@ -165,11 +177,16 @@ def _place(file: Path) -> tuple[int, str]:
     return len(file.stem), file.stem
 
 
+def shard_file(folder: Path, number: int) -> Path:
+    """Where `write_shard` writes."""
+    return folder / f"{number:05d}.safetensors"
+
+
 def _write(folder: Path, number: int, tensors: "dict[str, torch.Tensor]") -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(exist_ok=True)
-    save_file(tensors, folder / f"{number:05d}.safetensors")
+    save_file(tensors, shard_file(folder, number))
 
 
 def _read(file: Path) -> "dict[str, torch.Tensor]":

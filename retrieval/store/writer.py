@@ -7,6 +7,7 @@ index, a reader that has opened it keeps it, and whoever opens it next sees the 
 import contextlib
 import dataclasses
 import math
+import os
 import re
 import shutil
 from collections import defaultdict
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.store.encoding import Checkpoint
 from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     FORMAT,
     INDEX,
+    KEPT,
     MANIFEST,
     SEGMENTS,
     File,
@@ -31,7 +34,7 @@ from raisf.retrieval.store.manifest import (
     read_manifest,
 )
 from raisf.retrieval.store.rows import CorpusHash, read_segment
-from raisf.retrieval.store.segments import Checkpoint, compress_segment, live_passages, merge, write_segment
+from raisf.retrieval.store.segments import compress_segment, live_passages, merge, write_segment
 from raisf.retrieval.store.words import write_words
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, locked, write_json
@@ -60,14 +63,18 @@ class Writer:
         manifest: Its manifest.
         checkpoint: That of the manifest.
         progress: Whether to show bars on standard error.
+        kept: Where vectors stand until the changes count, see `raisf.retrieval.store.encoding`.
     """
 
-    def __init__(self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool):
+    def __init__(
+        self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool, kept: Path
+    ):
         self.folder = folder
         self.manifest = manifest
         self.segments = list(manifest.segments)
         self.checkpoint = checkpoint
         self._progress = progress
+        self._kept = kept
         # The folders of one change are numbered on from those of the changes before.
         self._written = max((int(_NUMBER.sub("", _folder_of(name))) for name in manifest.files), default=0)
 
@@ -78,9 +85,10 @@ class Writer:
 
     def add(self, passages: Iterable[Passage]) -> None:
         """Writes a segment of passages, at least one, with ids that are new to the index."""
-        encoder = self.checkpoint.encoder() if self.checkpoint else None
         most = math.inf if self.manifest.search != "auto" else 0 if self.manifest.packing else EXACT_UP_TO
-        self.segments.append(write_segment(self.folder, self._new_name(), passages, encoder, self._progress, most))
+        name = self._new_name()
+        segment = write_segment(self.folder, name, passages, self.checkpoint, self._progress, most, self._kept)
+        self.segments.append(segment)
 
     def delete(self, pids: Iterable[str]) -> None:
         """Takes passages out that were there when the changes began, not those that `add` has put in their place."""
@@ -184,8 +192,11 @@ def new_index(
         InputError: `out` is a folder with other things in it, or another process is changing it.
     """
     check_no_strangers_manifest(Path(out))
+    place = Path(os.path.realpath(out))
+    kept = place.with_name(f".{place.name}{KEPT}")
     with _locked(Path(out)), atomic_folder(out, *INDEX) as folder:
-        yield Writer(folder, manifest, checkpoint, progress)
+        yield Writer(folder, manifest, checkpoint, progress, kept)
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -209,10 +220,11 @@ def changed_index(
         sweep(path / MANIFEST)
         _drop_unused(path, manifest)  # what a process that was killed had written
         try:
-            yield Writer(path, manifest, find(manifest) if find else None, progress)
+            yield Writer(path, manifest, find(manifest) if find else None, progress, path / KEPT)
         except BaseException:
             _drop_unused(path, read_manifest(path))
             raise
+        shutil.rmtree(path / KEPT, ignore_errors=True)
 
 
 def _drop_unused(path: Path, manifest: IndexManifest) -> None:

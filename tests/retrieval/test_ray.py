@@ -11,7 +11,7 @@ from raisf.retrieval import spread
 from raisf.retrieval.engines.colbert import ColBERT
 from raisf.retrieval.index import build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store import segments
+from raisf.retrieval.store import encoding
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import InputError, RaisfError
 
@@ -46,7 +46,7 @@ def files_of(index: Path) -> dict[str, str]:
 def test_nodes_encode_the_same_index_though_one_dies(
     cluster: Any, rays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(segments, "_WINDOW", 16)
+    monkeypatch.setattr(encoding, "_WINDOW", 16)
     alone = ColBERT.build(PASSAGES[:320], tmp_path / "alone", progress=False)
     second = rays.started(cluster)
     given = []
@@ -107,7 +107,7 @@ class Local:
 def test_windows_come_in_their_order_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ray = Local()
     monkeypatch.setattr(spread, "connect_ray", lambda address: ray)
-    monkeypatch.setattr(segments, "_WINDOW", 16)
+    monkeypatch.setattr(encoding, "_WINDOW", 16)
     build_index(PASSAGES[:200], tmp_path / "alone", progress=False)
     build_index(PASSAGES[:200], tmp_path / "spread", progress=False, ray="auto")
     assert files_of(tmp_path / "spread") == files_of(tmp_path / "alone")
@@ -116,7 +116,7 @@ def test_windows_come_in_their_order_a_few_at_a_time(tmp_path: Path, monkeypatch
 
 def test_a_cluster_that_fails_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(spread, "connect_ray", lambda address: Local(broken=2))
-    monkeypatch.setattr(segments, "_WINDOW", 16)
+    monkeypatch.setattr(encoding, "_WINDOW", 16)
     with pytest.raises(RaisfError, match=r"Ray cluster auto could not encode passages \(the node died\)"):
         build_index(PASSAGES[:100], tmp_path / "i", progress=False, ray="auto")
     assert not list(tmp_path.iterdir())

@@ -127,7 +127,8 @@ def index_push_command(index: Path, url: str) -> CommandResult:
     "  raisf index info indexes/mine\n"
     "  raisf index check indexes/mine\n"
     "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine",
-    resume="no index was written, and one that stood there before stands unchanged",
+    resume="no index was written, and one that stood there before stands unchanged; the same command goes on with what "
+    "it has encoded of many passages",
     actions={
         "add": index_add_command,
         "remove": index_remove_command,

@@ -1,0 +1,118 @@
+"""Making an index that is stopped goes on with what it has encoded, and ends with the very same index."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from raisf.retrieval.encoders.encoder import ColBERTEncoder
+from raisf.retrieval.index import add_to_index, build_index, check_index, open_folder
+from raisf.retrieval.passage import Passage
+from raisf.retrieval.store import encoding
+from raisf.retrieval.store.manifest import SEGMENTS
+
+LINES = [Passage(f"p{n}", f"The lighthouse number {n} stands on the island of {n * n} gulls.") for n in range(22)]
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("raisf.retrieval.store.vectors.SHARD", 8)
+    monkeypatch.setattr(encoding, "_WINDOW", 4)
+
+
+class Interrupted:
+    """Ctrl-C while a window is encoded; counts the texts that were."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int | None):
+        self.texts, windows, encode = 0, 0, ColBERTEncoder.encode_passages
+
+        def one(encoder: ColBERTEncoder, texts: Sequence[str]):
+            nonlocal windows
+            windows += 1
+            if windows == at:
+                raise KeyboardInterrupt
+            self.texts += len(texts)
+            return encode(encoder, texts)
+
+        monkeypatch.setattr(ColBERTEncoder, "encode_passages", one)
+
+
+def vectors(index: Path) -> dict[str, bytes]:
+    return {file.relative_to(index).as_posix(): file.read_bytes() for file in index.rglob("*.safetensors")}
+
+
+def test_a_stopped_index_goes_on_with_what_was_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = tmp_path / "whole"
+    build_index(LINES, whole, progress=False)
+    out, kept = tmp_path / "index", tmp_path / ".index.encoded"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match=r"stopped: 16 of 22 .*\.encoded; "):
+        Interrupted(patched, at=6)
+        build_index(LINES, out, progress=False)
+    assert not out.exists() and len(list(kept.iterdir())) == 2
+
+    count = Interrupted(monkeypatch, at=None)
+    build_index(LINES, out, progress=False)
+    assert count.texts == 6 and vectors(out) == vectors(whole) and check_index(out) == []
+    assert not kept.exists() and not list(tmp_path.glob(".index*"))
+    assert {file.stat().st_nlink for file in out.rglob("*.safetensors")} == {1}
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_nothing_is_kept_of_what_is_less_than_a_file(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    Interrupted(monkeypatch, at)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        build_index(LINES, tmp_path / "index", progress=False)
+    assert not str(stopped.value) and not list(tmp_path.iterdir())
+
+
+def test_other_texts_another_checkpoint_and_damaged_files_are_encoded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, kept = tmp_path / "index", tmp_path / ".index.encoded"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=5)
+        build_index(LINES, out, progress=False)
+    saved = shutil.copytree(kept, tmp_path / "saved")
+
+    def encoded(lines: list[Passage], checkpoint: str) -> int:
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(saved, kept)
+        shutil.rmtree(out, ignore_errors=True)
+        with monkeypatch.context() as patched:
+            count = Interrupted(patched, at=None)
+            build_index(lines, out, checkpoint=checkpoint, progress=False)
+        assert check_index(out) == [] and not kept.exists()
+        return count.texts
+
+    assert encoded(LINES, "raisf-minilm") == 6
+    assert encoded([*LINES[:9], Passage("p9", "Another text."), *LINES[10:]], "raisf-minilm") == 14
+    assert encoded(LINES, "minilm") == 22
+    for file in saved.iterdir():
+        os.truncate(file, file.stat().st_size - 5)
+    assert encoded(LINES, "raisf-minilm") == 22
+
+
+def test_what_is_added_goes_on_too_and_the_index_is_in_use_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "index"
+    build_index(LINES[:3], path, progress=False)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match="8 of 19 passages"):
+        Interrupted(patched, at=4)
+        add_to_index(path, LINES[3:], progress=False)
+    assert check_index(path) == [] and len(open_folder(path).passages) == 3
+    assert [file.name for file in (path / SEGMENTS).iterdir()] == ["1"]
+    count = Interrupted(monkeypatch, at=None)
+    assert add_to_index(path, LINES[3:], progress=False).added == 19
+    assert count.texts == 11 and check_index(path) == []
+    assert open_folder(path)("lighthouse number 20", 1)[0].pid == "p20"
+    assert not (path / ".encoded").exists()
+
+
+def test_without_hard_links_an_index_is_made_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Path):
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(encoding.os, "link", refuse)
+    build_index(LINES, tmp_path / "index", progress=False)
+    assert check_index(tmp_path / "index") == [] and [file.name for file in tmp_path.iterdir()] == ["index"]
