@@ -43,7 +43,7 @@ lint: $(STAMP) ## ruff, pyright, and the layers between the packages
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## the measurements of bench/ (recall on real questions too, with HOTPOT=dev.jsonl)
+bench: $(STAMP) ## the measurements of bench/ (recall and formats on real questions too, with HOTPOT=dev.jsonl)
 	@for bench in $(BENCHES); do echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench || exit 1; done
 	@if [ -n "$(HOTPOT)" ]; then for bench in recall formats; do \
 		echo "== bench.$$bench"; $(BIN)/python -m bench.$$bench --questions "$(HOTPOT)" || exit 1; done; fi

@@ -86,10 +86,8 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
-        asked = ((name, predictor.lm or dspy.settings.lm) for name, predictor in all_predictors(program))
-        formats = {name: getattr(lm, "adapter_name", "") for name, lm in asked}
         system = getattr(program, "system", type(program).__name__)
-        (made / README).write_text(readme(system, formats, kept, made), encoding="utf-8")
+        (made / README).write_text(readme(system, kept, made), encoding="utf-8")
     return kept
 
 
@@ -157,12 +155,11 @@ def adapter_hash(folder: Path) -> str:
     return lora_hash(folder) if (folder / CONFIG).is_file() else weights_hash(weights_folder(str(folder)))
 
 
-def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Path) -> str:
+def readme(system: str, kept: dict[str, Any], made: Path) -> str:
     """How the adapters are served elsewhere, for a person who finds the folder.
 
     Args:
         system: The program's name.
-        formats: By predictor, the adapter in `raisf.lm.adapter`'s sense that its LM is asked with.
         kept: By predictor, what `save_weights` gives.
         made: The artifact's folder.
     """
@@ -170,11 +167,10 @@ def readme(system: str, formats: dict[str, str], kept: dict[str, Any], made: Pat
     # Servers take LoRA modules of causal models alone; a T5's stay in the process.
     adapters = {name: config["r"] for name, config in configs.items() if config.get("task_type") != "SEQ_2_SEQ_LM"}
     probes = [name for name, entry in kept.items() if entry["kind"] == "probe"]
-    how = "probe" if len(probes) == len(kept) else "weights"
     text = [
         f"# A compiled {system} program",
         "",
-        f"Made by `raisf compile --how {how}`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
+        "Made by `raisf compile`; run it with `raisf ask ... --program THIS_FOLDER`, or in Python:",
         "",
         "    import raisf",
         '    program = raisf.load("THIS_FOLDER")',

@@ -66,8 +66,7 @@ def ship(artifact: Path, name: str, out: Path) -> dict[str, Any]:
         if size > MOST:
             raise InputError(f"the adapters take {size / 1e6:.1f} MB, and may take {MOST / 1e6:.0f}: train fewer ranks")
         write_json(folder / MANIFEST, manifest)
-        formats = {one: lm.connect.adapter or "compact" for lm in kept.lms for one in lm.predictors}
-        text = readme(kept.program, formats, manifest["weights"], folder)
+        text = readme(kept.program, manifest["weights"], folder)
         (folder / README).write_text(text, encoding="utf-8")
     return manifest
 

@@ -17,6 +17,8 @@ from raisf.utils.text import clean
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
 _NAMING = ("title", "name")
 """Columns that say what a row is about."""
+_RECORD = 5
+"""Columns from which on each row stands alone: among others like it a reader takes a cell of the wrong one."""
 _HELD = 1000
 """Rows that become passages together: no passage spans more."""
 
@@ -80,19 +82,21 @@ def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> 
     """The passages of rows without a text: their cells by their columns' names.
 
     `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
-    a row is a passage of its own, with that for a title, and its other columns are metadata.
+    or there are many, a row is a passage of its own, with that or the table's name for a title, and its other columns
+    are metadata.
     """
     columns = [column.lower() for column in names]
     naming = next((columns.index(column) for column in _NAMING if column in columns), None)
-    if naming is None:
+    if naming is None and len(columns) < _RECORD:
         sections = iter(lambda: _section(list(itertools.islice(rows, _HELD)), names, about), None)
         yield from passages_of(name, sections)
         return
     for line, cells in rows:
-        others = [cell for place, cell in enumerate(cells) if place != naming]
-        text = _in_words([*names[:naming], *names[naming + 1 :]], others) or _in_words(names, cells)
+        title = about if naming is None else clean(cells[naming]) or about
+        others = [place for place in range(len(cells)) if place != naming]
+        text = _in_words([names[place] for place in others], [cells[place] for place in others])
         row = {column: cell for column, cell in zip(columns, cells, strict=True) if column not in ("", "id")}
-        yield from row_passages({**row, "title": clean(cells[naming]) or about, "text": text}, name, line)
+        yield from row_passages({**row, "title": title, "text": text or _in_words(names, cells)}, name, line)
 
 
 def _section(rows: Sequence[_Row], names: Sequence[str], about: str) -> Section | None:

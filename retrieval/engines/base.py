@@ -111,8 +111,8 @@ class Index:
         Args:
             passages: Streamed; never all in memory, but where the engine counts words.
             out: A new folder, or an index.
-            checkpoint: The encoder's: "minilm", a folder, or a hub id such as `colbert-ir/colbertv2.0`; None: the
-                engine's default.
+            checkpoint: The encoder's: "raisf-minilm", "minilm", a folder, or a hub id such as
+                `colbert-ir/colbertv2.0`; None: the engine's default.
             search: For ColBERT's vectors. "exact" compares with every passage (needs 512 bytes of memory a token).
                 "auto" does so up to 10,000 passages; of more, it keeps 66 bytes a token of 128 dimensions, and the mean
                 vectors choose those that are compared, out of the disk (`raisf.retrieval.search.prefetch`). "plaid"

@@ -110,7 +110,7 @@ class IndexManifest:
         search: As it was asked for: "auto", "exact" or "plaid"; "none" where there are no vectors.
         passages: How many can be found.
         corpus_sha256: Of these passages, whatever their order and segments.
-        checkpoint: The encoder's checkpoint: "minilm", an absolute folder or a hub id; None for BM25.
+        checkpoint: The encoder's checkpoint: "raisf-minilm", "minilm", an absolute folder or a hub id; None for BM25.
         checkpoint_sha256: Of the checkpoint's files.
         segments: In the order of the passages' numbers.
         words: The folder of BM25's counts; None where the engine has none.

@@ -222,7 +222,7 @@ def test_the_passages_that_are_not_in_an_index_are_told_by_later_runs_too(data, 
     given = Workspace(tmp_path / "other", folder, lm=endpoint, index=str(index))
     (section,) = _run(given, {"rag": Setting("rag"), "bm25": Setting("rag", engine="bm25")})
     assert "are not in the index" not in section.text
-    argv = ["experiment", "blendfilter-cases", "--data", str(folder), "--out", str(tmp_path / "cli"), "--zero-shot"]
+    argv = ["experiment", "blendfilter-cases", "--data", str(folder), "--out", str(tmp_path / "cli")]
     lm = ["--lm", "openai/x", "--api-base", endpoint.api_base]
     assert cli.main([*argv, *lm, "--index", str(index)]) == 0
     assert "passages left out" in (tmp_path / "cli/report.html").read_text("utf-8")

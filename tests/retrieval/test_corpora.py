@@ -117,6 +117,16 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
             "Name,Fee\nLite,\n,3\n",
             [("Lite", "Name: Lite.", {"line": 2, "name": "Lite"}), ("Price List", "Fee: 3.", {"line": 3, "fee": "3"})],
         ),
+        (
+            "Stop,Route,Day,From,To\nMill,2,Friday,9:00,\n,,,,\n",
+            [
+                (
+                    "Price List",
+                    "Stop: Mill; Route: 2; Day: Friday; From: 9:00.",
+                    {"line": 2, "stop": "Mill", "route": "2", "day": "Friday", "from": "9:00"},
+                )
+            ],
+        ),
     ],
 )
 def test_a_table_without_a_text_is_read_by_the_names_of_its_columns(tmp_path: Path, content: str, found: list):

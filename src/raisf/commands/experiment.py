@@ -46,10 +46,9 @@ ONLY_FOR = {
     "--no-judges": (REAL,),
     "--page": (REAL, SIZED),
     "--variant": OF_ONE,
+    "--zero-shot": ("table1", "blendfilter-main", "all"),
 }
 NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED)}
-# Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
-NOT_FOR["--zero-shot"] = (REAL, *(name for name in OF_ONE if name != "all"))
 INSTEAD = {"--rows": "--sizes", "--bases": "--base"}
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
@@ -134,7 +133,7 @@ real_options = as_one(
     "--checkpoint",
     metavar="NAME",
     help="the encoder of the indexes that are made, such as facebook/contriever-msmarco with --engine dense; default: "
-    "minilm",
+    "minilm in a closed world and for dense, else raisf-minilm",
 )
 @option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
 @option("--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000")
@@ -267,6 +266,7 @@ def experiment_command(
 def _check_told(name: str, told: Mapping[str, Any]) -> None:
     """Tells of an option that the experiment does not have, as nobody is to think that it did something."""
     for one in (one for one, was in told.items() if was):
+        # Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
         instead = {**INSTEAD, "--zero-shot": "--variant zero-shot" if name in OF_ONE else "--only"}.get(one)
         remedy = f"leave it out{f', or give {instead}' if instead else ''}"
         if name in NOT_FOR.get(one, ()):
