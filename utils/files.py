@@ -100,6 +100,14 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def link_or_copy(file: Path, place: Path) -> None:
+    """Puts a file that nobody changes at another place too: as a hard link, else as a copy."""
+    try:
+        os.link(file, place)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, place)
+
+
 @contextlib.contextmanager
 def atomic_folder(path: Path | str, marker: str, *names: str) -> Iterator[Path]:
     """A new folder to fill that takes `path`'s place only when the block ends well.

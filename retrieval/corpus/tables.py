@@ -91,10 +91,11 @@ def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> 
         sections = iter(lambda: _section(list(itertools.islice(rows, _HELD)), names, about), None)
         yield from passages_of(name, sections)
         return
+    others = [place for place in range(len(names)) if place != naming]
+    told = [names[place] for place in others]
     for line, cells in rows:
         title = about if naming is None else clean(cells[naming]) or about
-        others = [place for place in range(len(cells)) if place != naming]
-        text = _in_words([names[place] for place in others], [cells[place] for place in others])
+        text = _in_words(told, [cells[place] for place in others])
         row = {column: cell for column, cell in zip(columns, cells, strict=True) if column not in ("", "id")}
         yield from row_passages({**row, "title": title, "text": text or _in_words(names, cells)}, name, line)
 

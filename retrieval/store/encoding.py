@@ -1,6 +1,6 @@
 """Encoding the passages of a segment. What a command has encoded that was stopped, or killed, is found again.
 
-The vectors of a large segment's files are kept outside of it until the index that holds them is whole; see `kept`.
+The files of a large segment's vectors are kept outside of it until the index that holds them is whole; see `Kept`.
 """
 
 import contextlib
@@ -9,11 +9,13 @@ import itertools
 import math
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from raisf.retrieval.store.packing import PACKING
+from raisf.utils.files import link_or_copy
 from raisf.utils.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -71,6 +73,53 @@ class Checkpoint(Protocol):
         ...
 
 
+class Kept:
+    """The folder beside an index, .NAME.encoded, where files of vectors stand until the index is whole.
+
+    Each is named by what it was made of, and a hard link: it costs no place, and a file system without such links keeps
+    none. Only a folder of the user's own counts: vectors that another had put there would be wrong in silence.
+
+    Attributes:
+        folder: Where it is, or would be.
+    """
+
+    def __init__(self, index: Path | str):
+        place = Path(os.path.realpath(index))
+        self.folder = place.parent / f".{place.name}.encoded"
+
+    def find(self, name: str, passages: int) -> Path | None:
+        """The file of a name, where it is whole and holds so many passages."""
+        from raisf.retrieval.store.vectors import is_shard
+
+        file = self._file(name)
+        return file if self._is_own() and is_shard(file, passages) else None
+
+    def add(self, name: str, file: Path) -> bool:
+        """Keeps a file under a name; says whether it did."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            if self._is_own():
+                self._file(name).unlink(missing_ok=True)  # a damaged one
+                os.link(file, self._file(name))
+                return True
+        return False
+
+    def drop(self) -> None:
+        """Deletes the folder: all that it holds stands in the index."""
+        if self._is_own():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+    def _is_own(self) -> bool:
+        try:
+            found = os.lstat(self.folder)
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
 def encode(
     checkpoint: Checkpoint,
     texts: Callable[[], Iterator[str]],
@@ -78,7 +127,7 @@ def encode(
     folder: Path,
     progress: bool,
     packed: bool,
-    kept: Path,
+    kept: Kept,
 ) -> None:
     """Writes the vectors of texts as the files of a segment's folder.
 
@@ -89,47 +138,47 @@ def encode(
         folder: A new one.
         progress: Whether to show a bar on standard error.
         packed: Whether to pack the vectors.
-        kept: Where files of the same texts, checkpoint and packing may lie, which are then not encoded again. Of more
-            texts than one file holds, each file stands there too, as a hard link, until whoever called deletes the
-            folder; a file system without such links keeps none.
+        kept: What is found there, of the same texts, checkpoint and packing, is not encoded again. Of more texts than
+            one file holds, each file is added.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; its message says what is kept, if anything is.
     """
-    from raisf.retrieval.store.vectors import SHARD, is_shard, shard_file, write_shard
+    from raisf.retrieval.store.vectors import SHARD, shard_file, write_shard
 
     def shards() -> Iterator[list[str]]:
         stream = texts()
         return iter(lambda: list(itertools.islice(stream, SHARD)), [])
 
-    sizes = [min(SHARD, count - start) for start in range(0, count, SHARD)]
     of = f"{checkpoint.sha256} {checkpoint.precision} {PACKING if packed else 'exact'}"
-    twins = [kept / f"{_digest(of, shard)}.safetensors" for shard in shards()] if count > SHARD else [None] * len(sizes)
-    known = [twin is not None and is_shard(twin, size) for twin, size in zip(twins, sizes, strict=True)]
-    new = itertools.compress(shards(), [not there for there in known])
+    sizes = [min(SHARD, count - start) for start in range(0, count, SHARD)]
+    names = [_digest(of, shard) for shard in shards()] if count > SHARD else []
+    found = [kept.find(name, size) for name, size in zip(names, sizes, strict=True)] if names else [None] * len(sizes)
+    new = itertools.compress(shards(), [there is None for there in found])
     windows = (shard[start : start + _WINDOW] for shard in new for start in range(0, len(shard), _WINDOW))
-    encoded = iter(()) if all(known) else _encoded(checkpoint.encoder(), windows)
-    safe = sum(itertools.compress(sizes, known))
+    encoded = iter(()) if all(found) else _encoded(checkpoint.encoder(), windows)
+    safe = sum(itertools.compress(sizes, found))
+    folder.mkdir()
     try:
         with progress_bar(progress) as bar:
             task = bar.add_task("encoding passages", total=count, completed=safe)
-            for number, (twin, size, there) in enumerate(zip(twins, sizes, known, strict=True)):
-                if twin is not None and there:
-                    folder.mkdir(exist_ok=True)
-                    _link(twin, shard_file(folder, number))
+            for number, (size, there) in enumerate(zip(sizes, found, strict=True)):
+                if there:
+                    link_or_copy(there, shard_file(folder, number))
                     continue
                 parts = []
                 for part in itertools.islice(encoded, math.ceil(size / _WINDOW)):
                     parts.append(part)
                     bar.advance(task, len(part[1]))
                 write_shard(folder, number, parts, packed)
-                if twin is not None and _keep(shard_file(folder, number), twin):
+                if names and kept.add(names[number], shard_file(folder, number)):
                     safe += size
     except KeyboardInterrupt:
         if not safe:
             raise
         raise KeyboardInterrupt(
-            f"stopped: {safe} of {count} passages are encoded and kept in {kept}; the same command goes on from there"
+            f"stopped: {safe} of {count} passages are encoded and kept in {kept.folder}; the same command goes on "
+            "from there"
         ) from None
 
 
@@ -144,20 +193,3 @@ def _digest(of: str, texts: list[str]) -> str:
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     return digest.hexdigest()
-
-
-def _keep(file: Path, twin: Path) -> bool:
-    """Whether the file stands at `twin` too."""
-    with contextlib.suppress(OSError):
-        twin.parent.mkdir(exist_ok=True)
-        twin.unlink(missing_ok=True)  # a damaged one
-        os.link(file, twin)
-        return True
-    return False
-
-
-def _link(file: Path, twin: Path) -> None:
-    try:
-        os.link(file, twin)
-    except OSError:
-        shutil.copyfile(file, twin)

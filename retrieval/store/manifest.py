@@ -41,9 +41,7 @@ READABLE = (2, FORMAT)
 """The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
-KEPT = ".encoded"
-"""The folder of vectors whose segment is not whole yet; of a new index at NAME it is .NAME.encoded, beside it."""
-INDEX = (MANIFEST, SEGMENTS, "words-*", ".lock", KEPT)
+INDEX = (MANIFEST, SEGMENTS, "words-*", ".lock")
 """All that lies in an index's folder."""
 ALL_WORDS = "all-words"
 """A file beside BM25's counts: single characters, Chinese and composed letters count too, which they once did not."""

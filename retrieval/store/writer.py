@@ -7,7 +7,6 @@ index, a reader that has opened it keeps it, and whoever opens it next sees the 
 import contextlib
 import dataclasses
 import math
-import os
 import re
 import shutil
 from collections import defaultdict
@@ -16,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.encoding import Checkpoint
+from raisf.retrieval.store.encoding import Checkpoint, Kept
 from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     FORMAT,
     INDEX,
-    KEPT,
     MANIFEST,
     SEGMENTS,
     File,
@@ -63,11 +61,11 @@ class Writer:
         manifest: Its manifest.
         checkpoint: That of the manifest.
         progress: Whether to show bars on standard error.
-        kept: Where vectors stand until the changes count, see `raisf.retrieval.store.encoding`.
+        kept: Where vectors stand until the changes count.
     """
 
     def __init__(
-        self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool, kept: Path
+        self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool, kept: Kept
     ):
         self.folder = folder
         self.manifest = manifest
@@ -192,11 +190,10 @@ def new_index(
         InputError: `out` is a folder with other things in it, or another process is changing it.
     """
     check_no_strangers_manifest(Path(out))
-    place = Path(os.path.realpath(out))
-    kept = place.with_name(f".{place.name}{KEPT}")
+    kept = Kept(out)
     with _locked(Path(out)), atomic_folder(out, *INDEX) as folder:
         yield Writer(folder, manifest, checkpoint, progress, kept)
-    shutil.rmtree(kept, ignore_errors=True)
+    kept.drop()
 
 
 @contextlib.contextmanager
@@ -216,15 +213,15 @@ def changed_index(
     path = Path(path)
     read_manifest(path)
     with _locked(path), naming_full_disk(path):
-        manifest = read_manifest(path)
+        manifest, kept = read_manifest(path), Kept(path)
         sweep(path / MANIFEST)
         _drop_unused(path, manifest)  # what a process that was killed had written
         try:
-            yield Writer(path, manifest, find(manifest) if find else None, progress, path / KEPT)
+            yield Writer(path, manifest, find(manifest) if find else None, progress, kept)
         except BaseException:
             _drop_unused(path, read_manifest(path))
             raise
-        shutil.rmtree(path / KEPT, ignore_errors=True)
+        kept.drop()
 
 
 def _drop_unused(path: Path, manifest: IndexManifest) -> None:

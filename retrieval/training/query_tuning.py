@@ -1,7 +1,6 @@
 """Tuning the query side of a dense index: its passages keep their vectors, so the index need not be made again."""
 
 import dataclasses
-import os
 import random
 import shutil
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, T
 from raisf.retrieval.store.manifest import INDEX, MANIFEST, SEGMENTS, as_json
 from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors
-from raisf.utils.files import atomic_folder, write_json
+from raisf.utils.files import atomic_folder, link_or_copy, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -153,8 +152,5 @@ class QueryStudent:
         with atomic_folder(out, *INDEX) as folder:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(old.path / name, folder / name)
-                except OSError:  # another file system, or one without links
-                    shutil.copyfile(old.path / name, folder / name)
+                link_or_copy(old.path / name, folder / name)
             write_json(folder / MANIFEST, as_json(manifest))

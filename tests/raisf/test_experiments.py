@@ -162,6 +162,10 @@ def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):
     assert "table99" in capsys.readouterr().err
     assert _run("table2", world, tmp_path / "r", "--zero-shot") == 2  # it trained judges all the same
     assert "or give --variant zero-shot" in " ".join(capsys.readouterr().err.split())
+    assert _run("table3", world, tmp_path / "r", "--zero-shot") == 2  # it did nothing
+    assert "--zero-shot is for table1, blendfilter-main, all, not for table3" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert _run("table1", tmp_path / "nothing", tmp_path / "r") == 2
     assert "test.jsonl" in capsys.readouterr().err
 

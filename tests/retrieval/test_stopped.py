@@ -12,6 +12,7 @@ from raisf.retrieval.index import add_to_index, build_index, check_index, open_f
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import encoding
 from raisf.retrieval.store.manifest import SEGMENTS
+from raisf.utils.errors import InputError
 
 LINES = [Passage(f"p{n}", f"The lighthouse number {n} stands on the island of {n * n} gulls.") for n in range(22)]
 
@@ -106,13 +107,43 @@ def test_what_is_added_goes_on_too_and_the_index_is_in_use_meanwhile(tmp_path: P
     assert add_to_index(path, LINES[3:], progress=False).added == 19
     assert count.texts == 11 and check_index(path) == []
     assert open_folder(path)("lighthouse number 20", 1)[0].pid == "p20"
-    assert not (path / ".encoded").exists()
+    assert not (tmp_path / ".index.encoded").exists()
 
 
 def test_without_hard_links_an_index_is_made_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Path):
         raise PermissionError("Operation not permitted")
 
-    monkeypatch.setattr(encoding.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     build_index(LINES, tmp_path / "index", progress=False)
     assert check_index(tmp_path / "index") == [] and [file.name for file in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("whose", ["another user's", "a link"])
+def test_what_another_has_put_there_is_not_taken_for_encoded(
+    whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In a folder that all may write, such as /tmp, it would make the index find other passages, in silence."""
+    out, kept = tmp_path / "index", tmp_path / ".index.encoded"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=5)
+        build_index(LINES, out, progress=False)
+    if whose == "a link":
+        kept.symlink_to(kept.rename(tmp_path / "theirs"))
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    count = Interrupted(monkeypatch, at=None)
+    build_index(LINES, out, progress=False)
+    assert count.texts == 22 and check_index(out) == [] and len(list(kept.iterdir())) == 2
+
+
+def test_a_file_of_what_is_kept_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    Interrupted(monkeypatch, at=5)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(LINES, tmp_path / "index", progress=False)
+    assert (tmp_path / ".index.encoded").stat().st_mode & 0o077 == 0
+
+
+def test_an_index_cannot_stand_at_the_root():
+    with pytest.raises(InputError):
+        build_index(LINES, "/", progress=False)
