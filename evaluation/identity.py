@@ -31,7 +31,9 @@ _NO_SETTING = frozenset({
 # How far values are looked into.
 _DEEPEST = 8
 # Of a module: what it, or who compiled it, keeps.
-_KEPT = frozenset({"callbacks", "history", "compile_report", "candidate_programs", "detailed_results", "trial_logs"})
+_KEPT = frozenset({
+    *("callbacks", "history", "compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"),
+})  # fmt: skip
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
 

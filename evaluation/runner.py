@@ -18,6 +18,7 @@ from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
+from raisf.evaluation.seen import warn_of_seen
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import text_of
@@ -201,6 +202,7 @@ def evaluate(
     threads = questions_at_a_time(program) if threads is None else threads
     binding = binding_of(program, _checked(examples, threads), cache=cache)
     out = Path(out) if out is not None else None
+    warn_of_seen(program, examples, name)
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
         done = records.done
         left = [e for e in examples if (done.get(question_id(e)) or {"error": ""})["error"] is not None]

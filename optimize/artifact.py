@@ -87,6 +87,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},
             "compile": getattr(program, "compile_report", None),
+            "learnt_from": list(getattr(program, "learnt_from", ())),
         }
         write_json(made / MANIFEST, manifest)
         if calibration := (manifest["compile"] or {}).get("calibration"):
@@ -153,7 +154,7 @@ def load(
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
     set_lms(opened, folder, manifest, connect(lm, api_base) if isinstance(lm, str) else lm, api_base)
-    opened.compile_report = manifest.compile
+    opened.compile_report, opened.learnt_from = manifest.compile, manifest.learnt_from
     return opened
 
 

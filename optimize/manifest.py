@@ -96,6 +96,8 @@ class Manifest(BaseModel):
     indexes: dict[str, KeptIndex] = {}
     """By the part of a user's own module, where that is another one."""
     compile: dict[str, Any] | None = None
+    learnt_from: list[str] = []
+    """A print of each question that it was compiled on (`raisf.utils.text.print_of`)."""
 
 
 def read(folder: Path) -> Manifest:

@@ -3,11 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import floor
+from typing import Any
 
 import dspy
 
 from raisf.evaluation.metrics import normalise
 from raisf.utils.errors import InputError
+from raisf.utils.text import print_of
 
 # Two questions are near-duplicates when they share this much of their words (Jaccard index of their multisets) and all
 # of their names and numbers: the same question about another person is another question.
@@ -60,6 +62,12 @@ def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> lis
         if match is not None:
             found.append((text, texts[match]))
     return found
+
+
+def learnt_from(learner: Any, *sets: Sequence[dspy.Example]) -> list[str]:
+    """The prints of what a program or an index has learnt from already, and of the questions of some sets."""
+    prints = {print_of(_asked(example)) for examples in sets for example in examples}
+    return sorted(prints | {*(getattr(learner, "learnt_from", None) or ())})
 
 
 def _asked(example: dspy.Example) -> str:

@@ -60,6 +60,10 @@ class OverRay:
         """In which every node computes."""
         return self.checkpoint.precision
 
+    def seen_queries(self) -> frozenset[str]:
+        """A print of each query that it was trained on, as far as that is known."""
+        return self.checkpoint.seen_queries()
+
     def computing_in(self, precision: str) -> "OverRay":
         """The same in another precision."""
         return dataclasses.replace(self, checkpoint=self.checkpoint.computing_in(precision))

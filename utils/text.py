@@ -4,6 +4,8 @@ A terminal obeys control characters, a right-to-left mark reorders what stands b
 `visible` is for everything that a person reads; `raisf.utils.display` applies it to what rich prints.
 """
 
+import hashlib
+
 SOFT_HYPHEN = "\u00ad"
 """Seen only where a line breaks at it, inside a word."""
 
@@ -29,6 +31,11 @@ def clean(text: object) -> str:
     Without soft hyphens: a word that says where it may be broken is else another word than itself.
     """
     return " ".join(text_of(text).replace(SOFT_HYPHEN, "").split())
+
+
+def print_of(question: str) -> str:
+    """Stands for a question, however it is spaced and capitalised, where what has learnt from it must not tell it."""
+    return hashlib.sha256(" ".join(text_of(question).lower().split()).encode()).hexdigest()[:16]
 
 
 def visible(data: object) -> str:

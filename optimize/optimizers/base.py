@@ -16,7 +16,7 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
-from raisf.optimize.overlap import check_disjoint
+from raisf.optimize.overlap import check_disjoint, learnt_from
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.calls import require_lm
@@ -82,6 +82,8 @@ class Optimizer(Teleprompter):
     ) -> Any:
         """A copy of the student that has learnt from the training set, with a `compile_report`.
 
+        Its `learnt_from` has a print of each question of both sets: who measures it on one of these is told.
+
         Args:
             student: With its LMs (or DSPy's settings) and its retriever; stays as it is.
             trainset: What is learnt comes from it alone. With answers; judges also want gold passages and
@@ -113,6 +115,7 @@ class Optimizer(Teleprompter):
             compiled = self._compile(task)
             journal.close()
         compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
+        compiled.learnt_from = learnt_from(student, trainset, valset)
         return compiled
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:

@@ -17,7 +17,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import earlier
-from raisf.optimize.overlap import check_disjoint
+from raisf.optimize.overlap import check_disjoint, learnt_from
 from raisf.optimize.within import program_within
 from raisf.programs.program import Program
 from raisf.retrieval.engines.dense import Dense
@@ -153,7 +153,10 @@ class TuneRetriever(Teleprompter):
                 "best_epoch": best_epoch,
                 "lm_calls": reader.calls,
             }
-            learner.reindex(learner.publish(self.checkpoint, report), self.index)
+            learner.reindex(
+                learner.publish(self.checkpoint, {**report, "queries": learnt_from(dense, trainset, valset)}),
+                self.index,
+            )
             reader.journal.close()
         tuned: Any = copy_of(student)
         program_within(tuned, Program, "").retriever = open_folder(self.index)

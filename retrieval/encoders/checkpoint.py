@@ -65,6 +65,10 @@ class CheckpointFolder:
 
         return load_encoder(self.path, self.sha256, self.augment, self.precision)
 
+    def seen_queries(self) -> frozenset[str]:
+        """A print of each query that it was trained on, as far as that is known."""
+        return seen_queries(self.path)
+
     def computing_in(self, precision: str) -> "CheckpointFolder":
         """The same in another precision."""
         return dataclasses.replace(self, chosen=precision)
@@ -93,6 +97,13 @@ def find_checkpoint(name: str | Path) -> CheckpointFolder:
     path = path.resolve()
     settings = _check(path, str(name))
     return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))
+
+
+def seen_queries(folder: Path) -> frozenset[str]:
+    """A print of each query that a checkpoint and those it grew from were trained on, if this project did it."""
+    told = read_json(folder / delta.PROVENANCE) if (folder / delta.PROVENANCE).is_file() else {}
+    queries = told.get("queries", []) if isinstance(told, dict) else []  # others' files of that name say other things
+    return frozenset(map(str, queries)) if isinstance(queries, list) else frozenset()
 
 
 @functools.cache

@@ -52,12 +52,14 @@ class Index:
         find: Finds the checkpoint of the engine's encoder; None for an engine without one.
         compresses: Whether its vectors may be compressed (PLAID).
         counts_words: Whether it searches by BM25.
+        learnt_from: A print of each query that its encoder was trained on, as far as that is known.
     """
 
     kind: ClassVar[str]
     find: ClassVar[Callable[[str | Path], Checkpoint] | None] = None
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
+    learnt_from: frozenset[str] = frozenset()
 
     @staticmethod
     def default_checkpoint() -> str:
@@ -179,6 +181,8 @@ class Index:
                 if read_manifest(path) == manifest:
                     raise
             else:
+                if found is not None:
+                    index.learnt_from = found.seen_queries()
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index

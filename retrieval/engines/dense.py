@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code
+from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -54,6 +54,10 @@ class DenseModel:
     def computing_in(self, precision: str) -> "DenseModel":
         """The same: it computes in float32 alone."""
         return self
+
+    def seen_queries(self) -> frozenset[str]:
+        """A print of each query that it was tuned on, as far as that is known."""
+        return seen_queries(self.queries or self.path)
 
     def encoder(self) -> "DenseEncoder":
         """The encoder, shared by all indexes of the process that use this model."""

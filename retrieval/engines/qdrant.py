@@ -43,6 +43,7 @@ class QdrantIndex:
         url: Its address, as it was opened; None for a client in this process.
         corpus_hash: Of the passages that were pushed.
         checkpoint_sha256: Of the checkpoint that encoded them.
+        learnt_from: A print of each query that the checkpoint was trained on, as far as that is known.
 
     Args:
         client: A `QdrantClient`.
@@ -72,6 +73,7 @@ class QdrantIndex:
         self.url = url
         self.corpus_hash: str = told["corpus_sha256"]
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
+        self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
         self._encode = Together(found.encoder().encode_queries)
 

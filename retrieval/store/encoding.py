@@ -68,6 +68,10 @@ class Checkpoint(Protocol):
         """What it encodes with."""
         ...
 
+    def seen_queries(self) -> frozenset[str]:
+        """A print of each query that it was trained on, as far as that is known."""
+        ...
+
     def computing_in(self, precision: str) -> "Checkpoint":
         """The same in another precision."""
         ...

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, hash_folder
+from raisf.retrieval.encoders.delta import PROVENANCE
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
 from raisf.utils.checkpointing import Unfinished, run_to_end
 from raisf.utils.errors import InputError, check_least
-from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
+from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
 from raisf.utils.progress import progress_bar
+from raisf.utils.text import print_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PROVENANCE = "training.json"
 METADATA = "artifact.metadata"
 TRAINED = (PROVENANCE, METADATA, "*.json", "vocab.txt", "merges.txt", "*.model", "*.safetensors")
 """What tells a checkpoint's folder that was trained here, and all that lies in one."""
@@ -128,7 +129,7 @@ def train_checkpoint(
     with atomic_folder(out, *TRAINED) as folder:
         _copy_base(checkpoint.path, folder)
         student.publish(folder)
-        queries = {_print_of(triple.query) for triple in triples} | seen_queries(checkpoint.path)
+        queries = {print_of(triple.query) for triple in triples} | checkpoint.seen_queries()
         # No times: the checkpoint's hash covers this file, and equal trainings are to make equal checkpoints.
         curves = {"curve": at["curve"], "held_out_curve": at["held_out"]}
         write_json(folder / PROVENANCE, {**settings, **made, **curves, "queries": sorted(queries)})
@@ -189,21 +190,6 @@ class _Learning:
 
     def save(self) -> None:
         self.unfinished.save(self.student.save, self.at)
-
-
-def trained_on(path: Path, questions: Sequence[str]) -> list[str]:
-    """Those of some questions that the checkpoint in a folder was trained on: it must not be measured on them."""
-    seen = seen_queries(path)
-    return [question for question in questions if _print_of(question) in seen]
-
-
-def seen_queries(path: Path) -> set[str]:
-    """A print of each query that a checkpoint and those it grew from were trained on, as far as this project did it."""
-    return set(read_json(path / PROVENANCE)["queries"]) if (path / PROVENANCE).is_file() else set()
-
-
-def _print_of(query: str) -> str:
-    return hashlib.sha256(" ".join(query.lower().split()).encode()).hexdigest()[:16]
 
 
 def _hash(triples: Sequence[Triple]) -> str:

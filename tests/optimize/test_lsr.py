@@ -28,6 +28,7 @@ from raisf.retrieval.engines.dense import Dense, find_model
 from raisf.retrieval.index import build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from raisf.utils.text import print_of
 
 TOWNS = {
     "Velmora": ("Kastrel Oran", "1712"),
@@ -128,6 +129,8 @@ def test_the_index_is_kept_and_the_model_makes_the_same_one(tuned: Any, index: A
         assert [(p.pid, p.score) for p in again(example.question, 3)] == expected
         assert [p.score for p in index(example.question, 3)] != [score for _, score in expected]
     assert open_folder(index.path).manifest.checkpoint == str(bert)  # the old index stays the base's
+    seen = {print_of(example.question) for example in [*TRAIN, *DEV]}
+    assert tuned.retriever.learnt_from == again.learnt_from == seen and not index.learnt_from
 
 
 @reads

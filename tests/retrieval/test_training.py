@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.delta import PROVENANCE
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.training.loop import PROVENANCE, Recipe, train_checkpoint, trained_on
+from raisf.retrieval.training.loop import Recipe, train_checkpoint
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.text import print_of
 
 # A firm's own words for things, which no encoder has ever seen.
 JARGON = {"Danube": "Project Kestrel", "Hamlet": "the blue file", "Octopus": "unit nine", "Chess": "Aunt Dorothy"}
@@ -62,11 +64,13 @@ def test_a_checkpoint_says_what_it_was_made_from(trained: tuple[Path, dict], tri
     told = read_json(out / PROVENANCE)
     assert told["base_sha256"] == find_checkpoint("minilm").sha256 and told["recipe"]["epochs"] == 4
     assert told["steps"] == made["steps"] == told["curve"][-1]["step"] and len(told["held_out_curve"]) == 5
-    assert trained_on(out, ["what is  project kestrel?", "What is Project Falcon?"]) == ["what is  project kestrel?"]
-    assert trained_on(find_checkpoint("minilm").path, [triples[0].query]) == []
+    seen = find_checkpoint(out).seen_queries()
+    assert print_of("what is  project kestrel?") in seen and print_of("What is Project Falcon?") not in seen
+    assert not find_checkpoint("minilm").seen_queries()
     others = [Triple(f"another {n}", f"passage {n}", (), (f"passage {n}",)) for n in range(4)]
     train_checkpoint(others, tmp_path / "next", base=out, recipe=FAST, progress=False)
-    assert len(trained_on(tmp_path / "next", ["another 1", triples[0].query])) == 2  # what its base has seen, it has
+    seen = find_checkpoint(tmp_path / "next").seen_queries()
+    assert {print_of("another 1"), print_of(triples[0].query)} <= seen  # what its base has seen, it has
     assert str(tmp_path.parent) not in (tmp_path / "next" / PROVENANCE).read_text()
 
 

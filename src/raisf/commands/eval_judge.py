@@ -55,6 +55,7 @@ class JudgeEvaluation:
         """
         from raisf.data.questions import load_questions
         from raisf.evaluation.identity import describe, describe_test, digest
+        from raisf.evaluation.seen import warn_of_seen
         from raisf.optimize.overlap import check_disjoint
         from raisf.utils.files import write_jsonl
         from raisf.utils.journal import Journal
@@ -65,6 +66,7 @@ class JudgeEvaluation:
         examples = load_questions(self.test)[: self.limit]
         train = load_questions(self.train) if self.train else None
         check_disjoint(train or [], {"test": examples})
+        warn_of_seen(self.program, examples, self.module)
         identity = digest([describe(self.program), describe_test(examples), self.module, self.labels])
         with Journal.alone(JUDGED, self.module, identity) as journal:
             if self.fresh:

@@ -280,6 +280,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         return compiled
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
     program.compile_report = getattr(compiled, "compile_report", None)
+    program.learnt_from = getattr(compiled, "learnt_from", ())
     for name, predictor in compiled.named_predictors():
         if not hasattr(program, name):
             continue  # an option of this call leaves that judge out

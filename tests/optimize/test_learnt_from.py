@@ -1,0 +1,98 @@
+"""Who measures a program on what it was compiled on, or its encoder trained on, is told so; nobody else is bothered."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+import raisf
+from raisf.evaluation.runner import evaluate
+from raisf.optimize.artifact import load, save
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
+from raisf.utils.text import print_of
+
+QUIET: dict[str, Any] = {"progress": False}
+SEEN = "evaluating: the program was compiled on 4 of the 6 questions, such as "
+
+
+class Wrap(dspy.Module):
+    """A module of a user's own."""
+
+    def __init__(self, inner: dspy.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=self.inner(question=question).answer)
+
+
+@pytest.fixture
+def compiled(program: Any, world: Any) -> Any:
+    return raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train[:30], valset=world.dev[:4])
+
+
+def said_of(program: Any, examples: Any, caplog: pytest.LogCaptureFixture) -> str:
+    caplog.clear()
+    evaluate(program, examples, **QUIET)
+    return caplog.text
+
+
+def test_what_was_learnt_from_or_chosen_by_is_told_and_the_rest_is_not(
+    compiled: Any, world: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = [world.train[0], world.train[29], world.dev[0], world.dev[3]]
+    said = said_of(compiled, [*seen, *world.test[:2]], caplog)
+    assert SEEN + repr(seen[0].question) in said
+    assert "says nothing about others" in said
+    assert said_of(compiled, [*world.train[30:33], *world.test[:3]], caplog) == ""
+
+
+def test_it_is_known_of_copies_artifacts_and_parts(
+    compiled: Any, world: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mixed = [*world.train[:4], *world.test[:2]]
+    save(compiled, tmp_path / "a")
+    assert world.train[0].question not in (tmp_path / "a" / "manifest.json").read_text()
+    loaded: Any = load(tmp_path / "a", lm=compiled.know.lm)
+    again = raisf.Calibrate(**QUIET).compile(loaded, trainset=world.train[30:50], valset=world.dev[:10])
+    for one in (loaded, Wrap(loaded), again, again.deepcopy()):
+        assert SEEN in said_of(one, mixed, caplog), type(one)
+    assert "on 2 of the 2 questions" in said_of(again, world.dev[8:10], caplog)
+
+
+def test_an_older_artifact_says_nothing(compiled: Any, world: Any, tmp_path: Path, caplog: Any) -> None:
+    save(compiled, tmp_path / "a")
+    told = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    del told["learnt_from"]
+    (tmp_path / "a" / "manifest.json").write_text(json.dumps(told))
+    assert said_of(load(tmp_path / "a", lm=compiled.know.lm), world.train[:3], caplog) == ""
+
+
+def test_what_the_encoder_was_trained_on_is_told_through_a_filter_too(
+    world: Any, oracle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    questions = world.train[:3]
+    checkpoint = tmp_path / "trained"
+    shutil.copytree(find_checkpoint("minilm").path, checkpoint)
+    training = checkpoint / "training.json"
+    training.write_text(json.dumps({"queries": [print_of(f" {questions[1].question.upper()}  ")]}))
+    passages = [Passage("a", "Rivers", "A river ends in a sea."), Passage("b", "Towns", "A town lies by a river.")]
+    index: Any = build_index(passages, tmp_path / "index", checkpoint=checkpoint, **QUIET)
+    for retriever in (index, index.where("title = 'Towns'")):
+        program = raisf.RAG(retriever)
+        program.set_lm(oracle())
+        said = said_of(program, questions, caplog)
+        assert "the encoder of its index was trained on 1 of the 3 questions" in said
+        assert repr(questions[1].question) in said
+
+
+@pytest.mark.parametrize("told", [{}, [], {"queries": "all"}, {"queries": None}, {"epochs": 3}])
+def test_anothers_file_of_that_name_says_nothing(told: Any, tmp_path: Path) -> None:
+    shutil.copytree(find_checkpoint("minilm").path, tmp_path / "c")
+    (tmp_path / "c" / "training.json").write_text(json.dumps(told))
+    assert find_checkpoint(tmp_path / "c").seen_queries() == frozenset()
