@@ -19,6 +19,9 @@ _NAMING = ("title", "name")
 """Columns that say what a row is about."""
 _RECORD = 5
 """Columns from which on each row stands alone: among others like it a reader takes a cell of the wrong one."""
+_FIELD, _FIELDS = 200, 2000
+"""Characters of a cell, and of all cells and their columns' names together, up to which a row can be filtered by them:
+each passage that the row is cut into repeats them."""
 _HELD = 1000
 """Rows that become passages together: no passage spans more."""
 
@@ -82,7 +85,7 @@ def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> 
     """The passages of rows without a text: their cells by their columns' names.
 
     `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
-    or there are many, a row is a passage of its own, with that or the table's name for a title, and its other columns
+    or there are many, a row is a passage of its own, with that or the table's name for a title, and its short cells
     are metadata.
     """
     columns = [column.lower() for column in names]
@@ -96,8 +99,21 @@ def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> 
     for line, cells in rows:
         title = about if naming is None else clean(cells[naming]) or about
         text = _in_words(told, [cells[place] for place in others])
-        row = {column: cell for column, cell in zip(columns, cells, strict=True) if column not in ("", "id")}
-        yield from row_passages({**row, "title": title, "text": text or _in_words(names, cells)}, name, line)
+        yield from row_passages(
+            {**_fields(columns, cells), "title": title, "text": text or _in_words(names, cells)}, name, line
+        )
+
+
+def _fields(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """The short cells of a row by their columns, the first of those that are called the same."""
+    fields: dict[str, str] = {}
+    left = _FIELDS
+    for column, cell in zip(columns, cells, strict=True):
+        size = len(column) + len(cell)
+        if cell and column not in {"", "id", *fields} and len(cell) <= _FIELD and size <= left:
+            fields[column] = cell
+            left -= size
+    return fields
 
 
 def _section(rows: Sequence[_Row], names: Sequence[str], about: str) -> Section | None:

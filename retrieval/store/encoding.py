@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from raisf.retrieval.store.packing import PACKING
+from raisf.utils.errors import RaisfError
 from raisf.utils.files import link_or_copy
 from raisf.utils.progress import progress_bar
+from raisf.utils.space import naming_full_disk
 
 if TYPE_CHECKING:
     import torch
@@ -85,18 +87,26 @@ class Kept:
 
     Attributes:
         folder: Where it is, or would be.
+        asked: Whether anything was looked for.
     """
 
     def __init__(self, index: Path | str):
         place = Path(os.path.realpath(index))
         self.folder = place.parent / f".{place.name}.encoded"
+        self.asked = False
 
-    def find(self, name: str, passages: int) -> Path | None:
-        """The file of a name, where it is whole and holds so many passages."""
+    def take(self, name: str, passages: int, place: Path) -> bool:
+        """Puts the file of a name at a place, if it is whole and holds so many passages; says whether it did."""
         from raisf.retrieval.store.vectors import is_shard
 
-        file = self._file(name)
-        return file if self._is_own() and is_shard(file, passages) else None
+        self.asked, file = True, self._file(name)
+        if not self._is_own() or not is_shard(file, passages):
+            return False
+        try:
+            link_or_copy(file, place)
+        except FileNotFoundError:  # another process has just made its index of them
+            return False
+        return True
 
     def add(self, name: str, file: Path) -> bool:
         """Keeps a file under a name; says whether it did."""
@@ -106,6 +116,8 @@ class Kept:
                 self._file(name).unlink(missing_ok=True)  # a damaged one
                 os.link(file, self._file(name))
                 return True
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()  # where no link can be made; one that holds something stays
         return False
 
     def drop(self) -> None:
@@ -147,6 +159,7 @@ def encode(
 
     Raises:
         KeyboardInterrupt: Ctrl-C; its message says what is kept, if anything is.
+        RaisfError: A full disk, or what the encoder raises; likewise.
     """
     from raisf.retrieval.store.vectors import SHARD, shard_file, write_shard
 
@@ -154,36 +167,38 @@ def encode(
         stream = texts()
         return iter(lambda: list(itertools.islice(stream, SHARD)), [])
 
-    of = f"{checkpoint.sha256} {checkpoint.precision} {PACKING if packed else 'exact'}"
+    # One folder can be a checkpoint of ColBERT's and a dense one.
+    family = type(getattr(checkpoint, "checkpoint", checkpoint)).__name__
+    of = f"{family} {checkpoint.sha256} {checkpoint.precision} {PACKING if packed else 'exact'}"
     sizes = [min(SHARD, count - start) for start in range(0, count, SHARD)]
     names = [_digest(of, shard) for shard in shards()] if count > SHARD else []
-    found = [kept.find(name, size) for name, size in zip(names, sizes, strict=True)] if names else [None] * len(sizes)
-    new = itertools.compress(shards(), [there is None for there in found])
+    folder.mkdir()
+    places = [shard_file(folder, number) for number in range(len(sizes))]
+    found = list(map(kept.take, names, sizes, places)) if names else [False] * len(sizes)
+    new = itertools.compress(shards(), [not there for there in found])
     windows = (shard[start : start + _WINDOW] for shard in new for start in range(0, len(shard), _WINDOW))
     encoded = iter(()) if all(found) else _encoded(checkpoint.encoder(), windows)
     safe = sum(itertools.compress(sizes, found))
-    folder.mkdir()
     try:
-        with progress_bar(progress) as bar:
+        with naming_full_disk(folder), progress_bar(progress) as bar:
             task = bar.add_task("encoding passages", total=count, completed=safe)
             for number, (size, there) in enumerate(zip(sizes, found, strict=True)):
                 if there:
-                    link_or_copy(there, shard_file(folder, number))
                     continue
                 parts = []
                 for part in itertools.islice(encoded, math.ceil(size / _WINDOW)):
                     parts.append(part)
                     bar.advance(task, len(part[1]))
                 write_shard(folder, number, parts, packed)
-                if names and kept.add(names[number], shard_file(folder, number)):
+                if names and kept.add(names[number], places[number]):
                     safe += size
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RaisfError) as error:
         if not safe:
             raise
-        raise KeyboardInterrupt(
-            f"stopped: {safe} of {count} passages are encoded and kept in {kept.folder}; the same command goes on "
-            "from there"
-        ) from None
+        told = f"{safe} of {count} passages are encoded and kept in {kept.folder}; the same command goes on from there"
+        if isinstance(error, RaisfError):
+            raise type(error)(f"{error}; {told}") from error
+        raise KeyboardInterrupt(f"stopped: {told}") from None
 
 
 def _encoded(encoder: Encoder, windows: Iterator[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":

@@ -7,6 +7,7 @@ index, a reader that has opened it keeps it, and whoever opens it next sees the 
 import contextlib
 import dataclasses
 import math
+import os
 import re
 import shutil
 from collections import defaultdict
@@ -191,9 +192,10 @@ def new_index(
     """
     check_no_strangers_manifest(Path(out))
     kept = Kept(out)
-    with _locked(Path(out)), atomic_folder(out, *INDEX) as folder:
-        yield Writer(folder, manifest, checkpoint, progress, kept)
-    kept.drop()
+    with _locked(Path(out)):
+        with atomic_folder(out, *INDEX) as folder:
+            yield Writer(folder, manifest, checkpoint, progress, kept)
+        kept.drop()
 
 
 @contextlib.contextmanager
@@ -221,7 +223,8 @@ def changed_index(
         except BaseException:
             _drop_unused(path, read_manifest(path))
             raise
-        kept.drop()
+        if kept.asked:  # other changes leave to the command that was stopped what it had done
+            kept.drop()
 
 
 def _drop_unused(path: Path, manifest: IndexManifest) -> None:
@@ -237,7 +240,7 @@ def _locked(path: Path) -> contextlib.AbstractContextManager[None]:
     taken = f"another process is {{}} the index {path}: try again when it is done"
     if (path / MANIFEST).is_file():
         return locked(path / _LOCK, taken.format("changing"))
-    if sweep(path):
+    if sweep(Path(os.path.realpath(path)) if os.path.islink(path) else path):
         raise InputError(taken.format("making"))
     return contextlib.nullcontext()
 

@@ -135,6 +135,28 @@ def test_a_table_without_a_text_is_read_by_the_names_of_its_columns(tmp_path: Pa
     assert [(p.title, p.text, p.metadata) for p in read_documents(tmp_path)] == found
 
 
+def test_long_and_many_cells_of_a_row_are_read_and_not_repeated_in_each_of_its_passages(tmp_path: Path):
+    """Such a file came to over fifty times its size, and was skipped."""
+    table = tmp_path / "talks.csv"
+    table.write_text("Author,Year,Topic,Lang,Body\nAnn,1999,sea,en," + "The sea is wide and deep. " * 7000 + "\n")
+    found = list(read_documents(tmp_path))
+    assert len(found) > 300 and sum(p.text.count("sea is wide") for p in found) == 7000
+    assert {tuple(p.metadata.items()) for p in found} == {
+        (("line", 2), ("author", "Ann"), ("year", "1999"), ("topic", "sea"), ("lang", "en"))
+    }
+    names, cells = ",".join(f"c{n}" for n in range(10_000)), ",".join(map(str, range(10_000)))
+    table.write_text(f"{names}\n{cells}\n")
+    found = list(read_documents(tmp_path))
+    assert "c9999: 9999" in found[-1].text and found[0].metadata["c0"] == "0"
+    assert sum(len(str(p.metadata)) for p in found) < 20 * len(names + cells)
+
+
+def test_of_columns_of_one_name_the_first_that_says_something_is_filtered_by(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("A,A,B,C,D\nx,y,1,2,3\n,z,1,2,3\n")
+    assert [p.metadata["a"] for p in read_documents(tmp_path)] == ["x", "z"]
+    assert next(read_documents(tmp_path)).text == "A: x; A: y; B: 1; C: 2; D: 3."
+
+
 def test_rows_of_a_long_table_are_cut_between_and_cited_by_their_lines(tmp_path: Path):
     (tmp_path / "ports.csv").write_text("Port,Depth\n" + "".join(f"Port {n},{n} m\n" for n in range(2500)))
     found = list(read_documents(tmp_path))

@@ -1,18 +1,22 @@
 """Making an index that is stopped goes on with what it has encoded, and ends with the very same index."""
 
+import errno
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from raisf.retrieval.changing import remove_from_index
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.index import add_to_index, build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import encoding
 from raisf.retrieval.store.manifest import SEGMENTS
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 LINES = [Passage(f"p{n}", f"The lighthouse number {n} stands on the island of {n * n} gulls.") for n in range(22)]
 
@@ -117,6 +121,10 @@ def test_without_hard_links_an_index_is_made_all_the_same(tmp_path: Path, monkey
     monkeypatch.setattr(os, "link", refuse)
     build_index(LINES, tmp_path / "index", progress=False)
     assert check_index(tmp_path / "index") == [] and [file.name for file in tmp_path.iterdir()] == ["index"]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=5)
+        add_to_index(tmp_path / "index", [Passage(f"n{n}", f"Lamp {n}") for n in range(19)], progress=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["index"], "no empty folder is left"
 
 
 @pytest.mark.parametrize("whose", ["another user's", "a link"])
@@ -142,6 +150,78 @@ def test_a_file_of_what_is_kept_is_nobody_elses(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         build_index(LINES, tmp_path / "index", progress=False)
     assert (tmp_path / ".index.encoded").stat().st_mode & 0o077 == 0
+
+
+def test_one_folder_as_a_checkpoint_of_two_kinds_is_encoded_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("raisf.retrieval.encoders.encoder.fastest_precision", lambda: "float32")  # the dense one's
+    checkpoint = find_checkpoint("minilm").path
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=5)
+        build_index(LINES, tmp_path / "index", checkpoint=checkpoint, progress=False)
+    dense = build_index(LINES, tmp_path / "index", "dense", checkpoint, progress=False)
+    assert dense("lighthouse number 20", 22) and not (tmp_path / ".index.encoded").exists()
+
+
+def test_another_change_leaves_to_the_stopped_command_what_it_had_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, kept = tmp_path / "index", tmp_path / ".index.encoded"
+    build_index(LINES[:3], path, progress=False)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=4)
+        add_to_index(path, LINES[3:], progress=False)
+    remove_from_index(path, "id = 'p1'")
+    add_to_index(path, [Passage("new", "A buoy.")], progress=False)
+    count = Interrupted(monkeypatch, at=None)
+    add_to_index(path, LINES[3:], progress=False)
+    assert count.texts == 11 and check_index(path) == [] and not kept.exists()
+
+
+def test_a_full_disk_is_told_with_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from raisf.retrieval.store import vectors as store
+
+    write = store.write_shard
+
+    def full(folder: Path, number: int, *rest: Any) -> None:
+        if number == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder / "2.safetensors"))
+        write(folder, number, *rest)
+
+    with monkeypatch.context() as patched, pytest.raises(RaisfError, match=r"free some space.*16 of 22.*\.encoded; "):
+        patched.setattr(store, "write_shard", full)
+        build_index(LINES, tmp_path / "index", progress=False)
+    count = Interrupted(monkeypatch, at=None)
+    build_index(LINES, tmp_path / "index", progress=False)
+    assert count.texts == 6 and [file.name for file in tmp_path.iterdir()] == ["index"]
+
+
+def test_what_vanishes_while_it_is_taken_is_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another process has just made its index of it."""
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=6)
+        build_index(LINES, tmp_path / "index", progress=False)
+    link = encoding.link_or_copy
+
+    def gone(file: Path, place: Path) -> None:
+        if any(place.parent.iterdir()):  # the second one
+            file.unlink()
+        link(file, place)
+
+    monkeypatch.setattr(encoding, "link_or_copy", gone)
+    count = Interrupted(monkeypatch, at=None)
+    build_index(LINES, tmp_path / "index", progress=False)
+    assert count.texts == 14 and check_index(tmp_path / "index") == []
+
+
+def test_a_link_to_an_index_that_is_being_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    def second(*_: Any) -> None:
+        with pytest.raises(InputError, match="another process is making"):
+            build_index(LINES, tmp_path / "link", progress=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ColBERTEncoder, "encode_passages", second)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(LINES, tmp_path / "link", progress=False)
 
 
 def test_an_index_cannot_stand_at_the_root():
