@@ -52,6 +52,14 @@ def test_what_was_learnt_from_or_chosen_by_is_told_and_the_rest_is_not(
     assert said_of(compiled, [*world.train[30:33], *world.test[:3]], caplog) == ""
 
 
+def test_the_page_of_a_comparison_says_it(compiled: Any, program: Any, world: Any, tmp_path: Path) -> None:
+    options: Any = {"judges": False, **QUIET}
+    raisf.compare({"a": compiled, "b": program}, world.train[:2], out=tmp_path / "r", **options)
+    assert "a: the program was compiled on 2 of the 2 questions" in (tmp_path / "r" / "report.html").read_text()
+    held_out = raisf.compare({"a": compiled, "b": program}, world.test[:2], **options)
+    assert held_out.facts["not held out"] is None
+
+
 def test_it_is_known_of_copies_artifacts_and_parts(
     compiled: Any, world: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -64,6 +64,7 @@ def compare(
     """
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import check_module
+    from raisf.evaluation.seen import seen_by
     from raisf.reports.report import check_folder, output_counts, report_of
 
     if not programs:
@@ -82,6 +83,8 @@ def compare(
         compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
         files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
+        seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
+        facts["not held out"] = "; ".join(seen) or None
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
         report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
