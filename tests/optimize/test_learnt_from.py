@@ -9,8 +9,11 @@ import dspy
 import pytest
 
 import raisf
+from raisf.data.questions import load_questions
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.artifact import load, save
+from raisf.optimize.manifest import read
+from raisf.optimize.shipped import shipped_folder
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
@@ -104,3 +107,13 @@ def test_anothers_file_of_that_name_says_nothing(told: Any, tmp_path: Path) -> N
     shutil.copytree(find_checkpoint("minilm").path, tmp_path / "c")
     (tmp_path / "c" / "training.json").write_text(json.dumps(told))
     assert find_checkpoint(tmp_path / "c").seen_queries() == frozenset()
+
+
+def test_the_program_that_ships_knows_what_it_has_learnt_from() -> None:
+    seen = set(read(shipped_folder("smollm2")).learnt_from)
+    almanac = Path(__file__).parents[2] / "data" / "almanac"
+    asked = {
+        name: {print_of(example.question) for example in load_questions(almanac / f"{name}.jsonl")}
+        for name in ("train", "dev", "test", "unanswerable")
+    }
+    assert asked["train"] | asked["dev"] <= seen and not (asked["test"] | asked["unanswerable"]) & seen
