@@ -52,14 +52,13 @@ class Index:
         find: Finds the checkpoint of the engine's encoder; None for an engine without one.
         compresses: Whether its vectors may be compressed (PLAID).
         counts_words: Whether it searches by BM25.
-        learnt_from: A print of each query that its encoder was trained on, as far as that is known.
     """
 
     kind: ClassVar[str]
     find: ClassVar[Callable[[str | Path], Checkpoint] | None] = None
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
-    learnt_from: frozenset[str] = frozenset()
+    _checkpoint: Checkpoint | None = None
 
     @staticmethod
     def default_checkpoint() -> str:
@@ -87,6 +86,11 @@ class Index:
         self._allowed = functools.lru_cache(maxsize=32)(find)
         self._found: Kept[Hits] = Kept(KEPT)
         self._finding = threading.Lock()
+
+    @functools.cached_property
+    def learnt_from(self) -> frozenset[str]:
+        """A print of each query that its encoder was trained on, as far as that is known."""
+        return self._checkpoint.seen_queries() if self._checkpoint else frozenset()
 
     @property
     def passages(self) -> list[Passage]:
@@ -181,8 +185,7 @@ class Index:
                 if read_manifest(path) == manifest:
                     raise
             else:
-                if found is not None:
-                    index.learnt_from = found.seen_queries()
+                index._checkpoint = found
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index

@@ -16,7 +16,6 @@ class Filtered:
         corpus_hash: Of all that the index finds by and the filter: whoever compares hashes sees only a Filtered.
         index: The whole of it.
         condition: The filter.
-        learnt_from: As of the index.
     """
 
     def __init__(self, index: Any, condition: str):
@@ -24,7 +23,11 @@ class Filtered:
         self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
         self.index = index
         self.condition = condition
-        self.learnt_from: frozenset[str] = getattr(index, "learnt_from", frozenset())
+
+    @property
+    def learnt_from(self) -> frozenset[str]:
+        """As of the index."""
+        return getattr(self.index, "learnt_from", frozenset())
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score."""
