@@ -39,7 +39,7 @@ GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answer
 
 
 def describe(program: dspy.Module) -> dict[str, Any]:
-    """Everything about a program that can change its answers, JSON-able and without secrets.
+    """Everything but its code that can change a program's answers, JSON-able and without secrets.
 
     That is its class, its options (k, max_depth, ...; for functions and objects see `code_of`), what it searches
     (`raisf.retrieval.passage.found_by`), the same of each module in it, and for each predictor the LM it asks, the

@@ -51,13 +51,14 @@ def exact_match(prediction: str, answers: Sequence[str], scoring: str | None = N
 def token_f1(prediction: str, answers: Sequence[str], scoring: str | None = None) -> float:
     """F1 of the bags of normalised words of prediction and gold, in [0, 1]; the best over the gold answers.
 
-    Where either side is `yes`, `no` or `noanswer`, a share of words means nothing: equal is 1.0, different 0.0.
+    Where either side is `yes`, `no` or `noanswer`, a share of words means nothing: equal is 1.0, different 0.0
+    (HotpotQA's rule, which "triviaqa" has not).
     Where both sides normalise to nothing it is 1.0 (SQuAD 2.0's rule), so that F1 is never below exact match.
 
     Source: Rajpurkar et al. 2016, section 6.1; Yang et al. 2018 (HotpotQA), `hotpot_evaluate_v1.py`.
     """
-    normal = NORMALISERS[scoring or "squad"]
-    return max((_f1(normal(prediction), normal(answer)) for answer in answers), default=0.0)
+    normal, closed = NORMALISERS[scoring or "squad"], frozenset() if scoring == "triviaqa" else _CLOSED_ANSWERS
+    return max((_f1(normal(prediction), normal(answer), closed) for answer in answers), default=0.0)
 
 
 def accuracy(prediction: str, answers: Sequence[str], scoring: str | None = None) -> float:
@@ -112,10 +113,10 @@ def precision_at_k(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
     return sum(item in wanted for item in ranked[:k]) / k
 
 
-def _f1(prediction: str, answer: str) -> float:
+def _f1(prediction: str, answer: str, closed: frozenset[str]) -> float:
     if prediction == answer:
         return 1.0
-    if prediction in _CLOSED_ANSWERS or answer in _CLOSED_ANSWERS:
+    if prediction in closed or answer in closed:
         return 0.0
     found, wanted = prediction.split(), answer.split()
     common = (Counter(found) & Counter(wanted)).total()

@@ -17,8 +17,14 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_json, write_json
 
 FORMAT = 1
-# What scores and tables stand on; whatever else a record lacks is shown as missing.
+# What scores and tables stand on.
 _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
+# What else a record tells, and counts as where it does not.
+_MISSING: dict[str, Any] = {
+    **dict.fromkeys(("kind", "hops", "prediction", "route", "recall", "precision", "error", "trace")),
+    **dict.fromkeys(("accuracy", "read", "unreadable"), 0),
+    "cost": {},
+}
 _ELSEWHERE = "give another file for the records"
 
 
@@ -136,6 +142,7 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
                 raise InputError(f"{path}, line {number}, is no JSON ({error}): {remedy}") from error
             try:
                 wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
+                record = _MISSING | record
                 record["confidence"] = of_record(record)
             except (TypeError, AttributeError) as error:
                 raise InputError(f"{path}, line {number}, is no record ({error!r:.80}): {remedy}") from error

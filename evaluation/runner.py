@@ -64,18 +64,18 @@ class Patience:
             raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
 
 
-_asker: Callable[..., None] | None = None
+# Of whoever runs within `asked_by`, not of the process: another thread's questions are its own.
+_asker: contextvars.ContextVar[Callable[..., None] | None] = contextvars.ContextVar("asker", default=None)
 
 
 @contextlib.contextmanager
 def asked_by(asker: Callable[..., None]) -> Iterator[None]:
     """As a context: `ask_all` hands its questions to this, which takes what `ask_here` takes, and does as that."""
-    global _asker
-    before, _asker = _asker, asker
+    before = _asker.set(asker)
     try:
         yield
     finally:
-        _asker = before
+        _asker.reset(before)
 
 
 def ask_all(
@@ -88,7 +88,7 @@ def ask_all(
 ) -> None:
     """As `ask_here`; or on the nodes of a cluster, within `raisf.evaluation.cluster.on_cluster`."""
     if examples:
-        (_asker or ask_here)(program, examples, keep, threads=threads, inputs=inputs)
+        (_asker.get() or ask_here)(program, examples, keep, threads=threads, inputs=inputs)
 
 
 def ask_here(

@@ -6,6 +6,8 @@ from typing import Any
 
 import dspy
 
+from raisf.retrieval.adapting import searched
+from raisf.utils.learnt import learnt_by
 from raisf.utils.text import print_of
 
 logger = logging.getLogger(__name__)
@@ -14,27 +16,40 @@ logger = logging.getLogger(__name__)
 def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]:
     """What to say of a program that was compiled on some of these questions, or whose index's encoder was trained on.
 
-    As far as that is known: artifacts and checkpoints that were made here keep a print of each question.
+    As far as that is known: artifacts and checkpoints that were made here keep a print of each question. An index that
+    is searched through its server does not tell.
 
     Args:
         program: What is measured.
         examples: What it is measured on, with `question`.
     """
     asked = [example.question for example in examples]
-    parts = [part for _, part in program.named_sub_modules()]
-    told = _told("the program was compiled", {one for part in parts for one in getattr(part, "learnt_from", ())}, asked)
-    retrievers: dict[int, Any] = {id(one): one for part in parts if (one := getattr(part, "retriever", None))}
-    for retriever in retrievers.values():
-        told += _told("the encoder of its index was trained", getattr(retriever, "learnt_from", ()), asked)
+    told = _told("the program was compiled", learnt_by(program), asked)
+    for retriever in _retrievers(program):
+        told += _told("the encoder of its index was trained", learnt_by(retriever), asked)
     return told
+
+
+def _retrievers(program: dspy.Module) -> list[Any]:
+    """What a program and its parts search: under whatever name they keep it, or DSPy's `rm` where they ask that."""
+    found: list[Any] = []
+    for _, part in program.named_sub_modules():
+        found += [value for value in vars(part).values() if hasattr(value, "corpus_hash")]
+        if isinstance(part, dspy.Retrieve) or vars(part).get("retriever", part) is None:
+            found.append(searched(part))
+    return list({id(one): one for one in found if one is not None}.values())
 
 
 def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> None:
     """Says it on the log, under the name of the measurement."""
     for told in seen_by(program, examples):
-        logger.warning("%s: %s: what is measured on them says nothing about others", name, told)
+        logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
 
 
 def _told(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:
     seen = [question for question in asked if print_of(question) in prints]
-    return [f"{what} on {len(seen)} of the {len(asked)} questions, such as {seen[0]!r}"] if seen else []
+    if not seen:
+        return []
+    if len(asked) == 1:
+        return [f"{what} on the one question"]
+    return [f"{what} on {len(seen)} of the {len(asked)} questions, such as {seen[0]!r:.80}"]

@@ -12,6 +12,9 @@ from raisf.lm.verdicts import SPACES
 
 _WITHOUT_SPACES = str.maketrans("", "", SPACES)
 
+_COMPLETED = "[[##completed##]]"
+"""The end marker of DSPy's chat format, without spaces: its letters are no answer's."""
+
 _ROUNDED = 1e-3
 """How much more than 0 a server's rounding may make of a certain token's log-probability."""
 
@@ -60,8 +63,8 @@ def _span(tokens: list[dict[str, Any]], answer: str) -> slice | None:
     """Which tokens an answer was written in, the last time that it was written."""
     texts = _texts(tokens)
     ends = list(itertools.accumulate(len(text.translate(_WITHOUT_SPACES)) for text in texts))
-    wanted = answer.translate(_WITHOUT_SPACES)
-    start = "".join(texts).translate(_WITHOUT_SPACES).rfind(wanted) if wanted else -1
+    whole, wanted = "".join(texts).translate(_WITHOUT_SPACES), answer.translate(_WITHOUT_SPACES)
+    start = whole.removesuffix(_COMPLETED).rfind(wanted) if wanted else -1
     if start < 0:
         return None
     first, last = bisect_right(ends, start), bisect_left(ends, start + len(wanted))

@@ -35,6 +35,7 @@ from raisf.programs.state import OF_GENERATION, harmless
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
+from raisf.utils.learnt import learnt_by
 from raisf.utils.predictors import all_predictors
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "versions": {"python": platform.python_version()}
             | {library: importlib.metadata.version(library) for library in LIBRARIES},
             "compile": getattr(program, "compile_report", None),
-            "learnt_from": list(getattr(program, "learnt_from", ())),
+            "learnt_from": sorted(learnt_by(program)),
         }
         write_json(made / MANIFEST, manifest)
         if calibration := (manifest["compile"] or {}).get("calibration"):

@@ -13,7 +13,7 @@ from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
-from raisf.optimize.overlap import learnt_from
+from raisf.optimize.overlap import note_learnt
 from raisf.optimize.runs import results
 from raisf.optimize.within import program_within
 from raisf.programs.confidence import Confidence, log_odds
@@ -101,7 +101,7 @@ def fit_confidence(
         "risk": risk_coverage(right.tolist(), sure.tolist(), names).as_dict(),
     }
     made.compile_report = {**(getattr(program, "compile_report", None) or {}), "confidence": report}
-    made.learnt_from = learnt_from(program, valset)
+    note_learnt(made, program, valset)
     return made
 
 

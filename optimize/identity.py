@@ -1,6 +1,9 @@
 """What a compilation depends on, in a form that can be hashed: the programs with the code that they run."""
 
-from collections.abc import Callable
+import dis
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -25,14 +28,55 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     signatures: dict[str, Any] = {name: predictor.signature for name, predictor in all_predictors(program)}
     formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
     run = [*codes, *functions]
+    helpers = _reached(run)
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
     told = weights_of(asked) if asked is not None else None
-    return {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": told}
+    found = {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": told}
+    return found | ({"helpers": helpers} if helpers else {})
 
 
 def _of_a_user(function: Any) -> bool:
     """Whether it may ask the LM of DSPy's settings, in whose place ours ask those of the program."""
     return not (getattr(function, "__module__", None) or "").startswith("raisf.")
+
+
+def _reached(run: Iterable[Any]) -> dict[str, Any]:
+    """By name, the functions and constants of a user's modules that code names, directly or through one another.
+
+    A function's own code tells the names of what it calls, not what these do.
+    """
+    called = [function if _functions(function) else type(function).__call__ for function in run]
+    found, waiting = dict[str, Any](), [one for function in called for one in _functions(function)]
+    while waiting:
+        function = waiting.pop()
+        if not _edited(function):
+            continue
+        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+            value, key = function.__globals__[name], f"{function.__module__}.{name}"
+            if key in found:
+                continue
+            held = vars(value).values() if isinstance(value, type) else [value]
+            made = [one for each in held for one in _functions(each) if _edited(one)]
+            if made or value is None or isinstance(value, bool | int | float | str | tuple):
+                found[key] = [code_of(one) for one in made] or code_of(value)
+                waiting += made
+    return found
+
+
+def _edited(function: Any) -> bool:
+    """Whether its code is the user's own: no library's, which changes with its version alone."""
+    top = (function.__module__ or "").partition(".")[0]
+    installed = "site-packages" in Path(function.__code__.co_filename).parts
+    return not installed and top not in {"raisf", "dspy", *sys.stdlib_module_names}
+
+
+def _names(code: Any) -> set[str]:
+    """The global names that code, and the functions inside it, look up; not those that it sets, such as a counter."""
+    used: dict[str, set[str]] = {"LOAD_GLOBAL": set(), "STORE_GLOBAL": set()}
+    for step in dis.get_instructions(code):
+        used.get(step.opname, set()).add(step.argval)
+    inner = [_names(one) for one in code.co_consts if hasattr(one, "co_names")]
+    return (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]).union(*inner)
 
 
 def _functions(made: Any) -> list[Any]:

@@ -8,7 +8,10 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.metrics import normalise
+from raisf.optimize.within import programs_within
+from raisf.programs.questions import fill
 from raisf.utils.errors import InputError
+from raisf.utils.learnt import learnt_by
 from raisf.utils.text import print_of
 
 # Two questions are near-duplicates when they share this much of their words (Jaccard index of their multisets) and all
@@ -65,9 +68,27 @@ def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> lis
 
 
 def learnt_from(learner: Any, *sets: Sequence[dspy.Example]) -> list[str]:
-    """The prints of what a program or an index has learnt from already, and of the questions of some sets."""
-    prints = {print_of(_asked(example)) for examples in sets for example in examples}
-    return sorted(prints | {*(getattr(learner, "learnt_from", None) or ())})
+    """The prints of what a program or an index has learnt from already, and of what some sets ask.
+
+    Their sub-questions too, as judges meet them.
+    """
+    prints = {print_of(text) for examples in sets for example in examples for text in _with_parts(example)}
+    return sorted(prints | learnt_by(learner))
+
+
+def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Example]) -> None:
+    """Writes this into what was made of the learner, and into the programs within it, which may be used alone."""
+    prints = learnt_from(learner, *sets)
+    programs: list[Any] = [made, *programs_within(made)]
+    for program in programs:
+        program.learnt_from = prints
+
+
+def _with_parts(example: dspy.Example) -> list[str]:
+    """What an example asks, and its gold sub-questions with the answers that they refer to."""
+    asked, found = example.get("sub_questions") or [], example.get("sub_answers") or []
+    answers = dict(enumerate(map(str, found), start=1))
+    return [_asked(example), *(fill(text, answers) for text in asked if len(asked) == len(found))]
 
 
 def _asked(example: dspy.Example) -> str:

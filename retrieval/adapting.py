@@ -9,6 +9,7 @@ from typing import Any
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.learnt import learnt_by
 
 _TEXTS = ("passage", "long_text", "text", "content", "page_content")
 """The names under which retrievers give a passage's text, the most telling first."""
@@ -73,6 +74,7 @@ class Adapted:
         self.path: Path | None = None
         self.name = name or _name_of(given)
         self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
+        self.learnt_from = learnt_by(given)
         self._call = _caller_of(given)
 
     def __call__(self, query: str, k: int) -> list[Passage]:

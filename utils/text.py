@@ -5,6 +5,7 @@ A terminal obeys control characters, a right-to-left mark reorders what stands b
 """
 
 import hashlib
+import unicodedata
 
 SOFT_HYPHEN = "\u00ad"
 """Seen only where a line breaks at it, inside a word."""
@@ -34,8 +35,8 @@ def clean(text: object) -> str:
 
 
 def print_of(question: str) -> str:
-    """Stands for a question, however it is spaced and capitalised, where what has learnt from it must not tell it."""
-    return hashlib.sha256(" ".join(text_of(question).lower().split()).encode()).hexdigest()[:16]
+    """Stands for a question where it must not be told, however it is spaced, capitalised and composed."""
+    return hashlib.sha256(clean(unicodedata.normalize("NFC", question)).lower().encode()).hexdigest()[:16]
 
 
 def visible(data: object) -> str:

@@ -16,7 +16,7 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
-from raisf.optimize.overlap import check_disjoint, learnt_from
+from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.calls import require_lm
@@ -115,7 +115,7 @@ class Optimizer(Teleprompter):
             compiled = self._compile(task)
             journal.close()
         compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
-        compiled.learnt_from = learnt_from(student, trainset, valset)
+        note_learnt(compiled, student, trainset, valset)
         return compiled
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:

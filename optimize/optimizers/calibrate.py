@@ -39,7 +39,7 @@ from raisf.optimize.optimizers.threshold_search import (
     guarded,
     thresholds_of,
 )
-from raisf.optimize.overlap import learnt_from
+from raisf.optimize.overlap import note_learnt
 from raisf.optimize.within import program_within
 from raisf.programs.calls import require_lm
 from raisf.programs.ra_isf import RAISF
@@ -213,7 +213,7 @@ class Calibrate(Teleprompter):
             **spent.told(),
         }
         made.compile_report = {**(getattr(student, "compile_report", None) or {}), "calibration": report}
-        made.learnt_from = learnt_from(student, valset)
+        note_learnt(made, student, valset)
         return made
 
     @property

@@ -205,7 +205,11 @@ class _Asked:
             raise InputError(f"{name}: {dropped} of {len(found)} rows do not fit into the base's context")
         own = np.array([self.weights[place] for place in kept])
         mass = np.bincount(gold, own, minlength=len(self.labels))
-        present = int((mass > 0).sum())
+        if weightless := [self.labels[one] for one in set(gold.tolist()) if mass[one] == 0]:
+            raise InputError(
+                f"{name}: the rows of {weightless[0]!r} together weigh nothing: give some a weight above 0"
+            )
+        present = len(set(gold.tolist()))
         weights, groups = len(gold) / present * own / mass[gold], [self.groups[place] for place in kept]
         return LabelledStates(np.stack([found[place] for place in kept]), gold, weights, groups)  # type: ignore[arg-type]
 

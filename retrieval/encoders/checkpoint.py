@@ -101,7 +101,13 @@ def find_checkpoint(name: str | Path) -> CheckpointFolder:
 
 def seen_queries(folder: Path) -> frozenset[str]:
     """A print of each query that a checkpoint and those it grew from were trained on, if this project did it."""
-    told = read_json(folder / delta.PROVENANCE) if (folder / delta.PROVENANCE).is_file() else {}
+    if not folder.is_dir():
+        logger.warning("%s is gone: what it was trained on cannot be told", folder)
+    try:
+        told = read_json(folder / delta.PROVENANCE) if (folder / delta.PROVENANCE).is_file() else {}
+    except InputError as error:
+        logger.warning("%s: what it was trained on cannot be told", error)
+        told = {}
     queries = told.get("queries", []) if isinstance(told, dict) else []  # others' files of that name say other things
     return frozenset(map(str, queries)) if isinstance(queries, list) else frozenset()
 

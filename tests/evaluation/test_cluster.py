@@ -1,6 +1,7 @@
 """Chunks over nodes: what a node takes along is asked again elsewhere, once; without Ray itself."""
 
 import pickle
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,30 @@ import dspy
 import pytest
 
 from raisf.evaluation.cluster import _Cluster, answer
-from raisf.evaluation.runner import asked_by, evaluate
+from raisf.evaluation.runner import ask_all, asked_by, evaluate
 from raisf.utils.errors import LMError, RaisfError
 
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raisf.evaluation.cluster.REST_SECONDS", 0.0)
+
+
+def test_another_threads_questions_stay_here() -> None:
+    """They went to a cluster that was somebody else's."""
+    found: list[Any] = []
+
+    def ask_beside() -> None:
+        ask_all(Echo(), [dspy.Example(question="mine").with_inputs("question")], found.append)
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise AssertionError("asked elsewhere")
+
+    with asked_by(refuse):
+        beside = threading.Thread(target=ask_beside)
+        beside.start()
+        beside.join()
+    assert [outcome.prediction.answer for outcome in found] == ["mine"]
 
 
 class Echo(dspy.Module):

@@ -60,6 +60,11 @@ def test_an_answer_is_compared_by_the_rule_of_its_data_set() -> None:
         assert measure("Jayz", ["Jay-Z"], "triviaqa") == 0.0
 
 
+def test_yes_and_no_are_words_like_others_to_triviaqa() -> None:
+    assert token_f1("no man's land", ["no"]) == 0.0
+    assert token_f1("no man's land", ["no"], "triviaqa") == pytest.approx(0.4)  # "no man s land"
+
+
 def test_exact_match_takes_any_alias() -> None:
     assert exact_match("the Big Apple.", ["New York", "Big Apple"]) == 1.0
     assert exact_match("Big Apples", ["New York", "Big Apple"]) == 0.0

@@ -9,6 +9,7 @@ from raisf.evaluation.identity import describe, describe_test, digest
 from raisf.evaluation.runner import evaluate
 from raisf.experiments.comparing import records_file
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_jsonl, write_jsonl
 
 
 class Says(dspy.Module):
@@ -36,6 +37,15 @@ def test_answers_stay_their_programs_whatever_their_files_are_called(tmp_path: P
     with pytest.raises(InputError, match=r"another program \(answer: \w+ there, \w+ here\)"):
         right("three", tmp_path / "run.v1")
     assert right("two", tmp_path / "run.v1") == 1.0
+
+
+def test_a_record_that_lacks_what_is_not_scored_counts_as_without(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    assert right("two", out) == 1.0
+    (record,) = read_jsonl(out)
+    write_jsonl(out, [{name: record[name] for name in ("id", "question", "answers", "em", "f1")}])
+    report = evaluate(Says("two"), ASKED, out, progress=False)
+    assert (report.em.value, report.accuracy.value, report.errors) == (1.0, 0.0, 0)
 
 
 def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> None:

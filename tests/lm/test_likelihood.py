@@ -56,6 +56,12 @@ def _bytes_of_names():
     return {chr(byte): byte for byte in printed} | {chr(256 + place): byte for place, byte in enumerate(others)}
 
 
+def test_letters_of_the_end_marker_are_no_answer():
+    pieces = ["[[ ## answer ## ]]\n", "let", "\n\n[[ ## comp", "let", "ed ## ]]"]
+    said = prediction([{"token": piece, "logprob": -2.0 if at == 1 else 0.0} for at, piece in enumerate(pieces)], "let")
+    assert likelihood(said, "let") == pytest.approx(math.exp(-2.0))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_pieces_add_up_to_the_text(text, name):
     tokens = text.encode(reply(name), False)

@@ -1,6 +1,7 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
 import functools
+import types
 from typing import Any, Literal
 
 import dspy
@@ -150,6 +151,33 @@ def test_who_mends_a_module_goes_on_with_no_values_of_the_code_before(place: Any
     codes = [lambda *_: 1, lambda *_: 1, lambda *_: 2]
     before, same, mended = (digest(identity_of(_helped(place, code))) for code in codes)
     assert before == same != mended
+
+
+USES = """
+import dspy
+LIMIT = {limit}
+def helper(text):
+    return text{more}
+def other(text):
+    return text{unused}
+class Own(dspy.Module):
+    def forward(self, question):
+        return dspy.Prediction(answer=helper(question)[:LIMIT])
+def metric(example, prediction, trace=None):
+    return prediction.answer == helper(example.answer)
+"""
+
+
+def _using(limit: int = 10, more: str = "", unused: str = "") -> str:
+    """The identity of a compilation of a module whose code calls a function and reads a constant of its file."""
+    made = types.ModuleType("own_program")
+    exec(USES.format(limit=limit, more=more, unused=unused), made.__dict__)
+    return digest(identity_of(made.Own(), made.metric))
+
+
+def test_who_mends_a_function_that_a_module_calls_goes_on_with_no_values_of_the_code_before() -> None:
+    assert _using() == _using() == _using(unused=".upper()")
+    assert len({_using(), _using(limit=3), _using(more=".lower()")}) == 3
 
 
 def _giving(kind: Any) -> dspy.Module:

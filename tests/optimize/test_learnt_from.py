@@ -11,6 +11,8 @@ import pytest
 import raisf
 from raisf.data.questions import load_questions
 from raisf.evaluation.runner import evaluate
+from raisf.evaluation.seen import seen_by
+from raisf.experiments.learning import lend
 from raisf.optimize.artifact import load, save
 from raisf.optimize.manifest import read
 from raisf.optimize.shipped import shipped_folder
@@ -76,6 +78,52 @@ def test_it_is_known_of_copies_artifacts_and_parts(
     assert "on 2 of the 2 questions" in said_of(again, world.dev[8:10], caplog)
 
 
+def test_what_is_wrapped_or_taken_out_of_a_wrapper_is_known_too(
+    compiled: Any, program: Any, world: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mixed = [*world.train[:4], *world.test[:2]]
+    save(Wrap(compiled), tmp_path / "a")
+    fresh = Wrap(raisf.RAISF(program.retriever))
+    assert SEEN in said_of(load(tmp_path / "a", lm=compiled.know.lm, program=fresh), mixed, caplog)
+    options: Any = {"trainset": world.train[30:40], "valset": world.dev[:4]}
+    again: Any = raisf.LabeledJudges(**QUIET).compile(Wrap(compiled), **options)
+    outer: Any = raisf.LabeledJudges(**QUIET).compile(Wrap(program), trainset=world.train[:30], valset=world.dev[:4])
+    for one in (again, again.inner, outer.inner):
+        assert SEEN in said_of(one, mixed, caplog)
+    lent: Any = raisf.RAISF(program.retriever)
+    lend(lent, compiled, {"know"})
+    assert set(lent.learnt_from) == set(compiled.learnt_from)
+
+
+def test_sub_questions_count_with_their_answers_filled_in(compiled: Any, world: Any) -> None:
+    several = next(one for one in world.train[:30] if one.sub_questions and "#1" in one.sub_questions[-1])
+    filled = several.sub_questions[-1].replace("#1", several.sub_answers[0])
+    assert {print_of(several.sub_questions[0]), print_of(filled)} <= set(compiled.learnt_from)
+
+
+@pytest.mark.parametrize("own", [None, 5, "a text", {"a": 1}, [["a"]]])
+def test_an_attribute_of_that_name_may_be_anything(program: Any, world: Any, tmp_path: Path, own: Any) -> None:
+    module: Any = Wrap(program)
+    module.learnt_from = own
+    evaluate(module, world.test[:2], **QUIET)
+    save(module, tmp_path / "a")
+    assert read(tmp_path / "a").learnt_from == []
+
+
+def test_one_question_is_told_in_the_singular_and_a_long_one_is_cut(compiled: Any, world: Any) -> None:
+    assert seen_by(compiled, world.train[:1]) == ["the program was compiled on the one question"]
+    long = dspy.Example(question="why " * 10_000, answer="a").with_inputs("question")
+    compiled.learnt_from = [print_of(long.question)]
+    (told,) = seen_by(compiled, [long, world.test[0]])
+    assert len(told) < 200
+
+
+def test_letters_are_the_same_however_they_are_composed() -> None:
+    assert (
+        print_of("Where is the Caf\u00e9?") == print_of("where is the  Cafe\u0301?") != print_of("Where is the Cafe?")
+    )
+
+
 def test_an_older_artifact_says_nothing(compiled: Any, world: Any, tmp_path: Path, caplog: Any) -> None:
     save(compiled, tmp_path / "a")
     told = json.loads((tmp_path / "a" / "manifest.json").read_text())
@@ -94,18 +142,19 @@ def test_what_the_encoder_was_trained_on_is_told_through_a_filter_too(
     training.write_text(json.dumps({"queries": [print_of(f" {questions[1].question.upper()}  ")]}))
     passages = [Passage("a", "Rivers", "A river ends in a sea."), Passage("b", "Towns", "A town lies by a river.")]
     index: Any = build_index(passages, tmp_path / "index", checkpoint=checkpoint, **QUIET)
-    for retriever in (index, index.where("title = 'Towns'")):
+    for retriever in (index, index.where("title = 'Towns'"), raisf.as_retriever(index, "mine"), None):
         program = raisf.RAG(retriever)
         program.set_lm(oracle())
-        said = said_of(program, questions, caplog)
+        with dspy.context(rm=index):
+            said = said_of(program, questions, caplog)
         assert "the encoder of its index was trained on 1 of the 3 questions" in said
         assert repr(questions[1].question) in said
 
 
-@pytest.mark.parametrize("told", [{}, [], {"queries": "all"}, {"queries": None}, {"epochs": 3}])
-def test_anothers_file_of_that_name_says_nothing(told: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", ["{}", "[]", '{"queries": "all"}', '{"queries": null}', '{"epochs": 3}', "", '{"a'])
+def test_anothers_file_of_that_name_says_nothing(told: str, tmp_path: Path) -> None:
     shutil.copytree(find_checkpoint("minilm").path, tmp_path / "c")
-    (tmp_path / "c" / "training.json").write_text(json.dumps(told))
+    (tmp_path / "c" / "training.json").write_text(told)
     assert find_checkpoint(tmp_path / "c").seen_queries() == frozenset()
 
 

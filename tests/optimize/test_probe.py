@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import dspy
@@ -290,6 +291,13 @@ def test_literals_and_bools_of_a_module_learn_from_right_runs(sorting: Sorting, 
     assert [loaded(number=n).kind for n in range(20)] == [made(number=n).kind for n in range(20)]
 
 
+def test_labels_that_weigh_nothing_are_told() -> None:
+    asked = optimizer._Asked([], ["yes", "no"], [0, 1, 1], ["a", "b", "c"], [1.0, 0.0, 0.0])
+    lm: Any = SimpleNamespace(hidden=lambda requests, layers: [np.ones((1, 4))] * 3)
+    with pytest.raises(InputError, match="the rows of 'no' together weigh nothing"):
+        asked.states(lm, [1], "know")
+
+
 def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers: Any, tmp_path: Path) -> None:
     base, teacher = LocalLM(f"local/{llama}"), sorting.deepcopy()
     teacher.set_lm(ScriptedLM(sorts))
@@ -335,9 +343,5 @@ def test_options_that_are_no_probes_are_refused() -> None:
 def test_options_of_a_probe_reach_it() -> None:
     none: Any = dict.fromkeys(("layers", "learning_rate", "epochs", "batch_size", "rank", "processes"))
     choice = WeightsChoice(base="pocket", train_predictors="know, relevant", rows=50, full=False, go_on=False, **none)
-    assert choice.options("probe", None, 3) == {
-        "base": "pocket",
-        "predictors": ["know", "relevant"],
-        "rows": 50,
-        "seed": 3,
-    }
+    wanted = {"base": "pocket", "predictors": ["know", "relevant"], "rows": 50, "seed": 3}
+    assert choice.options("probe", None, 3) == wanted

@@ -73,6 +73,8 @@ def test_the_path_s_confidence_is_the_product_of_what_is_on_it() -> None:
     below = [known(0.8, likelihood=0.5), read(0.9, likelihood=0.5), Node(question="r").end("depth", "deep")]
     made = Node(question="q", sub_questions=below, likelihood=0.5).end("decomposed", "from 2", "Rome")
     assert path(made) == pytest.approx(0.4 * 0.45 * 0.5)
+    twice = Node(question="q", sub_questions=[*below, *below], likelihood=0.5).end("decomposed", "from 4", "Rome")
+    assert path(twice) == path(made), "who lists a sub-question twice asks it once"
     judged = Node(question="q", sub_questions=below).end("decomposed", "from 2", "Rome")
     assert judged.confidence == 0.8  # as it always was
 

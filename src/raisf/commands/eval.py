@@ -82,6 +82,7 @@ def eval_command(
     from raisf.data.questions import load_questions
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import evaluate
+    from raisf.evaluation.seen import seen_by
     from raisf.utils.display import as_text
 
     if not module and (train or labels != "model"):
@@ -103,4 +104,5 @@ def eval_command(
         report = evaluate(program, examples, out, threads=threads, fresh=fresh, cache=cache)
     check_readable({asked: (report.unreadable, report.outputs)}, str(out))
     view = Group(report.table(f"{asked} on {test}"), as_text(f"records: {out}"))
-    return CommandResult({"program": asked, "test": str(test), "out": str(out), **report.as_dict()}, view)
+    named = {"program": asked, "test": str(test), "not_held_out": seen_by(program, examples), "out": str(out)}
+    return CommandResult({**named, **report.as_dict()}, view)

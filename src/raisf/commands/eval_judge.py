@@ -55,7 +55,7 @@ class JudgeEvaluation:
         """
         from raisf.data.questions import load_questions
         from raisf.evaluation.identity import describe, describe_test, digest
-        from raisf.evaluation.seen import warn_of_seen
+        from raisf.evaluation.seen import seen_by, warn_of_seen
         from raisf.optimize.overlap import check_disjoint
         from raisf.utils.files import write_jsonl
         from raisf.utils.journal import Journal
@@ -77,6 +77,7 @@ class JudgeEvaluation:
                 write_jsonl(self.out, [asdict(row) for row in rows])
             result = self._told(report, rows, errors, train)
             journal.close()
+        result.data["not_held_out"] = seen_by(self.program, examples)
         return result
 
     def _told(self, report: "JudgeReport", rows: list[Any], errors: int, train: list[Any] | None) -> CommandResult:

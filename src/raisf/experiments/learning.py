@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def lend(program: Any, lender: Any, names: Collection[str]) -> None:
     """Give a program some predictors of another, with their thresholds and the form in which its reader is asked."""
+    from raisf.utils.learnt import learnt_by
+
     for name, predictor in lender.named_predictors():
         if name in names and hasattr(program, name):
             setattr(program, name, predictor)
@@ -24,6 +26,7 @@ def lend(program: Any, lender: Any, names: Collection[str]) -> None:
     for option, name in {**decides, "evidence": "answer_from"}.items():
         if name in names and hasattr(lender, option) and hasattr(program, option):
             setattr(program, option, getattr(lender, option))
+    program.learnt_from = sorted(learnt_by(program) | learnt_by(lender))
 
 
 def check_bases(told: Mapping[str, Sequence[str | None]]) -> None:

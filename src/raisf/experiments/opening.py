@@ -278,9 +278,11 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:
         return compiled
+    from raisf.utils.learnt import learnt_by
+
     program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
     program.compile_report = getattr(compiled, "compile_report", None)
-    program.learnt_from = getattr(compiled, "learnt_from", ())
+    program.learnt_from = sorted(learnt_by(compiled))
     for name, predictor in compiled.named_predictors():
         if not hasattr(program, name):
             continue  # an option of this call leaves that judge out

@@ -63,7 +63,10 @@ class _Taken:
             # A copy, whose predictors are the same: whoever asks the old program now goes on as it began.
             program = copy.copy(served.program)
             program.retriever = _like(served.retriever, fresh)
-            changed[name] = replace(served, program=program)
+            conversation = copy.copy(served.conversation)
+            if conversation is not None:
+                conversation.program = program
+            changed[name] = replace(served, program=program, conversation=conversation)
         self._service.served.update(changed)
         self._index = fresh
 

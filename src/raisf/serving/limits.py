@@ -37,11 +37,13 @@ class TooManyQuestions(RaisfError):
 
     Attributes:
         retry_after: Seconds, whole.
+        reason: Which limit it is, as metrics call it: "rate" or "concurrency".
     """
 
-    def __init__(self, message: str, retry_after: int) -> None:
+    def __init__(self, message: str, retry_after: int, reason: str) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.reason = reason
 
 
 class Admission:
@@ -66,7 +68,9 @@ class Admission:
         """
         with self._lock:
             if self.under_way >= self.limits.concurrency:
-                raise TooManyQuestions(f"{self.under_way} questions are under way: ask again in a second", 1)
+                raise TooManyQuestions(
+                    f"{self.under_way} questions are under way: ask again in a second", 1, "concurrency"
+                )
             self._take(client)
             self.under_way += 1
         try:
@@ -84,7 +88,7 @@ class Admission:
         left = min(rate, left + (now - when) * rate / 60)
         if left < 1:
             wait = math.ceil((1 - left) * 60 / rate)
-            raise TooManyQuestions(f"{rate} questions a minute are the limit: ask again in {wait} s", wait)
+            raise TooManyQuestions(f"{rate} questions a minute are the limit: ask again in {wait} s", wait, "rate")
         if len(self._clients) >= CLIENTS_KEPT:
             self._clients = {one: (n, at) for one, (n, at) in self._clients.items() if now - at < 60}
         self._clients[client] = (left - 1, now)

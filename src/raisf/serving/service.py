@@ -133,8 +133,8 @@ class Service:
         with ExitStack() as held:
             try:
                 held.enter_context(self.admission.place(client))
-            except TooManyQuestions:
-                self.metrics.refused("rate")
+            except TooManyQuestions as refused:
+                self.metrics.refused(refused.reason)
                 raise
             yield
 

@@ -15,20 +15,6 @@ from raisf.viewing.runs import REMEDY, Run, Sources, find_runs
 BLOCK = 50
 """Questions a block: the trees of one question in all runs come together, and its neighbours' with them."""
 
-_DEFAULTS: dict[str, Any] = {
-    "kind": None,
-    "hops": None,
-    "prediction": None,
-    "accuracy": 0.0,
-    "route": None,
-    "recall": None,
-    "precision": None,
-    "cost": {},
-    "read": 0,
-    "unreadable": 0,
-    "error": None,
-    "trace": None,
-}
 Record = dict[str, Any]
 
 
@@ -120,7 +106,7 @@ def _by_question(run: Run) -> dict[tuple[str, str], Record]:
     records = run.records()
     if not records:
         raise InputError(f"{run.path} holds no records yet: wait for the first answers")
-    return {(record["id"], record["question"]): _DEFAULTS | record for record in records}
+    return {(record["id"], record["question"]): record for record in records}
 
 
 def _summary(run: Run, records: list[Record]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """An index that changes while it is served: the next question is asked of what it has become."""
 
+import gc
 import json
 import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
+from raisf.programs.conversation import Conversation
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import watcher
@@ -43,16 +46,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-@pytest.fixture
-def service(folder: Path, script: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+def _programs(folder: Path, script: Any) -> Service:
     served = {}
     for name, retriever in (("rag", open_folder(folder)), ("late", open_folder(folder).where("year > 1950"))):
         program = RAG(retriever, k=3)
         program.set_lm(ScriptedLM(script))
-        served[name] = Served(name, program)
+        served[name] = Served(name, program, conversation=Conversation(program))
     served["own"] = Served("own", Own(open_folder(folder), script))
-    service = Service(served, Limits(rate=0))
+    return Service(served, Limits(rate=0))
+
+
+@pytest.fixture
+def service(folder: Path, script: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    service = _programs(folder, script)
     with IndexesWatched(service):
         yield service
 
@@ -83,6 +90,14 @@ def test_the_next_question_finds_what_was_added(service: Service, folder: Path, 
         assert service.served["own"].program.retriever is service.served["rag"].program.retriever
         with urllib.request.urlopen(f"{server.url}/source?program=late&pid=2000") as told:
             assert "square" in json.load(told)["passage"]["text"]
+
+
+def test_what_an_index_was_is_held_no_longer(service: Service, folder: Path) -> None:
+    old = weakref.ref(service.served["rag"].program.retriever)
+    add(folder, "The new town hall stands in Oltrey.", 2000)
+    until(lambda: (gc.collect(), old() is None)[1])
+    for served in service.served.values():
+        assert served.conversation is None or served.conversation.program is served.program
 
 
 def test_a_question_under_way_ends_on_what_it_began_with(

@@ -5,6 +5,7 @@ import json
 import math
 import time
 import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -167,6 +168,8 @@ def test_too_many_at_once_are_told_when_to_come_again(make: Any, start: Any, scr
         with pytest.raises(urllib.error.HTTPError) as caught:
             ask.post(f"{server.url}/ask", {"question": "Who?"})
         assert caught.value.code == 429 and int(caught.value.headers["retry-after"]) >= 1
+        with urllib.request.urlopen(f"{server.url}/metrics") as told:
+            assert 'raisf_refused_total{reason="concurrency"} 1.0' in told.read().decode()
         script.let_go.set()
         assert [*ask.events(first)][-1]["type"] == "done"
         _until(lambda: ask(server.url, "number 4")[-1]["answer"] == "A4")
