@@ -33,6 +33,7 @@ from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.urls import check_bare, without_secrets
 
 SPECS = (
     f"{', '.join((*pocket.WEIGHTS, *SHIPPED))}, local/FOLDER_OR_HUB_ID, local/FILE.gguf (all with or without "
@@ -198,11 +199,7 @@ def _check_url(provider: str, api_base: str | None) -> None:
         url = fits = None
     if not url or not fits:
         raise InputError(f"--api-base {shown!r} is no URL: write it like http://127.0.0.1:8000/v1")
-    if "@" in url.netloc:
-        raise InputError(
-            f"--api-base has a user name or password before {shown!r}, which is not sent: leave it out, and give the "
-            f"server's key as {provider.upper()}_API_KEY in the environment"
-        )
+    check_bare(api_base, "--api-base", f"{provider.upper()}_API_KEY")
 
 
 def _check_provider(lm: dspy.LM) -> None:
@@ -301,12 +298,6 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
 def base_of(lm: dspy.BaseLM) -> str | None:
     """The URL of the LM's own endpoint, of one from `connect` or of DSPy's; None where it has none."""
     return lm.api_base if isinstance(lm, EndpointLM) else lm.kwargs.get("api_base")
-
-
-def without_secrets(url: str) -> str:
-    """A URL without the user, the password, the query and the fragment."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _redact(text: str, lm: dspy.BaseLM) -> str:

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from raisf.lm.connect import without_secrets
 from raisf.optimize.manifest import KeptIndex
 from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import InputError
 from raisf.utils.files import relative_path
+from raisf.utils.urls import without_secrets
 
 
 def index_of(retriever: Any, folder: Path) -> dict[str, Any] | None:

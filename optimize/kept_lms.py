@@ -10,7 +10,7 @@ import dspy
 from pydantic import ValidationError
 
 from raisf.lm.adapter import adapter_named
-from raisf.lm.connect import base_of, connect, without_secrets
+from raisf.lm.connect import base_of, connect
 from raisf.lm.endpoint import EndpointLM
 from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.optimize.adapters import base_from, base_kept, open_weights
@@ -19,6 +19,7 @@ from raisf.optimize.served import served_lms
 from raisf.programs.state import may_name
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import all_predictors
+from raisf.utils.urls import without_secrets
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import dspy
 
-from raisf.lm.connect import connect, without_secrets
+from raisf.lm.connect import connect
 from raisf.optimize.manifest import KeptLM, Manifest
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.urls import without_secrets
 
 SECONDS = 30
 """How long the server may take to say what it serves."""

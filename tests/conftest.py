@@ -13,7 +13,8 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="raisf-tests-")  # no answers of earlier runs
+_CACHE = tempfile.TemporaryDirectory(prefix="raisf-tests-")  # no answers of earlier runs; gone with the process
+os.environ["DSPY_CACHEDIR"] = _CACHE.name
 os.environ.pop("RAISF_LM", None)  # a developer's own default LM
 # A shell's background job ignores Ctrl-C, and so would the processes that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,6 +8,7 @@ mode that keeps a folder is not used: it reads pickles.
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.together import Together
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.urls import check_bare
 
 if TYPE_CHECKING:
     import torch
@@ -151,6 +153,7 @@ def connect_qdrant(url: str) -> tuple[Any, str]:
     Raises:
         InputError: No such address, the package is not installed, or nothing answers there.
     """
+    check_bare(url, "the collection's address", KEY)
     parts = urlsplit(url.removeprefix("qdrant+"))
     collection = parts.path.strip("/")
     if not url.startswith(SCHEMES) or not parts.hostname or not collection or "/" in collection:
@@ -159,9 +162,11 @@ def connect_qdrant(url: str) -> tuple[Any, str]:
         from qdrant_client import QdrantClient  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise InputError("Qdrant needs the package qdrant-client: install the extra `qdrant`") from error
-    client = QdrantClient(
-        url=f"{parts.scheme}://{parts.netloc}", api_key=os.environ.get(KEY), timeout=60, check_compatibility=False
-    )
+    with warnings.catch_warnings():  # that a key goes over http, which a server on this machine may well have
+        warnings.simplefilter("ignore", UserWarning)
+        client = QdrantClient(
+            url=f"{parts.scheme}://{parts.netloc}", api_key=os.environ.get(KEY), timeout=60, check_compatibility=False
+        )
     try:
         client.collection_exists(collection)
     except Exception as error:  # the client's errors share no class with each other

@@ -31,8 +31,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WHOLE = re.compile(_NUMBER)
+_PLAIN = re.compile(r"[^\W\d]\w*")
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_EXAMPLE = "write for example: source = 'handbook.pdf' and page > 3"
+_EXAMPLE = "write for example: source = 'handbook.pdf' and page > 3, and a name with spaces in backquotes: `unit price`"
 _DEEPEST = 50
 """Parentheses and `not`s inside each other: far beyond what people write, and far below Python's own limit."""
 
@@ -88,7 +89,7 @@ def check_names(where: Where, known: Iterable[str]) -> None:
     """
     known = {"id", "title", "source", *known}
     if unknown := sorted(where.names - known):
-        fields = ", ".join(sorted(known))
+        fields = ", ".join(name if _PLAIN.fullmatch(name) else f"`{name}`" for name in sorted(known))
         raise InputError(f"no passage has a field {unknown[0]!r} (in the filter {where.text!r}); there are {fields}")
 
 

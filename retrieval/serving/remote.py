@@ -17,6 +17,7 @@ from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.text import text_of
+from raisf.utils.urls import check_bare
 
 SECONDS = 60
 """How long to wait for an answer: `MOST_QUERIES` over millions of passages take some seconds."""
@@ -41,10 +42,11 @@ class RemoteIndex:
         url: Such as http://127.0.0.1:8893.
 
     Raises:
-        InputError: Nothing answers there, or no index server.
+        InputError: Nothing answers there, or no index server; or the address has a password or a query.
     """
 
     def __init__(self, url: str):
+        check_bare(url, "the index's address")
         self.path: Path | None = None
         self.url = url.rstrip("/")
         try:

@@ -45,7 +45,7 @@ def test_sixty_four_requests_under_way_are_answered(index: Index, monkeypatch: p
 
     monkeypatch.setattr(Index, "search_many", slow)
     with IndexServer(index) as server, ThreadPoolExecutor(CLIENTS) as pool:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         answers = [pool.submit(ask, server.url) for _ in range(CLIENTS)]
         assert begun.wait(60)
@@ -60,7 +60,7 @@ def test_sixty_four_requests_under_way_are_answered(index: Index, monkeypatch: p
 
 def test_a_request_that_is_on_its_way_when_the_server_is_told_to_stop_is_answered(index: Index):
     with IndexServer(index) as server:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
             client.sendall(b"GET /?query=chess HTTP/1.1\r\nHost: localhost\r\n")

@@ -264,7 +264,7 @@ def test_a_row_says_why_it_cannot_search_the_passages_of_a_served_index(data, en
 
     index = build_index([Passage("Di", "Di was born in Rome.")], tmp_path / "given", engine="bm25")
     with IndexServer(index) as server:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=endpoint, index=server.url)
         rows = {"rag, BM25": Setting("rag", engine="bm25"), "rag, dense": Setting("rag", engine="dense")}

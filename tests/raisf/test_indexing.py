@@ -135,6 +135,12 @@ def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: py
             "exact",
         ],
         "no index server answers at http://127.0.0.1:9": ["ask", "Who?", "--index", "http://127.0.0.1:9"],
+        "user name or password before '127.0.0.1:9'": ["ask", "Who?", "--index", "http://me:secret@127.0.0.1:9"],
+        "a query or fragment behind 'http://h:9'": ["ask", "Who?", "--index", "http://h:9?key=secret"],
+        "before '127.0.0.1:9/x', which is not sent: leave it out, and give": [
+            *("index", "push", index, "qdrant+http://me:secret@127.0.0.1:9/x"),
+        ],
+        "found an address: give the folder": ["index", "info", "http://me:secret@127.0.0.1:9"],
         "--where without --index": ["ask", "Who?", "--program", "direct", "--where", "page = 3"],
         "cannot read the filter ''": ["ask", "Who?", "--program", "rag", "--index", index, "--where", ""],
         "is not a ColBERT checkpoint": ["index", tmp_path, "--out", tmp_path / "new", "--checkpoint", ""],
@@ -144,6 +150,7 @@ def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: py
         assert cli.main([str(word) for word in argv]) == 2
         shown = capsys.readouterr()
         assert message in shown.err and "Traceback" not in shown.err and shown.out == ""
+        assert "secret" not in shown.err
 
 
 def test_a_damaged_index_does_not_pass_the_check(index: Path, capsys: pytest.CaptureFixture[str]):

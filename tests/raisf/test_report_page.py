@@ -15,7 +15,7 @@ from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
 from raisf.reports.headline import best_of, headline
 from raisf.reports.report import ROUTES, report_of
-from raisf.reports.sections import Section
+from raisf.reports.sections import Section, shown
 from raisf.utils.files import read_json
 
 
@@ -111,6 +111,7 @@ def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -
     assert facts["command"] == "raisf compare --api-base http://host:8000/v1" and facts["answered"] is None
     assert "dspy" in facts["versions"] and "python" in facts["versions"]
     assert without_credentials("a http://x/y@z") == "a http://x/y@z"
+    assert without_credentials("a http://x/y?api_key=secret --k 3") == "a http://x/y --k 3"
     (tmp_path / "r.jsonl").write_text("{}\n")
     assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")
 
@@ -121,3 +122,9 @@ def test_what_a_figure_of_routes_says_below_its_bars_ends_inside_it() -> None:
     figure.draw_without_rendering()
     label = figure.axes[0].xaxis.label.get_window_extent()
     assert 0 <= label.x0 and label.x1 <= figure.bbox.width
+
+
+def test_no_figure_is_below_nought_by_its_sign_alone() -> None:
+    assert shown(Score(0.4, -1e-17, 0.8, 5)) == "40.0 [0.0, 80.0]" and shown(Score(-0.25, -0.5, 0.0, 5)).startswith(
+        "-25"
+    )

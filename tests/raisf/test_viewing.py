@@ -198,7 +198,7 @@ def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, d
 
 def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report: Path) -> None:
     with ViewServer(lambda: View([report])) as server:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         try:
             status, headers, page = _get(server, "/")

@@ -59,7 +59,7 @@ def serving() -> Callable[..., AbstractContextManager[IndexServer]]:
     @contextlib.contextmanager
     def serve(index: Index, reopen: Callable[[], Index] | None = None) -> Iterator[IndexServer]:
         with IndexServer(index, reopen=reopen) as server:
-            thread = threading.Thread(target=server.serve)
+            thread = threading.Thread(target=server.serve, daemon=True)
             thread.start()
             try:
                 yield server

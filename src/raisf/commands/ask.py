@@ -20,7 +20,7 @@ from raisf.utils.errors import InputError
     "  raisf ask - --program direct < question.txt",
 )
 @argument("question", help="the question; - reads it from standard input")
-@option("--live", is_flag=True, help="show the tree on standard error while it grows")
+@option("--live", is_flag=True, help="show the tree on standard error, if that is a terminal, while it grows")
 @program_options
 @lm_options
 def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) -> CommandResult:

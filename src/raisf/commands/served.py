@@ -124,6 +124,8 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
 
 def _named(target: str) -> tuple[str, str]:
     label, given, place = target.partition("=")
+    if given and not label:
+        raise InputError(f"{target!r} has no name before '=': write NAME=FOLDER, or the folder alone")
     if given and "/" not in label and place:
         return label, place
     return Path(target).name or target, target

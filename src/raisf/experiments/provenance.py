@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Of the libraries whose version can change a result.
 LIBRARIES = ("dspy", "torch", "transformers", "colbert-ai", "bm25s")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_QUERY = re.compile(r"(://[^?#\s]*)[?#]\S*")
 
 
 def provenance(
@@ -55,8 +56,8 @@ def answered(answers: Iterable[Path]) -> str | None:
 
 
 def without_credentials(text: str) -> str:
-    """A text without the user names and passwords of its URLs."""
-    return _CREDENTIALS.sub("", text)
+    """A text without the user names, passwords and queries of its URLs."""
+    return _QUERY.sub(r"\1", _CREDENTIALS.sub("", text))
 
 
 def _models(programs: "Sequence[dspy.Module]") -> list[str]:

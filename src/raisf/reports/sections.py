@@ -143,7 +143,8 @@ def shown(cell: Cell, interval: bool = True) -> str:
     if cell is None or (isinstance(cell, Score) and not cell.n):
         return "-"
     if isinstance(cell, Score):
-        return f"{100 * cell.value:.1f}" + f" [{100 * cell.low:.1f}, {100 * cell.high:.1f}]" * interval
+        value, low, high = (f"{round(100 * end, 1) + 0.0:.1f}" for end in (cell.value, cell.low, cell.high))  # no -0.0
+        return value + f" [{low}, {high}]" * interval
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return str(cell)

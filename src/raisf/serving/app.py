@@ -18,10 +18,10 @@ from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
 from raisf.serving.guard import STOPPED, Access, BodyTooLarge, Guard, error, too_large
 from raisf.serving.limits import TooManyQuestions
-from raisf.serving.service import NoSuchProgram, Service, flag
+from raisf.serving.service import Service, flag, kind_of
 from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
-from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.errors import InputError, RaisfError
 
 ASKS = ("question", "program", "max_calls", "max_seconds", "stream")
 PAGE = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -111,7 +111,7 @@ class _Routes:
                 async for event in asked.events():
                     yield sse(event.model_dump_json(), event.type)
             except RaisfError as failure:
-                yield sse({"type": "error", "message": str(failure), "kind": _kind(failure)[1]}, "error")
+                yield sse({"type": "error", "message": str(failure), "kind": kind_of(failure)[1]}, "error")
 
         stopped = sse({"type": "error", "message": STOPPED, "kind": "stopped"}, "error")
         return EventStream(events, asked.close, stopped)
@@ -132,7 +132,7 @@ class _Routes:
             )
         base = str(request.base_url).rstrip("/")
         if wanted.stream:
-            stopped = openai_api.failed(STOPPED)
+            stopped = openai_api.failed(STOPPED, "stopped")
             return EventStream(lambda: openai_api.chunks(wanted, asked, base), asked.close, stopped)
         with asked:
             done = await unless_gone(request.receive, asked.outcome())
@@ -186,18 +186,8 @@ def _client(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _kind(problem: Exception) -> tuple[int, str]:
-    if isinstance(problem, TooManyQuestions):
-        return 429, "rate_limit_exceeded"
-    if isinstance(problem, NoSuchProgram):
-        return 404, "model_not_found"
-    if isinstance(problem, InputError):
-        return 400, "invalid_request"
-    return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
-
-
 async def _refuse(request: Request, problem: Exception) -> Response:
-    status, code = _kind(problem)
+    status, code = kind_of(problem)
     headers = {"retry-after": str(problem.retry_after)} if isinstance(problem, TooManyQuestions) else None
     return error(status, str(problem), code, headers)
 

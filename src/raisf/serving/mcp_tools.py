@@ -13,7 +13,7 @@ from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ToolAnnotations
+from mcp.types import Tool, ToolAnnotations
 from starlette.concurrency import run_in_threadpool
 
 from raisf import __version__
@@ -26,12 +26,28 @@ MOST_PASSAGES = 50
 READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 
 
+class _Strict(FastMCP):
+    """Refuses arguments that a tool has not: a client would believe that they did something."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        for tool in tools:
+            tool.inputSchema["additionalProperties"] = False
+        return tools
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        takes = {tool.name: tool.inputSchema["properties"] for tool in await self.list_tools()}
+        if unknown := sorted(arguments.keys() - takes.get(name, arguments).keys()):
+            raise ToolError(f"{name} has no {unknown[0]!r:.80}: it takes {', '.join(takes[name])}")
+        return await super().call_tool(name, arguments)
+
+
 def make_mcp(service: Service) -> FastMCP:
     """The MCP server over a service, for HTTP (`streamable_http_app`) and `serve_stdio`."""
     names = ", ".join(service.served)
     root = logging.getLogger()
     before = root.level, list(root.handlers)
-    server = FastMCP(
+    server = _Strict(
         "raisf",
         instructions="Answers questions from an index of documents, with the passages that each answer was read from. "
         f"Programs: {names}.",

@@ -16,7 +16,7 @@ from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.programs.conversation import Turn
 from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
-from raisf.serving.service import Question, Service, cited_passages, flag
+from raisf.serving.service import Question, Service, cited_passages, flag, kind_of
 from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
 
@@ -128,14 +128,14 @@ async def chunks(request: ChatRequest, asked: Question, base: str) -> AsyncItera
             elif isinstance(event, QuestionEvent):
                 yield b": %s\n\n" % event.node.encode()
     except RaisfError as error:
-        yield failed(str(error))
+        yield failed(str(error), kind_of(error)[1])
         return
     yield sse("[DONE]")
 
 
-def failed(message: str) -> bytes:
+def failed(message: str, code: str) -> bytes:
     """The end of a stream that failed."""
-    return sse({"error": {"message": message, "type": "server_error", "code": None}}) + sse("[DONE]")
+    return sse({"error": {"message": message, "type": "server_error", "code": code}}) + sse("[DONE]")
 
 
 def annotations(asked: Question, done: DoneEvent, base: str) -> list[dict[str, Any]]:

@@ -18,9 +18,20 @@ from raisf.programs.questions import UNKNOWN
 from raisf.programs.trace import Cost, JudgedPassage
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
-from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.errors import InputError, LMError, RaisfError
 
 logger = logging.getLogger("raisf.serving")
+
+
+def kind_of(problem: Exception) -> tuple[int, str]:
+    """How HTTP tells an error: its status, and its code in OpenAI's form."""
+    if isinstance(problem, TooManyQuestions):
+        return 429, "rate_limit_exceeded"
+    if isinstance(problem, NoSuchProgram):
+        return 404, "model_not_found"
+    if isinstance(problem, InputError):
+        return 400, "invalid_request"
+    return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
 
 
 class NoSuchProgram(InputError):

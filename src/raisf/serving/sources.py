@@ -1,5 +1,6 @@
 """Where a passage comes from: its neighbours in its document, and the document itself."""
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,19 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
             return Document(path, "application/pdf")
         case ".docx" | ".gz" | ".bz2":
             return Document(path, "application/octet-stream", attachment=True)
-    return Document(path, "text/plain; charset=utf-8")
+    return Document(path, f"text/plain; charset={_charset(path)}")
+
+
+def _charset(path: Path) -> str:
+    """The encoding of a text: UTF-8, or what its byte order mark says, or else that which most others are in."""
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "windows-1252"
+    return "utf-8"
 
 
 def _within(folder: Path, source: str) -> Path | None:

@@ -113,9 +113,11 @@ def serving(service: Service, access: Access | None = None, **options: Any) -> I
     with AppServer(app) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()
-        yield server
-        server.stop()
-        thread.join()
+        try:
+            yield server
+        finally:  # a test that failed would leave it, and with it the process, running for ever
+            server.stop()
+            thread.join()
 
 
 @pytest.fixture

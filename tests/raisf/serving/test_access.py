@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from raisf.serving.app import make_app
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
 from raisf.serving.server import AppServer
-from raisf.serving.sources import source_of
+from raisf.serving.sources import document_of, source_of
 from raisf.utils.errors import InputError
 
 KEY = "k" * 32
@@ -62,7 +63,7 @@ def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: 
 def test_an_address_that_a_client_makes_up_counts_behind_a_proxy_alone(make: Any, proxied: bool) -> None:
     service = make(Limits(rate=1))
     with AppServer(make_app(service, Access()), proxied=proxied) as server:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         body = json.dumps({"question": "number 1", "stream": False})
         asked = [get(server, "/ask", "POST", body, X_Forwarded_For=f"203.0.113.{n}")[0] for n in range(3)]
@@ -142,6 +143,14 @@ def test_after_a_change_the_neighbours_are_those_in_the_document(tmp_path: Path,
         (pid,) = [passage.pid for passage in index.passages if f"matter {asked}." in passage.text]
         texts = [row["text"] for row in source_of(index, pid)["context"]]
         assert [int(text.rstrip(".").split()[-1]) for text in texts] == [*shown]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_a_document_is_shown_in_its_own_encoding(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_text("Die Küche heißt Café.", encoding)
+    retriever = SimpleNamespace(passages=[Passage("a", "Die", source="a.txt")])
+    _, _, charset = document_of(tmp_path, retriever, "a.txt").media_type.partition("charset=")
+    assert "Die Küche heißt Café." in (tmp_path / "a.txt").read_bytes().decode(charset)
 
 
 def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any, start: Any, documents: Path) -> None:

@@ -126,7 +126,7 @@ def test_what_cannot_be_opened_changes_nothing(
 @contextmanager
 def index_server(folder: Path, port: int = 0) -> Iterator[IndexServer]:
     with IndexServer(open_folder(folder), port=port, reopen=lambda: open_folder(folder)) as server:
-        thread = threading.Thread(target=server.serve)
+        thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         try:
             yield server

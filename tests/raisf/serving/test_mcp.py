@@ -40,6 +40,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
             await session.initialize()
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             assert set(tools) == {"ask", "search"} and "question" in tools["ask"].inputSchema["required"]
+            assert not any(tool.inputSchema["additionalProperties"] for tool in tools.values())
             given = await session.call_tool("ask", {"question": ask.sea}, progress_callback=progress)
             assert not given.isError and given.structuredContent is not None
             assert given.structuredContent["answer"] == "Pasmur Sea"
@@ -52,6 +53,8 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
                 ("ask", {"question": "Who?", "program": "x"}, "choose ra-isf, rag"),
                 ("search", {"query": "x", "k": 500}, "1 to 50"),
                 ("search", {"query": "sea " * 10_000}, "the limit is 20,000"),
+                ("search", {"query": "sea", "where": "page = 3"}, "search has no 'where': it takes query, k, program"),
+                ("ask", {"question": "Who?", "max_calls": -3}, "ask has no 'max_calls': it takes question, program"),
             ):
                 refused = await session.call_tool(tool, arguments)
                 assert refused.isError and message in str(refused.content)

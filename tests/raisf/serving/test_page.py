@@ -180,7 +180,7 @@ def test_a_key_is_asked_for_until_it_fits_and_one_may_leave(browser: Any, make: 
         ask(page, "number 4")
         page.wait_for_selector("#key [role=alert]")
         page.keyboard.press("Escape")
-        assert page.locator(".again:has-text('Enter key')").count() == 2
+        playwright.expect(page.locator(".again:has-text('Enter key')")).to_have_count(2, timeout=MINUTE)
         page.close()
 
 

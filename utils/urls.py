@@ -1,0 +1,39 @@
+"""Addresses of servers: what in them may be a secret is neither sent nor told."""
+
+from urllib.parse import urlsplit
+
+from raisf.utils.errors import InputError
+
+
+def without_secrets(url: str) -> str:
+    """A URL without the user, the password, the query and the fragment."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def check_bare(url: str, what: str, key: str | None = None) -> None:
+    """Makes sure that an address has nothing that would not be sent, or would be told where it is told.
+
+    Args:
+        url: The address.
+        what: What the message calls it, such as "--api-base".
+        key: The environment variable that the server's key is taken from, if there is one.
+
+    Raises:
+        InputError: It has a user, a password, a query or a fragment.
+    """
+    shown = url.rpartition("@")[2].partition("?")[0].partition("#")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InputError(f"{what} {shown!r} is no URL") from None
+    if "@" in parts.netloc:
+        found = f"a user name or password before {shown!r}"
+    elif parts.query or parts.fragment:
+        found = f"a query or fragment behind {shown!r}"
+    else:
+        return
+    raise InputError(
+        f"{what} has {found}, which is not sent: leave it out"
+        + (f", and give the server's key as {key} in the environment" if key else "")
+    )
