@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from raisf.evaluation.metrics import normalise, token_f1
 
-_REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
+REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 _POSSESSIVE = re.compile(r"['’]s\b")  # noqa: RUF001 - that is how many LMs write it
 # Words by which two wordings of one question differ. What tells questions apart stays: when, where, by, from, to.
 _EMPTY = frozenset("is are was were be been do does did has have had of in on at please that".split())
@@ -46,11 +46,11 @@ def _keys(questions: Sequence[str]) -> list[str]:
     """A text for each question that is the same for every wording; references hold what they refer to."""
     made: list[str] = []
     for question in questions:
-        named = [int(number) for number in _REFERENCE.findall(question)]
+        named = [int(number) for number in REFERENCE.findall(question)]
         # A number that names no earlier question is text, as it is where the program fills references in.
         inside = [f"({made[number - 1]})" for number in named if 0 < number <= len(made)]
         outside = [f"#{number}" for number in named if not 0 < number <= len(made)]
-        words = normalise(_POSSESSIVE.sub("", _REFERENCE.sub(" ", question))).split()
+        words = normalise(_POSSESSIVE.sub("", REFERENCE.sub(" ", question))).split()
         content = [_SAME.get(word, word) for word in words if word not in _EMPTY]
         made.append(" ".join(sorted([*content, *inside, *outside])))
     return made

@@ -5,9 +5,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
+from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
+from raisf.evaluation.decomposition import REFERENCE
 from raisf.utils.text import clean
 
-UNKNOWN = "unknown"
 YES_NO = ("yes", "no")
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
@@ -46,7 +47,6 @@ _NO_ANSWER = re.compile(
     )""",
     re.VERBOSE,
 )
-_REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
 
 
 _AUXILIARIES = frozenset(
@@ -159,9 +159,9 @@ def references(question: str, before: int) -> list[int]:
     Returns:
         Numbers counted from 1, ascending, each once.
     """
-    return sorted({int(number) for number in _REFERENCE.findall(question) if 0 < int(number) < before})
+    return sorted({int(number) for number in REFERENCE.findall(question) if 0 < int(number) < before})
 
 
 def fill(question: str, answers: Mapping[int, str]) -> str:
     """Put answers in the place of the references to them; other "#N" stay."""
-    return _REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), question)
+    return REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), question)

@@ -67,7 +67,7 @@ def reading_rows(
     for step, passages in searched_steps(trainset, retriever, k):
         gold = gold_among(step, passages)
         others = [one for one in passages if one not in gold and not holds(one.prompt_text, step.answers)]
-        whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
+        whole = step.all_among(gold)
         shown = rng.sample(others, min(len(others), rng.randint(0, MOST_OTHERS)))
         if rng.random() < UNANSWERABLE:
             if others:

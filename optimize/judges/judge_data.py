@@ -56,6 +56,10 @@ class Step:
     known: bool | None = None
     scoring: str | None = None
 
+    def all_among(self, passages: Sequence[Passage]) -> bool:
+        """Whether these are passages of all its gold, and of nothing else."""
+        return {passage.pid if self.by_id else passage.title for passage in passages} == self.gold
+
 
 def steps(example: dspy.Example) -> list[Step]:
     """The training question and its gold sub-questions, as the judges meet them."""
@@ -134,7 +138,7 @@ def listwise_examples(
     rows = []
     for step, passages in searched_steps(trainset, retriever, k, most):
         gold = gold_among(step, passages)
-        whole = {passage.pid if step.by_id else passage.title for passage in gold} == step.gold
+        whole = step.all_among(gold)
         ids = [n for n, passage in enumerate(passages, 1) if passage in gold and (whole or _suffices(step, passage))]
         row = dspy.Example(
             question=step.question,
@@ -163,7 +167,7 @@ def sufficiency_examples(
 
     for step, passages in searched_steps(trainset, retriever, k, most):
         gold = gold_among(step, passages)
-        if {passage.pid if step.by_id else passage.title for passage in gold} == step.gold:
+        if step.all_among(gold):
             add(step, gold, "sufficient")
         others = [passage for passage in passages if passage not in gold]
         add(step, gold[:-1] if len(step.gold) > 1 else others[:1], "insufficient")
