@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,52 +100,68 @@ class _Cluster:
         inputs: Sequence[str],
     ) -> None:
         """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads."""
-        ray = self._ray
         settings = {name: value for name in ("lm", "adapter") if (value := getattr(dspy.settings, name)) is not None}
         try:
-            work = ray.put(Work(program, settings, self._prepare))
+            work = self._ray.put(Work(program, settings, self._prepare))
         except Exception as error:  # whatever pickling it raises
             logger.warning("asked here, since it cannot be sent to the nodes: %r (%s)", program, error)
             return ask_here(program, examples, keep, threads=threads, inputs=inputs)
+        computes, patience = _in_process(program), Patience()
+
+        def start(node: str, resources: dict[str, float], chunk: range) -> Any:
+            rows = [(at, {name: examples[at][name] for name in inputs}) for at in chunk]
+            return self._start(node, work, rows, threads, resources if computes else {})
+
         size = max(1, min(CHUNK, -(-len(examples) // (2 * max(1, len(self._nodes()))))))
-        waiting = [list(range(start, min(start + size, len(examples)))) for start in range(0, len(examples), size)]
-        computes = _in_process(program)
-        lost, patience = Counter[int](), Patience()
+        chunks = [range(first, min(first + size, len(examples))) for first in range(0, len(examples), size)]
+        with contextlib.closing(self._answers(chunks, start)) as answers:
+            for found, error in answers:
+                for at, prediction, failure, seconds in found:
+                    outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds)
+                    keep(outcome)
+                    patience.saw(outcome)  # a chunk may have too few questions for its node to give up
+                if error is not None:
+                    raise error.error()
+
+    def _answers(
+        self, waiting: list[range], start: Callable[[str, dict[str, float], range], Any]
+    ) -> "Generator[tuple[_Rows, Failure | None]]":
+        """What comes of the chunks, as it comes: a free node takes the next one, and what a node loses is asked anew.
+
+        Args:
+            waiting: The chunks.
+            start: Has a node, which has this much, take a chunk.
+        """
+        ray, lost = self._ray, Counter[int]()
         rests: dict[str, float] = {}
-        running: dict[Any, tuple[str, list[int]]] = {}
+        running: dict[Any, tuple[str, range]] = {}
         try:
             while waiting or running:
                 nodes, now = self._nodes(), time.monotonic()
                 busy = {node for node, _ in running.values()} | {node for node, until in rests.items() if until > now}
                 for node in [node for node in nodes if node not in busy][: len(waiting)]:
                     chunk = waiting.pop(0)
-                    rows = [(at, {name: examples[at][name] for name in inputs}) for at in chunk]
-                    running[self._start(node, work, rows, threads, nodes[node] if computes else {})] = node, chunk
-                if not running and nodes:
+                    running[start(node, nodes[node], chunk)] = node, chunk
+                if not nodes and not running:
+                    raise RaisfError("the Ray cluster has no node left: start one, and run the same command again")
+                if not running:
                     time.sleep(1)
                     continue
-                if not running:
-                    raise RaisfError("the Ray cluster has no node left: start one, and run the same command again")
                 done, _ = ray.wait(list(running), num_returns=1, timeout=5)
                 for one in done:
                     node, chunk = running.pop(one)
                     try:
-                        found, error = ray.get(one)
+                        found = ray.get(one)
                     except ray.exceptions.RayTaskError as failed:
                         raise RaisfError(f"a node cannot ask the program: {failed.cause}") from failed
                     except ray.exceptions.RayError as gone:
-                        lost[chunk[0]] += 1
-                        if lost[chunk[0]] >= TRIES:
+                        lost[chunk.start] += 1
+                        if lost[chunk.start] >= TRIES:
                             raise RaisfError(f"some questions end every process that asks them: {gone}") from gone
                         rests[node] = time.monotonic() + REST_SECONDS
                         waiting.insert(0, chunk)
                         continue
-                    for at, prediction, failure, seconds in found:
-                        outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds)
-                        keep(outcome)
-                        patience.saw(outcome)  # a chunk may have too few questions for its node to give up
-                    if error is not None:
-                        raise error.error()
+                    yield found
         finally:
             for one in running:  # Ctrl-C, or an error: what is under way is of no use to anybody
                 ray.cancel(one, force=True)
