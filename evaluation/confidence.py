@@ -11,7 +11,7 @@ from typing import Any
 
 UNKNOWN = "unknown"
 # What a node may say, and the records of other versions leave out.
-_LATER = dict.fromkeys(("grounded", "likelihood", "sufficient", "computed_confidence"))
+_LATER = dict.fromkeys(("answer", "route", "grounded", "likelihood", "sufficient", "computed_confidence"))
 
 
 def of_record(record: dict[str, Any]) -> float | None:

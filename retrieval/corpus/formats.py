@@ -232,7 +232,9 @@ def _is_bold(row: Any) -> bool:
 
 
 def _docx_cell(cell: Any) -> str:
-    return clean(" ".join(_docx_text(paragraph) for paragraph in cell.iter(f"{_W}p") if not _is_gone(paragraph)))
+    """What a cell's paragraphs say, those of a table in it too, without the text boxes that hang on them."""
+    shown = (one for one in cell.iter(f"{_W}p") if next(one.iterancestors(f"{_W}txbxContent"), None) is None)
+    return clean(" ".join(_docx_text(paragraph) for paragraph in shown if not _is_gone(paragraph)))
 
 
 def _docx_blocks(body: Any, *kinds: str) -> Iterator[Any]:

@@ -166,7 +166,7 @@ def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "li
     columns: dict[str, Value] = {}
     for column, value in row.items():
         # Lists and objects, an embedding say, are nothing to filter by; empty cells and NaN are nothing at all.
-        if column not in ("text", "title", "id") and is_value(value) and value != "":
+        if column not in ("text", "title", "id", "") and is_value(value) and value != "":
             columns[clean(column)] = clean(value) if isinstance(value, str) else value
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)

@@ -25,6 +25,8 @@ each passage that the row is cut into repeats them."""
 _HELD = 1000
 """Rows that become passages together: no passage spans more."""
 
+_TOLD = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
+
 _Row = tuple[int, list[str]]
 """The line that a row begins in, and its cells."""
 
@@ -35,12 +37,15 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     lines = read_lines(file, name, encoding)
     suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in PACKED]
     usual = "\t" if suffixes[-1:] == [".tsv"] else ","
-    first = next(lines, "")
-    lines = itertools.chain([first], lines)
+    begun = [next(lines, "")]
+    while begun[-1] and (not begun[-1].strip("\r\n") or _TOLD.fullmatch(begun[-1].strip("\r\n "))):
+        begun.append(next(lines, ""))  # an empty line, or Excel's own word on what parts the columns
+    told, first = _TOLD.fullmatch(begun[-2].strip("\r\n ")) if len(begun) > 1 else None, begun[-1]
+    lines = itertools.chain(["\n"] * (len(begun) - 1), [first], lines)
     if usual == "\t" and _COLLECTION.match(first):
         yield from _collection_passages(lines, name)
         return
-    rows = _rows(lines, name, _delimiter(first, usual))
+    rows = _rows(lines, name, told[1] if told else _delimiter(first, usual))
     names = [clean(cell) for cell in next(rows, (0, []))[1]]
     columns = [column.lower() for column in names]
     if "text" not in columns:

@@ -31,9 +31,9 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
             raise InputError(
                 f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
             )
-        pid = str(number) if cell(row, "id") is None else clean(str(row["id"]))
+        pid = str(number) if cell(row, "id") in (None, "") else clean(str(row["id"]))
         others = {clean(str(name)): value for name, value in row.items() if name not in ("id", "title", "text")}
-        metadata = {name: value for name, value in others.items() if is_value(value)}
+        metadata = {name: value for name, value in others.items() if name and is_value(value) and value != ""}
         pieces = split_text(row["text"])
         for part, piece in enumerate(pieces, start=1):
             own = pid if len(pieces) == 1 else f"{pid}#{part}"

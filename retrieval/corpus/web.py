@@ -39,6 +39,19 @@ _DECLARABLE = frozenset(
     "mac-roman mac-cyrillic cp874 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 gb2312 gbk "
     "gb18030 hz big5 big5hkscs euc_jp iso2022_jp shift_jis cp932 euc_kr cp949".split()
 )
+# That standard's labels which Python does not know.
+_LABELS = {
+    **dict.fromkeys(("windows-874", "dos-874", "iso-8859-11"), "cp874"),
+    **dict.fromkeys(("windows-31j", "x-sjis"), "cp932"),
+    **dict.fromkeys(("windows-949", "iso-ir-149"), "cp949"),
+    **dict.fromkeys(("x-gbk", "gb_2312-80", "csgb2312", "iso-ir-58"), "gb18030"),
+    **dict.fromkeys(("x-x-big5", "cn-big5"), "big5hkscs"),
+    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e", "logical", "visual"), "iso8859-8"),
+    **dict.fromkeys(("x-mac-cyrillic", "x-mac-ukrainian"), "mac-cyrillic"),
+    **{"koi": "koi8-r", "koi8": "koi8-r", "koi8-ru": "koi8-u", "x-euc-jp": "euc_jp", "x-mac-roman": "mac-roman"},
+    **{f"x-cp125{last}": f"cp125{last}" for last in range(9)},
+    "unicode-1-1-utf-8": "utf-8",
+}
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe", "select", "datalist", "textarea")
@@ -257,10 +270,10 @@ def _decode(raw: bytes, name: str, encoding: str | None) -> str:
     used: str = encoding or marked or (declared[1].decode("ascii", "replace") if declared else "utf-8")
     try:
         if not (encoding or marked):
-            codec = codecs.lookup(used).name
+            codec = codecs.lookup(_LABELS.get(used.lower(), used)).name
             if codec not in _DECLARABLE:
                 raise LookupError
-            used = _MEANT.get(codec, used)
+            used = _MEANT.get(codec, codec)
         text = raw.decode(used)
     except UnicodeError as error:
         raise wrong_encoding(name, used, error) from error

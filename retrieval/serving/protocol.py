@@ -48,10 +48,11 @@ def read_request(given: Any) -> tuple[list[str], int, str | None, bool]:
         raise InputError("a request has a 'query', a text, or 'queries', a list of texts")
     if len(queries) > MOST_QUERIES:
         raise InputError(f"a request has {len(queries)} queries; send at most {MOST_QUERIES} at a time")
-    try:
-        k = int(given.get("k", 10))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"k is {given.get('k')!r:.40}; give a whole number") from None
+    k: Any = given.get("k", 10)
+    if isinstance(k, str) and k.strip().isdecimal():  # as in an address
+        k = int(k[:20])
+    if not isinstance(k, int) or isinstance(k, bool):
+        raise InputError(f"k is {k!r:.40}; give a whole number")
     if k > LARGEST_K:
         raise InputError(f"k is {k}; an index that is served gives at most {LARGEST_K} passages for a query")
     where = given.get("where") or None

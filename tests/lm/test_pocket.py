@@ -1,5 +1,6 @@
 """The pocket models: their weights must be what their manifests say, and the lessons what the adapter will ask."""
 
+import multiprocessing
 import re
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,14 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.inference import load_model
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.lm.pocket import lessons
-from raisf.lm.pocket.batches import BATCH_TOKENS, LENGTHS, collate, cut, encode
+from raisf.lm.pocket.batches import BATCH_TOKENS, LENGTHS, Batches, collate, cut, encode
 from raisf.lm.pocket.build import build_model
 from raisf.lm.pocket.report import report
 from raisf.lm.pocket.sampler import LessonSampler
 from raisf.lm.pocket.train import TOKENS, train
 from raisf.lm.pocket.trainer import Trainer
 from raisf.signatures import answers, critique, judges, reasoning
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json, sha256_file
 
 LESSONS = {
@@ -200,6 +201,18 @@ def test_what_a_t5_reads_holds_no_answers() -> None:
     sampler = LessonSampler("t5")
     for start in (True, False):
         assert all(len(lesson) == 1 for lesson in lessons.lessons(sampler, 200, start, judging=True))
+
+
+def test_lessons_that_nobody_makes_any_more_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine out of memory kills the process that makes them: the training waited for ever."""
+    monkeypatch.setattr("raisf.lm.pocket.batches._PATIENCE", 0.1)
+    with Batches(AutoTokenizer.from_pretrained(pocket.path("pocket-tiny")), 0, 10**9, 1) as chunks:
+        assert next(chunks)
+        for process in multiprocessing.active_children():
+            process.kill()
+        with pytest.raises(RaisfError, match="has ended"):
+            for _ in chunks:
+                pass
 
 
 @pytest.mark.parametrize("size", ["tiny", "t5"])

@@ -108,6 +108,9 @@ def test_a_decomposition_is_held_to_gold_with_its_answers_taken_out_again(record
     assert "decomposition" not in judge_errors(one, {}), "another answer on the way is no other decomposition"
     one["gold"]["sub_questions"] = ["Which river?", "How long is #1?"]
     assert judge_errors(one, {})["decomposition"] == [["0", "other sub-questions"]]
+    subs[:] = [{"question": "Which river?", "answer": "Po"}, {"question": "What Population has Po?", "waits_for": [1]}]
+    one["gold"]["sub_questions"] = ["Which river?", "What Population has #1?"]
+    assert "decomposition" not in judge_errors(one, {}), "an answer is no part of a longer word"
 
 
 def test_an_evaluation_keeps_gold_for_the_viewer(tmp_path: Path) -> None:
@@ -187,6 +190,10 @@ def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tm
     assert cli.main(["index", str(tmp_path / "a.md"), "--engine", "bm25", "--out", str(other)]) == 0
     with pytest.raises(InputError, match="not the index that these runs searched"):
         View([out], other)
+    beside = tmp_path / "beside.jsonl"
+    assert cli.main(["eval", "--program", "rag", "--index", str(other), *test, "--out", str(beside)]) == 0
+    both = View([out, beside], home / "index")
+    assert [run["texts"] for run in both.summary["runs"]] == [True, False], "another corpus may use the same ids"
 
 
 def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:

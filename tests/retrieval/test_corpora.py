@@ -112,6 +112,9 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
         ("Plan;Fee\nLite;1,5\n", [("Price List", "Plan: Lite; Fee: 1,5.", {"line": 2})]),
         ("Plan\tFee, net\tAge\nLite\t3\t\n", [("Price List", "Plan: Lite; Fee, net: 3.", {"line": 2})]),
         ("title;text\nLite;It is cheap.\n", [("Lite", "It is cheap.", {"line": 2})]),
+        ("sep=;\nPlan;Fee, net\nLite;3\n", [("Price List", "Plan: Lite; Fee, net: 3.", {"line": 3})]),
+        ("\n\nPlan;Fee\nLite;3\n", [("Price List", "Plan: Lite; Fee: 3.", {"line": 4})]),
+        (",text\n0,It is cheap.\n", [("", "It is cheap.", {"line": 2})]),
         ("id,Name,Fee\n7,Lite,3\n", [("Lite", "id: 7; Fee: 3.", {"line": 2, "name": "Lite", "fee": "3"})]),
         (
             "Name,Fee\nLite,\n,3\n",

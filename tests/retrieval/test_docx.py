@@ -35,6 +35,22 @@ def test_a_docx_is_read_with_headings_and_tables(tmp_path: Path):
         list(read_documents(tmp_path / "no.docx"))
 
 
+def test_a_text_box_in_a_cell_is_read_no_more_than_one_elsewhere(tmp_path: Path):
+    """It was read twice: Word writes it for newer and for older versions."""
+    document = docx.Document()
+    cell = document.add_table(1, 1).cell(0, 0)
+    cell.text = "Cell"
+    run = cell.paragraphs[0].add_run()._r
+    for _ in range(2):
+        box, inner, text = element("w:txbxContent"), element("w:p"), element("w:r")
+        text.text = "BOX"
+        inner.append(text)
+        box.append(inner)
+        run.append(box)
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Cell."]
+
+
 def test_rows_of_a_docx_table_carry_the_names_of_their_columns(tmp_path: Path):
     document = docx.Document()
     document.add_heading("Pool", 1)

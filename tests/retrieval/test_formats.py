@@ -270,6 +270,8 @@ def test_a_web_page_is_called_what_it_says_without_the_name_of_its_site(tmp_path
         (b'<meta charset="us-ascii"><p>\x93Caf\xe9\x94</p>', "\u201cCafé\u201d"),
         ('<meta charset="gb2312"><p>\u9555\u57fa</p>'.encode("gbk"), "\u9555\u57fa"),
         ('<meta charset="utf-16"><p>Café</p>'.encode(), "Café"),
+        ('<meta charset="windows-874"><p>\u0e01</p>'.encode("cp874"), "\u0e01"),
+        ('<meta charset="x-sjis"><p>\u2460</p>'.encode("cp932"), "\u2460"),
         ('<meta charset="UTF-16LE"><p>Café!</p>'.encode(), "Café!"),
         (b"<p>open <b>tags <div>" + b"<div>" * 1_000 + b"deep", "open tags deep"),
     ],

@@ -71,6 +71,12 @@ def test_a_page_of_another_site_cannot_make_this_machine_search(server: IndexSer
         pass  # what only reads may be linked to
 
 
+@pytest.mark.parametrize("k", [2.9, True, "2.9", None, [3]])
+def test_a_count_that_is_no_whole_number_is_refused(k: object, server: IndexServer):
+    status, told = post(server, json.dumps({"query": "Hamlet", "k": k}).encode())
+    assert status == 400 and "give a whole number" in told["message"]
+
+
 def test_dspys_client_is_told_what_is_wrong(server: IndexServer):
     with pytest.raises(Exception, match="k is 0; search for at least 1 passage"):
         dspy.ColBERTv2(url=server.url)("Hamlet", k=0)

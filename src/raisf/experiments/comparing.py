@@ -98,7 +98,9 @@ def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     """As a context: the programs' LMs, and DSPy's own, pass over the cache."""
     import dspy
 
-    predictors = [predictor for program in programs for _, predictor in program.named_predictors()]
+    from raisf.utils.predictors import all_predictors
+
+    predictors = [predictor for program in programs for _, predictor in all_predictors(program)]
     before = [predictor.lm for predictor in predictors]
     anew: dict[int, Any] = {id(lm): lm.copy(cache=False) for lm in [*before, dspy.settings.lm] if lm is not None}
     try:

@@ -247,7 +247,9 @@ def open_fitting(
 
 def without_cache(program: Any) -> Any:
     """The same program, whose LMs ask anew where DSPy's cache has an answer: else its cost would be the cache's."""
-    for _, predictor in program.named_predictors():
+    from raisf.utils.predictors import all_predictors
+
+    for _, predictor in all_predictors(program):
         if predictor.lm is not None:
             predictor.lm = predictor.lm.copy(cache=False)
     return program

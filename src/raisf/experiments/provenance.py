@@ -63,7 +63,9 @@ def without_credentials(text: str) -> str:
 def _models(programs: "Sequence[dspy.Module]") -> list[str]:
     import dspy
 
-    lms = [predictor.lm or dspy.settings.lm for program in programs for _, predictor in program.named_predictors()]
+    from raisf.utils.predictors import all_predictors
+
+    lms = [predictor.lm or dspy.settings.lm for program in programs for _, predictor in all_predictors(program)]
     return list(dict.fromkeys(str(lm.model) for lm in lms if lm is not None))
 
 

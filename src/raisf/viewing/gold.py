@@ -1,5 +1,6 @@
 """A tree beside gold: which judgements in a record gold contradicts."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,6 +91,7 @@ def _listed(node: dict[str, Any]) -> list[str]:
         text = str(sub.get("question") or "")
         for number in sub.get("waits_for") or []:
             answer = str(subs[number - 1].get("answer") or "") if 0 < number <= len(subs) else ""
-            text = text.replace(answer, f"#{number}") if answer else text
+            # As a whole: "Po" is no part of "Population".
+            text = re.sub(rf"(?<!\w){re.escape(answer)}(?!\w)", f"#{number}", text) if answer else text
         listed.append(text)
     return listed

@@ -39,7 +39,8 @@ class View:
         self.version = _version(self.sources)
         self._records = [_by_question(run) for run in self.sources.runs]
         pids = set(_pids([record["trace"] for of in self._records for record in of.values()]))
-        self.texts = _texts(index, self.sources.facts, self.sources.runs, pids)
+        corpus, self.texts = _texts(index, self.sources.facts, self.sources.runs, pids)
+        self._texted = [corpus is not None and _searched(run, corpus) for run in self.sources.runs]
         self._questions = list(dict.fromkeys(key for records in self._records for key in records))
         self.blocks = -(-len(self._questions) // BLOCK)
         self.summary: dict[str, Any] = self._summary()
@@ -51,10 +52,11 @@ class View:
 
     def _summary(self) -> dict[str, Any]:
         runs, answers = list[Record](), list[list[Record | None]]()
-        for run, of in zip(self.sources.runs, self._records, strict=True):
+        for run, of, texted in zip(self.sources.runs, self._records, self._texted, strict=True):
+            texts = self.texts if texted else {}  # another corpus may call its passages the same
             with _telling_what_is_no_record(run.path):
-                runs.append(_summary(run, list(of.values())))
-                answers.append([_answer(of[key], self.texts) if key in of else None for key in self._questions])
+                runs.append({**_summary(run, list(of.values())), "texts": texted})
+                answers.append([_answer(of[key], texts) if key in of else None for key in self._questions])
         return {
             "title": self.title,
             "version": self.version,
@@ -150,20 +152,26 @@ def _pids(value: Any) -> list[str]:
     return found
 
 
-def _texts(index: Path | None, facts: dict[str, Any], runs: Sequence[Run], pids: set[str]) -> Texts:
-    """The passages of an index by id. One that only the report names may be gone, or changed since."""
+def _searched(run: Run, corpus: str) -> bool:
+    return any(corpus in str(value) for value in run.program.values())
+
+
+def _texts(index: Path | None, facts: dict[str, Any], runs: Sequence[Run], pids: set[str]) -> tuple[str | None, Texts]:
+    """The corpus of an index, and its passages by id. One that only the report names may be gone, or changed since."""
     from raisf.retrieval.store.manifest import read_manifest
     from raisf.retrieval.store.rows import read_segment
 
     named = index or (Path(facts["index"]) if isinstance(facts.get("index"), str) else None)
     found: Texts = {}
     if named is None:
-        return found
+        return None, found
+    corpus = None
     with contextlib.nullcontext() if index else contextlib.suppress(InputError, OSError):
         manifest = read_manifest(named)
-        if not any(manifest.corpus_sha256 in str(value) for run in runs for value in run.program.values()):
+        if not any(_searched(run, manifest.corpus_sha256) for run in runs):
             raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
         for segment in manifest.segments:
             passages = (one for one in read_segment(named, segment) if one.pid in pids)
             found |= {one.pid: (one.title, one.text) for one in passages}
-    return found
+        corpus = manifest.corpus_sha256
+    return corpus, found

@@ -16,7 +16,8 @@ function highlighted(text, evidence) {
 function passageItem(passage, number, context, node, wrong) {
   const judgement = passage.judgement;
   const relevant = judgement?.verdict === "relevant";
-  const gold = context.gold.gold_pids?.includes(passage.pid) || (!context.gold.gold_pids && context.gold.gold_titles?.includes(passage.title));
+  const { gold_pids: pids, gold_titles: titles } = context.gold;
+  const gold = pids?.length ? pids.includes(passage.pid) : titles?.includes(passage.title);
   const says = wrong.find((error) => error[2] === number);
   const text = passage.text || (context.texts[passage.pid] || [])[1] || "";
   const mark = !judgement ? ["·", "muted", "not judged"] : judgement.readable === false ? ["?", "warn", "unreadable"] : relevant ? ["✓", "good", "relevant"] : ["✗", "bad", "irrelevant"];
@@ -94,7 +95,7 @@ function side(run, place, found) {
   const trace = found.trees[run];
   if (!trace || typeof trace.root !== "object" || !trace.root) { made.append(el("p", { class: "muted" }, "This run keeps no trace.")); return made; }
   try {
-    const context = { texts: found.texts, gold: data.questions[place].gold, errors: answer.judges };
+    const context = { texts: data.runs[run].texts ? found.texts : {}, gold: data.questions[place].gold, errors: answer.judges };
     made.append(costLine(trace), el("ul", { class: "tree" }, nodeItem(trace.root, "0", context)));
   } catch (error) {
     made.append(el("p", { class: "warn" }, `This trace cannot be shown: ${error.message}`));
@@ -109,7 +110,7 @@ function goldPanel(question) {
     el("p", {}, el("strong", {}, "gold: "), question.answers.map((answer, i) => [i ? " / " : "", said(answer)]), " ", question.kind && badge(question.kind), " ",
       typeof gold.known === "boolean" && badge(gold.known ? "known to the LM" : "not known to the LM")),
     asked.length > 0 && el("ol", { class: "small" }, asked.map((text, i) => el("li", {}, said(text), gold.sub_answers?.[i] !== undefined && [" → ", said(gold.sub_answers[i])]))),
-    list("passages: ", gold.gold_titles || gold.gold_pids));
+    list("passages: ", gold.gold_titles?.length ? gold.gold_titles : gold.gold_pids));
 }
 
 /** The third page. */
