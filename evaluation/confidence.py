@@ -61,10 +61,11 @@ def path_confidence(node: Any) -> float | None:
         return None
     if node.grounded is False:
         return 0.0
-    below = {
-        (one.question, one.route, one.answer): one for one in node.sub_questions
-    }.values()  # listed twice, it was asked once
-    found = [path_confidence(one) for one in below] if node.route == "decomposed" else [_judged(node)]
+    if node.route == "decomposed":  # a sub-question that is listed twice was asked once
+        once = {(one.question, one.route, one.answer): one for one in node.sub_questions}
+        found = [path_confidence(one) for one in once.values()]
+    else:
+        found = [_judged(node)]
     told = [one for one in [*found, node.likelihood] if one is not None]
     return math.prod(told) if told else None
 

@@ -40,10 +40,12 @@ def _retrievers(program: dspy.Module) -> list[Any]:
     return list({id(one): one for one in found if one is not None}.values())
 
 
-def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> None:
-    """Says it on the log, under the name of the measurement."""
-    for told in seen_by(program, examples):
+def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> list[str]:
+    """Says it on the log, under the name of the measurement, and gives it back."""
+    seen = seen_by(program, examples)
+    for told in seen:
         logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
+    return seen
 
 
 def _told(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:

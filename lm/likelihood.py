@@ -64,7 +64,7 @@ def _span(tokens: list[dict[str, Any]], answer: str) -> slice | None:
     texts = _texts(tokens)
     ends = list(itertools.accumulate(len(text.translate(_WITHOUT_SPACES)) for text in texts))
     whole, wanted = "".join(texts).translate(_WITHOUT_SPACES), answer.translate(_WITHOUT_SPACES)
-    start = whole.removesuffix(_COMPLETED).rfind(wanted) if wanted else -1
+    start = (whole.rpartition(_COMPLETED)[0] or whole).rfind(wanted) if wanted else -1
     if start < 0:
         return None
     first, last = bisect_right(ends, start), bisect_left(ends, start + len(wanted))

@@ -12,6 +12,8 @@ from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
 from raisf.utils.predictors import all_predictors
 
+_LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
+
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
     """A program with the code that it and some functions run, for a journal: who edits them begins anew.
@@ -67,7 +69,7 @@ def _edited(function: Any) -> bool:
     """Whether its code is the user's own: no library's, which changes with its version alone."""
     top = (function.__module__ or "").partition(".")[0]
     installed = "site-packages" in Path(function.__code__.co_filename).parts
-    return not installed and top not in {"raisf", "dspy", *sys.stdlib_module_names}
+    return not installed and top not in _LIBRARIES
 
 
 def _names(code: Any) -> set[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.metrics import normalise
+from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.within import programs_within
-from raisf.programs.questions import fill
 from raisf.utils.errors import InputError
 from raisf.utils.learnt import learnt_by
 from raisf.utils.text import print_of
@@ -85,10 +85,8 @@ def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Ex
 
 
 def _with_parts(example: dspy.Example) -> list[str]:
-    """What an example asks, and its gold sub-questions with the answers that they refer to."""
-    asked, found = example.get("sub_questions") or [], example.get("sub_answers") or []
-    answers = dict(enumerate(map(str, found), start=1))
-    return [_asked(example), *(fill(text, answers) for text in asked if len(asked) == len(found))]
+    """What an example asks, and its gold sub-questions."""
+    return [_asked(example), *(step.question for step in (steps(example)[1:] if "question" in example else []))]
 
 
 def _asked(example: dspy.Example) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
+from raisf.utils.text import clean
+
 Value = str | int | float | bool
 """What a piece of metadata may be."""
 
@@ -22,6 +24,15 @@ def cell(row: Mapping[str, Any], name: str) -> Any:
     """What a row has under a name; None also for NaN, which pandas writes where a cell is empty."""
     value = row.get(name)
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def columns_of(row: Mapping[Any, Any]) -> dict[str, Value]:
+    """What a row tells besides its id, title and text, to filter by.
+
+    Lists and objects, an embedding say, are nothing to filter by; empty cells, NaN and what has no name are nothing.
+    """
+    named = ((clean(str(name)), value) for name, value in row.items() if name not in ("id", "title", "text"))
+    return {name: value for name, value in named if name and is_value(value) and value != ""}
 
 
 @dataclass(frozen=True, slots=True)

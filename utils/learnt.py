@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import dspy
-
 
 def learnt_by(learner: Any) -> frozenset[str]:
     """The prints (`raisf.utils.text.print_of`) in an object's `learnt_from`; of a module also those of its parts.
 
     Something else under that name, as an object of the user's own may have, counts as none.
     """
-    parts = [part for _, part in learner.named_sub_modules()] if isinstance(learner, dspy.Module) else [learner]
+    within = getattr(learner, "named_sub_modules", None)  # of a dspy.Module, whose import would slow whoever has none
+    parts = [learner] if within is None else [part for _, part in within()]
     told = [getattr(part, "learnt_from", None) for part in parts]
     return frozenset(
         one

@@ -13,7 +13,7 @@ from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import marked_encoding, read_lines
 from raisf.retrieval.corpus.splitting import entries_apart, pieces_of, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
-from raisf.retrieval.passage import Passage, Value, cell, is_value
+from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
 from raisf.utils.text import clean
@@ -163,11 +163,7 @@ def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "li
             "leave the ids out and they are numbered"
         ) from error
     title = clean(str(title or ""))
-    columns: dict[str, Value] = {}
-    for column, value in row.items():
-        # Lists and objects, an embedding say, are nothing to filter by; empty cells and NaN are nothing at all.
-        if column not in ("text", "title", "id", "") and is_value(value) and value != "":
-            columns[clean(column)] = clean(value) if isinstance(value, str) else value
+    columns = {name: clean(told) if isinstance(told, str) else told for name, told in columns_of(row).items()}
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     pieces = split_text(text)
     for i, piece in enumerate(pieces, start=1):

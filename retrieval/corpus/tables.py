@@ -25,7 +25,7 @@ each passage that the row is cut into repeats them."""
 _HELD = 1000
 """Rows that become passages together: no passage spans more."""
 
-_TOLD = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
+_SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 
 _Row = tuple[int, list[str]]
 """The line that a row begins in, and its cells."""
@@ -37,15 +37,12 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     lines = read_lines(file, name, encoding)
     suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in PACKED]
     usual = "\t" if suffixes[-1:] == [".tsv"] else ","
-    begun = [next(lines, "")]
-    while begun[-1] and (not begun[-1].strip("\r\n") or _TOLD.fullmatch(begun[-1].strip("\r\n "))):
-        begun.append(next(lines, ""))  # an empty line, or Excel's own word on what parts the columns
-    told, first = _TOLD.fullmatch(begun[-2].strip("\r\n ")) if len(begun) > 1 else None, begun[-1]
-    lines = itertools.chain(["\n"] * (len(begun) - 1), [first], lines)
-    if usual == "\t" and _COLLECTION.match(first):
+    begun, told = _begin(lines)
+    lines = itertools.chain(begun, lines)
+    if usual == "\t" and _COLLECTION.match(begun[-1]):
         yield from _collection_passages(lines, name)
         return
-    rows = _rows(lines, name, told[1] if told else _delimiter(first, usual))
+    rows = _rows(lines, name, told or _delimiter(begun[-1], usual))
     names = [clean(cell) for cell in next(rows, (0, []))[1]]
     columns = [column.lower() for column in names]
     if "text" not in columns:
@@ -55,6 +52,18 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
     for line, cells in rows:
         yield from row_passages(dict(zip(columns, cells, strict=True)), name, line)
+
+
+def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
+    """The lines to the first that says something, and what parts the columns where Excel's `sep=;` before it tells.
+
+    Those before it are empty then: they count as lines of the file.
+    """
+    begun, told = [next(lines, "")], None
+    while (said := _SEPARATOR.fullmatch(begun[-1].strip("\r\n "))) or (begun[-1] and not begun[-1].strip("\r\n")):
+        told = said[1] if said else told
+        begun[-1:] = ["\n", next(lines, "")]
+    return begun, told
 
 
 def _delimiter(first: str, usual: str) -> str:

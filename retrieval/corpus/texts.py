@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from raisf.retrieval.corpus.splitting import split_text
-from raisf.retrieval.passage import Passage, cell, is_value
+from raisf.retrieval.passage import Passage, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
@@ -32,8 +32,7 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
                 f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
             )
         pid = str(number) if cell(row, "id") in (None, "") else clean(str(row["id"]))
-        others = {clean(str(name)): value for name, value in row.items() if name not in ("id", "title", "text")}
-        metadata = {name: value for name, value in others.items() if name and is_value(value) and value != ""}
+        metadata = columns_of(row)
         pieces = split_text(row["text"])
         for part, piece in enumerate(pieces, start=1):
             own = pid if len(pieces) == 1 else f"{pid}#{part}"

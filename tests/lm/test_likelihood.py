@@ -57,7 +57,7 @@ def _bytes_of_names():
 
 
 def test_letters_of_the_end_marker_are_no_answer():
-    pieces = ["[[ ## answer ## ]]\n", "let", "\n\n[[ ## comp", "let", "ed ## ]]"]
+    pieces = ["[[ ## answer ## ]]\n", "let", "\n\n[[ ## comp", "let", "ed ## ]]", "<let>"]
     said = prediction([{"token": piece, "logprob": -2.0 if at == 1 else 0.0} for at, piece in enumerate(pieces)], "let")
     assert likelihood(said, "let") == pytest.approx(math.exp(-2.0))
 

@@ -55,7 +55,7 @@ class JudgeEvaluation:
         """
         from raisf.data.questions import load_questions
         from raisf.evaluation.identity import describe, describe_test, digest
-        from raisf.evaluation.seen import seen_by, warn_of_seen
+        from raisf.evaluation.seen import warn_of_seen
         from raisf.optimize.overlap import check_disjoint
         from raisf.utils.files import write_jsonl
         from raisf.utils.journal import Journal
@@ -66,7 +66,7 @@ class JudgeEvaluation:
         examples = load_questions(self.test)[: self.limit]
         train = load_questions(self.train) if self.train else None
         check_disjoint(train or [], {"test": examples})
-        warn_of_seen(self.program, examples, self.module)
+        seen = warn_of_seen(self.program, examples, self.module)
         identity = digest([describe(self.program), describe_test(examples), self.module, self.labels])
         with Journal.alone(JUDGED, self.module, identity) as journal:
             if self.fresh:
@@ -77,7 +77,7 @@ class JudgeEvaluation:
                 write_jsonl(self.out, [asdict(row) for row in rows])
             result = self._told(report, rows, errors, train)
             journal.close()
-        result.data["not_held_out"] = seen_by(self.program, examples)
+        result.data["not_held_out"] = seen
         return result
 
     def _told(self, report: "JudgeReport", rows: list[Any], errors: int, train: list[Any] | None) -> CommandResult:

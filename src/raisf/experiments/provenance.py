@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Of the libraries whose version can change a result.
 LIBRARIES = ("dspy", "torch", "transformers", "colbert-ai", "bm25s")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-_QUERY = re.compile(r"(://[^?#\s]*)[?#]\S*")
+_QUERY = re.compile(r"(://[^?#\s]*)[?#][^\s'\"]*")
 
 
 def provenance(

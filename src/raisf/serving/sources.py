@@ -1,12 +1,12 @@
 """Where a passage comes from: its neighbours in its document, and the document itself."""
 
-import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.lines import marked_encoding
 from raisf.retrieval.passage import PLACES, Passage
 from raisf.utils.errors import InputError
 
@@ -80,14 +80,15 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
 
 def _charset(path: Path) -> str:
     """The encoding of a text: UTF-8, or what its byte order mark says, or else that which most others are in."""
-    content = path.read_bytes()
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
+    with path.open("rb") as file:
+        marked = marked_encoding(file.read(4))
     try:
-        content.decode("utf-8")
+        with path.open(encoding=marked or "utf-8") as text:
+            while text.read(1 << 20):
+                pass
     except UnicodeDecodeError:
         return "windows-1252"
-    return "utf-8"
+    return (marked or "utf-8").removesuffix("-sig")
 
 
 def _within(folder: Path, source: str) -> Path | None:
