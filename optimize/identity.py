@@ -2,8 +2,10 @@
 
 import dis
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dspy
@@ -53,8 +55,7 @@ def _reached(run: Iterable[Any]) -> dict[str, Any]:
         function = waiting.pop()
         if not _edited(function):
             continue
-        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
-            value, key = function.__globals__[name], f"{function.__module__}.{name}"
+        for key, value in sorted(_named(function).items()):
             if key in found:
                 continue
             held = vars(value).values() if isinstance(value, type) else [value]
@@ -65,20 +66,35 @@ def _reached(run: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
+def _named(function: Any) -> dict[str, Any]:
+    """By full names, what code finds in its globals (but what it sets there, a counter), and in the user's modules."""
+    used: dict[str, set[str]] = defaultdict(set)
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes += [one for one in code.co_consts if hasattr(one, "co_names")]
+        for step in dis.get_instructions(code):
+            if isinstance(step.argval, str):
+                used[step.opname].add(step.argval)
+    names = (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]) & function.__globals__.keys()
+    found = {f"{function.__module__}.{name}": function.__globals__[name] for name in names}
+    modules = [one for one in found.values() if isinstance(one, ModuleType)]
+    modules += [sys.modules[name] for name in used["IMPORT_NAME"] & sys.modules.keys()]
+    within = used["LOAD_ATTR"] | used["LOAD_METHOD"] | used["IMPORT_FROM"]
+    for module in modules:
+        if _own(module.__name__, getattr(module, "__file__", None) or ""):
+            found |= {f"{module.__name__}.{name}": vars(module)[name] for name in within & vars(module).keys()}
+    return found
+
+
 def _edited(function: Any) -> bool:
-    """Whether its code is the user's own: no library's, which changes with its version alone."""
-    top = (function.__module__ or "").partition(".")[0]
-    installed = "site-packages" in Path(function.__code__.co_filename).parts
-    return not installed and top not in _LIBRARIES
+    """Whether its code is the user's own."""
+    return _own(function.__module__ or "", function.__code__.co_filename)
 
 
-def _names(code: Any) -> set[str]:
-    """The global names that code, and the functions inside it, look up; not those that it sets, such as a counter."""
-    used: dict[str, set[str]] = {"LOAD_GLOBAL": set(), "STORE_GLOBAL": set()}
-    for step in dis.get_instructions(code):
-        used.get(step.opname, set()).add(step.argval)
-    inner = [_names(one) for one in code.co_consts if hasattr(one, "co_names")]
-    return (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]).union(*inner)
+def _own(module: str, file: str) -> bool:
+    """Whether a module is the user's: no library, which changes with its version alone."""
+    return "site-packages" not in Path(file).parts and module.partition(".")[0] not in _LIBRARIES
 
 
 def _functions(made: Any) -> list[Any]:

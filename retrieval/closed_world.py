@@ -7,12 +7,12 @@ from typing import Any
 
 from raisf.data.world.recognising import is_world_passage
 from raisf.retrieval.engines.base import Index
-from raisf.retrieval.engines.qdrant import SCHEMES
 from raisf.retrieval.opening import open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.store.manifest import read_manifest
 from raisf.retrieval.store.segments import live_passages
+from raisf.utils.urls import is_address
 
 LOOKED_AT = 3
 """Passages that are looked at of what is searched elsewhere, and tells no more than what it finds."""
@@ -39,7 +39,7 @@ def of_closed_world(index: Any) -> bool:
 
 def _passages(given: Any) -> Iterator[Passage]:
     named = isinstance(given, str | Path)
-    if named and not str(given).startswith(("http://", "https://", *SCHEMES)):
+    if named and not is_address(given):
         for segment in read_manifest(given).segments:
             yield from live_passages(Path(given), segment)
         return

@@ -12,6 +12,7 @@ from raisf.retrieval.engines.qdrant import SCHEMES, QdrantIndex
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.store.manifest import IndexManifest, read_manifest
 from raisf.utils.errors import InputError
+from raisf.utils.urls import is_address
 
 EngineName = Literal["colbert", "bm25", "dense", "hybrid"]
 
@@ -28,11 +29,15 @@ def open_index(path: Path | str, checkpoint: str | Path | None = None) -> Index 
     Raises:
         InputError: No index there, one of another format, checkpoint or damaged; the message says what to do.
     """
-    if str(path).startswith(("http://", "https://")):
-        return RemoteIndex(str(path))
-    if str(path).startswith(SCHEMES):
-        return QdrantIndex.open(str(path), checkpoint)
-    return open_folder(path, checkpoint)
+    if not is_address(path):
+        return open_folder(path, checkpoint)
+    scheme, _, rest = str(path).strip().partition("://")
+    address = f"{scheme.lower()}://{rest}"
+    if address.startswith(("http://", "https://")):
+        return RemoteIndex(address)
+    if address.startswith(SCHEMES):
+        return QdrantIndex.open(address, checkpoint)
+    raise InputError(f"{scheme}:// leads to no index: write http://, https:// or qdrant+http://")
 
 
 def open_folder(path: Path | str, checkpoint: str | Path | None = None) -> Index:

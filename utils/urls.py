@@ -5,6 +5,11 @@ from urllib.parse import urlsplit
 from raisf.utils.errors import InputError
 
 
+def is_address(place: object) -> bool:
+    """Whether it is a URL of any scheme, and no path."""
+    return "://" in str(place)
+
+
 def without_secrets(url: str) -> str:
     """A URL without the user, the password, the query and the fragment."""
     parts = urlsplit(url)

@@ -25,6 +25,8 @@ each passage that the row is cut into repeats them."""
 _HELD = 1000
 """Rows that become passages together: no passage spans more."""
 
+_BLANK = " \r\n\t,;|"
+"""What lines hold that a spreadsheet's empty rows are written as."""
 _SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 
 _Row = tuple[int, list[str]]
@@ -60,7 +62,7 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
     Those before it are empty then: they count as lines of the file.
     """
     begun, told = [next(lines, "")], None
-    while (said := _SEPARATOR.fullmatch(begun[-1].strip("\r\n "))) or (begun[-1] and not begun[-1].strip("\r\n")):
+    while (said := _SEPARATOR.fullmatch(begun[-1].strip("\r\n "))) or (begun[-1] and not begun[-1].strip(_BLANK)):
         told = said[1] if said else told
         begun[-1:] = ["\n", next(lines, "")]
     return begun, told
@@ -73,7 +75,7 @@ def _delimiter(first: str, usual: str) -> str:
 
 def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
     """The rows of a table, that with the columns' names first."""
-    begun = columns = 0
+    begun = columns = named = 0
 
     def noted() -> Iterator[str]:
         nonlocal begun
@@ -85,10 +87,11 @@ def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
     rows = csv.reader(noted(), delimiter=delimiter, strict=True)
     try:
         for cells in filter(None, rows):
-            line, begun, columns = begun, 0, columns or len(cells)
+            line, begun = begun, 0
+            named, columns = named or line, columns or len(cells)
             if len(cells) != columns:
                 state = "more" if len(cells) > columns else "fewer"
-                raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line 1")
+                raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line {named}")
             yield line, cells
     except csv.Error as error:
         # The line that the row begins in: a quote that is never closed takes in all lines behind it.

@@ -1,6 +1,7 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
 import functools
+import sys
 import types
 from typing import Any, Literal
 
@@ -178,6 +179,22 @@ def _using(limit: int = 10, more: str = "", unused: str = "") -> str:
 def test_who_mends_a_function_that_a_module_calls_goes_on_with_no_values_of_the_code_before() -> None:
     assert _using() == _using() == _using(unused=".upper()")
     assert len({_using(), _using(limit=3), _using(more=".lower()")}) == 3
+
+
+@pytest.mark.parametrize("used", ["import helping", "from helping import same", ""])
+def test_functions_of_another_file_are_seen_however_they_are_named(used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A metric that calls `helping.same` went on with scores of the one before."""
+    inside = "" if used else "import helping; "
+    call = "same" if used.startswith("from") else "helping.same"
+    code = f"{used}\ndef metric(example, prediction, trace=None):\n    {inside}return {call}(example, prediction)"
+    told = []
+    for result in ("True", "True", "False"):
+        helping, own = types.ModuleType("helping"), types.ModuleType("own_metric")
+        exec(f"def same(*given): return {result}", helping.__dict__)
+        monkeypatch.setitem(sys.modules, "helping", helping)
+        exec(code, own.__dict__)
+        told.append(digest(identity_of(judging(), own.metric)))
+    assert told[0] == told[1] != told[2]
 
 
 def _giving(kind: Any) -> dspy.Module:

@@ -114,6 +114,7 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
         ("title;text\nLite;It is cheap.\n", [("Lite", "It is cheap.", {"line": 2})]),
         ("sep=;\nPlan;Fee, net\nLite;3\n", [("Price List", "Plan: Lite; Fee, net: 3.", {"line": 3})]),
         ("sep=;\n\nPlan;Fee, net, all\nLite;3\n", [("Price List", "Plan: Lite; Fee, net, all: 3.", {"line": 4})]),
+        (";;\r\n \r\nPlan;Fee;Age\r\nLite;3;9\r\n", [("Price List", "Plan: Lite; Fee: 3; Age: 9.", {"line": 4})]),
         ("\n\nPlan;Fee\nLite;3\n", [("Price List", "Plan: Lite; Fee: 3.", {"line": 4})]),
         (",text\n0,It is cheap.\n", [("", "It is cheap.", {"line": 2})]),
         ("id,Name,Fee\n7,Lite,3\n", [("Lite", "id: 7; Fee: 3.", {"line": 2, "name": "Lite", "fee": "3"})]),

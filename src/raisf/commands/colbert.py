@@ -8,7 +8,7 @@ from typing import Any
 from raisf.commands.command import GO_ON, Family, argument, command, option
 from raisf.commands.options import seed_option
 from raisf.commands.result import CommandResult, facts_result
-from raisf.commands.values import FILE, INDEX, at_least, not_negative
+from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments.opening import given
 from raisf.utils.errors import InputError
 
@@ -40,7 +40,7 @@ _DELTA_EXAMPLES = "  raisf colbert delta checkpoints/mine --out checkpoints/mine
     help="the passages: what `raisf index` reads; default: those that the questions bring along. The hard negatives "
     "are BM25's",
 )
-@option("--index", type=INDEX, metavar="DIR", help="the passages of an index; the hard negatives are what it finds")
+@option("--index", type=FILE, metavar="DIR", help="the passages of an index; the hard negatives are what it finds")
 @option(
     "--known-items",
     type=at_least(0),

@@ -6,7 +6,7 @@ from typing import Any
 from raisf.commands.command import Family, command, option
 from raisf.commands.options import lm_options, seed_option
 from raisf.commands.result import CommandResult, facts_view
-from raisf.commands.values import FILE, INDEX, at_least, not_negative
+from raisf.commands.values import FILE, at_least, not_negative
 from raisf.experiments.opening import LMChoice, given, open_program
 
 _EXAMPLES = (
@@ -17,7 +17,7 @@ _EXAMPLES = (
 
 
 @command("tune", _EXAMPLES, resume="run the same command again: what the LM has said is kept")
-@option("--index", type=INDEX, metavar="DIR", required=True, help="made by raisf index --engine dense")
+@option("--index", type=FILE, metavar="DIR", required=True, help="made by raisf index --engine dense")
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, required=True, metavar="FILE", help="questions to choose the best epoch by")
 @option(

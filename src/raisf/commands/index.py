@@ -11,7 +11,7 @@ import click
 
 from raisf.commands.command import argument, command, option
 from raisf.commands.result import CommandResult, facts_result, facts_view
-from raisf.commands.values import FILE, INDEX
+from raisf.commands.values import FILE
 from raisf.utils.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ strict_option = option(
     is_flag=True,
     help="stop at the first file that cannot be read; default: it is skipped and named at the end (exit code 1)",
 )
-index_argument = argument("index", type=INDEX, metavar="DIR", help="a folder made by `raisf index`")
+index_argument = argument("index", type=FILE, metavar="DIR", help="a folder made by `raisf index`")
 
 
 def _action(name: str, example: str = "", resume: str = UNCHANGED) -> Callable[[Callable[..., Any]], click.Command]:
@@ -103,7 +103,7 @@ def index_check_command(index: Path) -> CommandResult:
     '  raisf ask "..." --index qdrant+http://127.0.0.1:6333/mine',
     resume="run the same command again to go on where it stopped",
 )
-@argument("index", type=INDEX, metavar="DIR", help="a colbert index, not one made with --search plaid")
+@argument("index", type=FILE, metavar="DIR", help="a colbert index, not one made with --search plaid")
 @argument("url", metavar="URL", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")
 def index_push_command(index: Path, url: str) -> CommandResult:
     """Copy an index into a collection of Qdrant; one that was stopped goes on."""

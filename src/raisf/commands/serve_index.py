@@ -7,7 +7,7 @@ from pathlib import Path
 
 from raisf.commands.command import argument, command, option
 from raisf.commands.result import CommandResult, facts_result
-from raisf.commands.values import INDEX, at_least
+from raisf.commands.values import FILE, at_least
 from raisf.utils.text import visible
 
 DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentation speaks to
@@ -19,7 +19,7 @@ DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentati
     '  raisf ask "..." --index http://127.0.0.1:8893\n'
     "  dspy.ColBERTv2(url='http://127.0.0.1:8893')('Who wrote Hamlet?', k=3)",
 )
-@argument("index", type=INDEX, metavar="DIR", help="a folder made by `raisf index`")
+@argument("index", type=FILE, metavar="DIR", help="a folder made by `raisf index`")
 @option("--port", type=at_least(0), default=DEFAULT_PORT, metavar="N", help=f"default: {DEFAULT_PORT}; 0: any")
 @option(
     "--host",

@@ -7,20 +7,19 @@ from typing import Any
 
 import click
 
-FILE = click.Path(path_type=Path)
+from raisf.utils.urls import is_address
 
 
 class _Here(click.Path):
-    """A folder on this machine."""
+    """A file or a folder on this machine; an address, which may hold a password, is not shown."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if "://" in str(value):
-            self.fail("found an address: give the folder, on the machine where it lies", param, ctx)
+        if is_address(value):
+            self.fail("found an address: give the file or folder, on the machine where it lies", param, ctx)
         return super().convert(value, param, ctx)
 
 
-INDEX = _Here(path_type=Path)
-"""An index to read or change, where an address of one cannot stand for it."""
+FILE = _Here(path_type=Path)
 MOST_SECONDS = 1_000_000_000
 """Thirty years; the system's clock ends somewhere beyond."""
 
