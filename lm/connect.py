@@ -33,7 +33,7 @@ from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.utils.errors import InputError, LMError, RaisfError
-from raisf.utils.urls import check_bare, without_secrets
+from raisf.utils.urls import check_bare, check_no_address, without_secrets
 
 SPECS = (
     f"{', '.join((*pocket.WEIGHTS, *SHIPPED))}, local/FOLDER_OR_HUB_ID, local/FILE.gguf (all with or without "
@@ -41,6 +41,7 @@ SPECS = (
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
+SHORTEST_SECRET = 8  # "none", "EMPTY", "k" are what servers without keys are given, and parts of words
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -114,6 +115,7 @@ def connect(
     spec = default_spec() if spec is None else spec
     if not isinstance(spec, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
         raise InputError(f"the language model is {spec!r:.60}: give its name, such as smollm2 or openai/MODEL")
+    check_no_address(spec, "the language model", "give its name, such as openai/MODEL, and the address as --api-base")
     _check_numbers(temperature, max_tokens, num_retries, timeout)
     if spec.startswith(PREFIX) or spec.partition("@")[0] in (*pocket.WEIGHTS, *SHIPPED):
         if api_base is not None:
@@ -137,6 +139,8 @@ def connect(
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     engine = Endpoint(spec, api_base, num_retries, timeout, completions, probabilities)
+    if api_base is None and engine.place:
+        _check_url(provider, engine.place, f"the address of {provider} in the environment")
     if completions and (adapter not in ("compact", "pocket") or engine.place is None):
         raise InputError("completions: give --api-base, and --adapter compact or pocket, which write text to continue")
     _check_provider(engine.plain)
@@ -186,7 +190,7 @@ def _is_path(spec: str) -> bool:
         return False
 
 
-def _check_url(provider: str, api_base: str | None) -> None:
+def _check_url(provider: str, api_base: str | None, what: str = "--api-base") -> None:
     if api_base is None:
         return
     if not isinstance(api_base, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
@@ -198,8 +202,8 @@ def _check_url(provider: str, api_base: str | None) -> None:
     except ValueError:
         url = fits = None
     if not url or not fits:
-        raise InputError(f"--api-base {shown!r} is no URL: write it like http://127.0.0.1:8000/v1")
-    check_bare(api_base, "--api-base", f"{provider.upper()}_API_KEY")
+        raise InputError(f"{what} {shown!r} is no URL: write it like http://127.0.0.1:8000/v1")
+    check_bare(api_base, what, f"{provider.upper()}_API_KEY")
 
 
 def _check_provider(lm: dspy.LM) -> None:
@@ -305,6 +309,6 @@ def _redact(text: str, lm: dspy.BaseLM) -> str:
     secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
     address = urlsplit(base_of(lm) or "")
     for secret in [*secrets, lm.kwargs.get("api_key"), address.netloc.rpartition("@")[0], address.query]:
-        if secret and secret != "none":
+        if secret and len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "***")
     return text

@@ -10,6 +10,16 @@ def is_address(place: object) -> bool:
     return "://" in str(place)
 
 
+def check_no_address(name: str, what: str, wanted: str) -> None:
+    """Makes sure that a name is no address, which would be told as names are, with the password that it may have.
+
+    Raises:
+        InputError: It is one: `what` is an address, `wanted` says what to give.
+    """
+    if is_address(name):
+        raise InputError(f"{what} is an address: {wanted}")
+
+
 def without_secrets(url: str) -> str:
     """A URL without the user, the password, the query and the fragment."""
     parts = urlsplit(url)

@@ -15,6 +15,7 @@ from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+from raisf.utils.urls import check_no_address
 
 if TYPE_CHECKING:
     from raisf.retrieval.encoders.encoder import ColBERTEncoder
@@ -211,6 +212,7 @@ def fetch(name: str) -> Path:
     Raises:
         InputError: It is no hub id, or the hub does not give it.
     """
+    check_no_address(name, "the checkpoint", f"give a folder, a hub id (such as colbert-ir/colbertv2.0) or {MINILM}")
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise InputError(
             f"no checkpoint at {name}; give a folder, a hub id (such as colbert-ir/colbertv2.0) or {MINILM}"

@@ -59,7 +59,7 @@ def test_specs(llama, monkeypatch):
         ("openai/x", {"temperature": 3.0}, "the temperature is 3: give 0 to 2"),
         ("pocket", {"temperature": 2.5}, "the temperature is 2.5: give 0 to 2"),
         ("pocket/x", {}, "unknown language model 'pocket/x': choose pocket"),
-        ("http://x", {}, "unknown language model 'http://x': choose pocket"),
+        ("http://x", {}, "the language model is an address: give its name"),
         ("local/x", {"api_base": "http://localhost:8000"}, "leave out --api-base"),
         ("openai/x", {"timeout": None}, "the timeout is None: give seconds"),
         ("openai/x", {"timeout": "5"}, "the timeout is '5': give seconds"),
@@ -199,7 +199,7 @@ def test_an_endpoint_that_is_down_is_explained():
     assert re.fullmatch(f"openai/tiny at http://127.0.0.1:{port}/v1 cannot be reached .*--api-base right.", str(error))
 
 
-def test_a_password_in_an_address_is_never_repeated():
+def test_a_password_in_an_address_is_never_repeated(monkeypatch):
     address = "http://user:hunter2@127.0.0.1:1/v1?key=s3cret"
     error = failure(dspy.LM("openai/tiny", api_base=address, api_key="none", num_retries=0, cache=False))
     assert isinstance(error, LMError) and "cannot be reached" in str(error)
@@ -208,6 +208,17 @@ def test_a_password_in_an_address_is_never_repeated():
         with pytest.raises(InputError, match="--api-base") as refused:
             connect("openai/tiny", api_base=given)
         assert "hunter2" not in str(refused.value) and "s3cret" not in str(refused.value)
+    with pytest.raises(InputError, match="the language model is an address"):
+        connect(address)
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with pytest.raises(InputError, match="the address of openai in the environment has a user name") as refused:
+        connect("openai/tiny")
+    assert "hunter2" not in str(refused.value) and "s3cret" not in str(refused.value)
+
+
+def test_a_key_for_servers_that_want_none_garbles_no_message(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "e")
+    assert "cannot be reached" in str(failure(connect("openai/tiny", api_base="http://127.0.0.1:1/v1", num_retries=0)))
 
 
 def test_what_the_user_must_mend_has_the_exit_code_of_mistakes(llama, monkeypatch):

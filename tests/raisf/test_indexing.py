@@ -144,6 +144,10 @@ def test_what_is_wrong_is_one_clear_line(index: Path, tmp_path: Path, capsys: py
             *("index", "push", index, "qdrant+http://me:secret@127.0.0.1:9/x"),
         ],
         "found an address: give the file or folder": ["index", "info", "http://me:secret@127.0.0.1:9"],
+        "the program is an address": ["ask", "Who?", "--program", "http://me:secret@h", "--index", index],
+        "the checkpoint is an address": [
+            *("index", tmp_path, "--out", tmp_path / "new", "--checkpoint", "http://me:secret@h"),
+        ],
         "--where without --index": ["ask", "Who?", "--program", "direct", "--where", "page = 3"],
         "cannot read the filter ''": ["ask", "Who?", "--program", "rag", "--index", index, "--where", ""],
         "is not a ColBERT checkpoint": ["index", tmp_path, "--out", tmp_path / "new", "--checkpoint", ""],

@@ -161,7 +161,7 @@ WRONG = {
     "not a class": (["mine.rag:function"], "give a subclass of dspy.Module, or of raisf.Program"),
     "an artifact that is not there": (["mine.rag:Guess@nowhere"], "no artifact at nowhere"),
     "no name": (["mine.rag:"], "write package.module:Class"),
-    "no python name": (["http://127.0.0.1:1"], "write package.module:Class"),
+    "no python name": (["no name:X"], "no program 'no name:X': write package.module:Class"),
     "its import fails": (["bad:X"], "importing bad ends with ModuleNotFoundError: No module named 'nowhere_to_be_foun"),
     "its import quits": (["quits:X"], "importing quits ends with SystemExit: bye"),
     "an option it has not": (["mine.rag:Wrapped", "--index", "index", "--max-depth", "2"], "has no option 'max_depth'"),

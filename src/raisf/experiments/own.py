@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.utils.errors import InputError
+from raisf.utils.urls import check_no_address
 
 
 def is_own(name: str) -> bool:
@@ -57,6 +58,7 @@ def load_class(name: str) -> type:
     """
     import dspy
 
+    check_no_address(name, "the program", "give its name, or the folder of an artifact on this machine")
     module_name, _, path = name.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
         raise InputError(f"no program {name!r}: write package.module:Class for a class of your own")
