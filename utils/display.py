@@ -1,10 +1,11 @@
 """What is shown in the terminal: data goes into rich's tables, lines and console as text, never as its markup."""
 
 import io
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +33,13 @@ class DataTable(Table):
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """As rich's; cells are data."""
         super().add_row(*map(_shown, cells), **options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Columns stand side by side without a space between them and their lines, where words would break else."""
+        wanted = self.__rich_measure__(console, options.update(width=sys.maxsize)).maximum
+        if self.box and wanted > options.max_width:
+            self.padding = (0, 0)
+        yield from super().__rich_console__(console, options)
 
 
 class _Terminal(Console):

@@ -11,9 +11,9 @@ from raisf.experiments import published_results as published
 from raisf.experiments.comparing import RecordsById
 from raisf.reports import plots
 from raisf.reports.report import (
-    COSTS,
     ROUTES,
     answer_sections,
+    cost_section,
     judge_sections,
     pair_sections,
     route_section,
@@ -188,14 +188,6 @@ def depths(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Figure 2: the answers over the depth, and what each depth costs."""
     (curve,) = sweep("max_depth")(workspace, answers)
     return [curve, cost_section({label: summarise(records.values()) for label, records in answers.items()})]
-
-
-def cost_section(reports: Mapping[str, Report]) -> Section:
-    """What each row costs a question."""
-    rows: list[list[Cell]] = [
-        [name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in reports.items()
-    ]
-    return Section("Cost", ["program", *COSTS.values()], rows, "Mean per question.")
 
 
 def effort(workspace: "Workspace", answers: Answers) -> list[Section]:

@@ -141,7 +141,7 @@ def _is_report(out: Path, parts: Collection[str]) -> bool:
 
 def answer_sections(comparison: "Comparison") -> list[Section]:
     """Scores, cost, exact match by kind of question and of the surest answers; a program a row."""
-    return [_answers(comparison), _costs(comparison), _kinds(comparison), _risks(comparison)]
+    return [_answers(comparison), cost_section(comparison.reports), _kinds(comparison), _risks(comparison)]
 
 
 def _answers(comparison: "Comparison") -> Section:
@@ -190,8 +190,9 @@ def output_counts(
     return found
 
 
-def _costs(comparison: "Comparison") -> Section:
-    rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in comparison.reports.items()]
+def cost_section(reports: "Mapping[str, Report]") -> Section:
+    """What each program costs a question."""
+    rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
     return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], text)
 
