@@ -2,12 +2,15 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    import torch
 
 SAVE_SECONDS = 120.0
 """A stopped training loses at most this much, where a step takes less."""
@@ -96,3 +99,27 @@ class Unfinished:
     def remove(self) -> None:
         """Delete it: the training is finished."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def state_of(weights: "Mapping[str, torch.Tensor]", optimizer: "torch.optim.AdamW") -> "dict[str, torch.Tensor]":
+    """Weights by name and what the optimizer has kept of each, as `take_up` wants them; not copied."""
+    tensors = {}
+    for name, tensor in weights.items():
+        tensors[f"weights/{name}"] = tensor.detach()
+        for moment, kept in optimizer.state.get(tensor, {}).items():
+            tensors[f"{moment}/{name}"] = kept
+    return tensors
+
+
+def take_up(
+    weights: "Mapping[str, torch.Tensor]", optimizer: "torch.optim.AdamW", tensors: "Mapping[str, torch.Tensor]"
+) -> None:
+    """Sets weights and optimizer to what `state_of` gave."""
+    import torch
+
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            tensor.copy_(tensors[f"weights/{name}"])
+            if f"step/{name}" in tensors:  # no step, no moments
+                moments = {moment: tensors[f"{moment}/{name}"] for moment in ("exp_avg", "exp_avg_sq")}
+                optimizer.state[tensor] = {"step": tensors[f"step/{name}"].cpu(), **moments}

@@ -14,6 +14,7 @@ from raisf.lm.finetune.trainable import Method, trainable, write
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
+from raisf.utils.checkpointing import state_of, take_up
 from raisf.utils.errors import InputError, check_least
 
 if TYPE_CHECKING:
@@ -287,10 +288,7 @@ class FinetuneRun:
         if self._rank:
             return  # the first process writes for all
         tensors = {f"best/{name}": tensor for name, tensor in self.best.items()}
-        for name, weights in self.weights.items():
-            tensors[f"weights/{name}"] = weights.detach()
-            for moment, tensor in self.optimizer.state.get(weights, {}).items():
-                tensors[f"{moment}/{name}"] = tensor
+        tensors |= state_of(self.weights, self.optimizer)
         kept = {name: getattr(self, name) for name in ("steps", "tokens", "learnt", "seconds", "curve", "best_epoch")}
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
@@ -300,7 +298,6 @@ class FinetuneRun:
 
     def restore(self, path: Path, identity: str) -> None:
         """Goes on from a checkpoint, if there is one and it is of this very training."""
-        import torch
         from safetensors import SafetensorError, safe_open
 
         if not path.is_file():
@@ -315,14 +312,8 @@ class FinetuneRun:
             return  # torn by a power cut: the training begins anew
         for name, value in kept.items():
             setattr(self, name, value)
-        with torch.no_grad():
-            for name, weights in self.weights.items():
-                weights.copy_(tensors[f"weights/{name}"])
-                self.best[name] = tensors[f"best/{name}"]
-                moments = {moment: tensors.get(f"{moment}/{name}") for moment in ("step", "exp_avg", "exp_avg_sq")}
-                if moments["step"] is not None:
-                    moments["step"] = moments["step"].cpu()
-                    self.optimizer.state[weights] = moments
+        self.best = {name: tensors[f"best/{name}"] for name in self.weights}
+        take_up(self.weights, self.optimizer, tensors)
 
     def publish(self, folder: Path) -> None:
         """Writes the best weights."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
 from raisf.retrieval.encoders.encoder import computing_in, fastest_precision, load_colbert, query_tokens
+from raisf.utils.checkpointing import state_of, take_up
 
 if TYPE_CHECKING:
     import torch
@@ -118,26 +119,14 @@ class Student:
         """Writes weights and optimizer, so that training can go on."""
         from safetensors.torch import save_file
 
-        tensors = {}
-        for name, weights in self._weights.items():
-            tensors[f"weights/{name}"] = weights.detach().contiguous()
-            for moment, tensor in self._optimizer.state.get(weights, {}).items():
-                tensors[f"{moment}/{name}"] = tensor.contiguous()
-        save_file(tensors, path)
+        tensors = state_of(self._weights, self._optimizer)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
 
     def load(self, path: Path) -> None:
         """Goes on from what `save` has written."""
-        import torch
         from safetensors.torch import load_file
 
-        tensors = load_file(path, device=str(self._model.device))
-        with torch.no_grad():
-            for name, weights in self._weights.items():
-                weights.copy_(tensors[f"weights/{name}"])
-                moments = {moment: tensors.get(f"{moment}/{name}") for moment in ("step", "exp_avg", "exp_avg_sq")}
-                if moments["step"] is not None:
-                    moments["step"] = moments["step"].cpu()
-                    self._optimizer.state[weights] = moments
+        take_up(self._weights, self._optimizer, load_file(path, device=str(self._model.device)))
 
     def publish(self, folder: Path) -> None:
         """Writes the weights as a checkpoint's."""
