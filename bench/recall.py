@@ -33,9 +33,9 @@ from raisf.retrieval.index import ENGINES, EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import MANIFEST
 from raisf.retrieval.store.rows import CorpusHash
-from raisf.retrieval.training.loop import trained_on
 from raisf.retrieval.training.triples import brought_passages
 from raisf.utils.files import read_json, read_jsonl, write_json
+from raisf.utils.text import print_of
 
 KS = (2, 5, 20)
 COMPARED = "recall@5"
@@ -174,7 +174,8 @@ def main() -> None:
         benches = [Bench(questions, args.extra, keep, args.limit) for questions in args.questions]
         asked = [question.question for bench in benches for question in bench.questions]
         for checkpoint in args.checkpoint:
-            if seen := trained_on(find_checkpoint(checkpoint).path, asked):
+            known = find_checkpoint(checkpoint).seen_queries()
+            if seen := [question for question in asked if print_of(question) in known]:
                 parser.error(f"{checkpoint} was trained on {len(seen)} of these questions, such as {seen[0]!r}")
 
         def done() -> None:

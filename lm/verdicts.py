@@ -46,7 +46,7 @@ class Unsaid(UnsupportedFeatureError):
     """No probabilities of labels were given.
 
     Args:
-        why: For whom it concerns.
+        why: What the error says.
         usage: What the reply without a verdict cost; None where nothing was asked.
     """
 
@@ -59,7 +59,7 @@ Attempt = Callable[[Request, int], Awaitable[Response | None]]
 
 
 class Scoring:
-    """What is known of the log-probabilities of a model at an endpoint; of the endpoint's loop alone.
+    """What is known of the log-probabilities of a model at an endpoint; without a lock, as only their loop has it.
 
     Attributes:
         possible: False once it is known that there are none, or that it no longer says a label; the labels are

@@ -216,7 +216,8 @@ class _Changes:
             writer.add(itertools.chain([first], stream))
         added = writer.segments[-1].passages if first is not None else 0
         gone = {pid for pids in self._gone.values() for pid in pids}
-        writer.delete(gone)
+        if gone:
+            writer.delete(gone)
         prints = documents()
         if added or gone or dataclasses.replace(writer.manifest, documents=prints, **place) != writer.manifest:
             writer.commit(prints, **place)

@@ -24,7 +24,7 @@ RETRIES = 5
 
 
 SEES_GPUS = {"env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}}
-"""Of tasks that ask for no GPU some versions of Ray hide a node's. To ask for one would leave nodes without idle."""
+"""Some versions of Ray hide a node's GPUs from tasks that ask for none; if they asked, nodes without would be idle."""
 
 
 @dataclass(frozen=True)

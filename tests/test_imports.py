@@ -2,8 +2,11 @@
 
 import ast
 import graphlib
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("optimize", "programs", "signatures", "evaluation", "retrieval", "lm", "data", "utils")
@@ -60,3 +63,9 @@ def test_every_model_is_read_without_code_from_its_folder() -> None:
                     "'trust_remote_code': False" in options.get(name, "") for name in spread
                 ), f"{path}:{node.lineno}"
     assert calls >= 6
+
+
+@pytest.mark.parametrize("bench", sorted(path.stem for path in (ROOT / "bench").glob("*.py")))
+def test_what_measures_runs_with_what_it_measures(bench: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    assert importlib.import_module(f"bench.{bench}").main

@@ -121,7 +121,7 @@ EDGE_CHOSEN = {"qdrant-edge-200": 200, "qdrant-edge-800": 800}
 def build_qdrant_edge(vectors: Vectors, folder: Path) -> None:
     import qdrant_edge as qdrant  # pyright: ignore[reportMissingImports]
 
-    params = {"size": vectors.means().shape[1], "distance": qdrant.Distance.Dot}
+    params = {"size": next(iter(vectors))[0].shape[1], "distance": qdrant.Distance.Dot}
     params["datatype"] = qdrant.VectorStorageDatatype.Float16
     tokens = qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim)
     plain = qdrant.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000)

@@ -19,6 +19,7 @@ from raisf.lm.continuing import rest_of
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
+from raisf.lm.local.inference import context_of
 from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
@@ -190,13 +191,15 @@ class LocalLM(dspy.LM):
             Of each the sum of the completion's log-probabilities (natural logarithm) and how many tokens it has.
 
         Raises:
-            InputError: this LM answers with a LoRA adapter.
+            InputError: this LM answers with a LoRA adapter, or a text is longer than the model reads.
         """
         if self.lora is not None:
             raise InputError(f"{self.model} gives no log-probability of an answer, because of its LoRA adapter")
         engine = self.base_engine
         plain, completed = engine.text.plain, engine.text.completed
         rows = [completed(plain(prompt, self._marks), plain(end, self._marks), True) for prompt, end in asked]
+        if max((len(tokens) for tokens, _ in rows), default=0) > context_of(engine.model):
+            raise InputError("the prompt is longer than the model reads: give shorter passages")
         sums: list[float] = []
         for batch in batches([len(tokens) for tokens, _ in rows], engine.model.device.type):
             sequences, starts = zip(*(rows[place] for place in batch), strict=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,8 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
                 continue
             try:
                 files.append((Path(where, name), _refusal(Path(where, name), root), False))
+            except FileNotFoundError:  # deleted meanwhile
+                continue
             except PermissionError as error:  # its folder can be listed, and no more
                 files.append((Path(where, name), _unread(error), True))
     return iter(sorted(files, key=lambda found: found[0]))
@@ -192,7 +195,8 @@ def _unread(error: OSError) -> str:
 
 def _refusal(file: Path, root: Path) -> str | None:
     """Why a file of a folder must not be read; None where it may be."""
-    if file.is_symlink():
+    # `Path.is_file` and its like say no, from Python 3.14 on, to what cannot be looked at; `lstat` and `stat` raise.
+    if stat.S_ISLNK(file.lstat().st_mode):
         try:
             target = file.resolve(strict=True)
         except (OSError, RuntimeError):
@@ -201,7 +205,7 @@ def _refusal(file: Path, root: Path) -> str | None:
             return "a link that leads out of the folder, which is not followed; put a copy in its place"
         if target.is_dir():
             return "a link to a folder, whose files are read where they are"
-    return None if file.is_file() else "no regular file"
+    return None if stat.S_ISREG(file.stat().st_mode) else "no regular file"
 
 
 def _kinds() -> str:

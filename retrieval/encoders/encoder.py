@@ -136,9 +136,9 @@ def fastest_precision() -> str:
     """
     import torch
 
-    found = torch.cpu.get_capabilities()
-    able = torch.cuda.is_available() or found.get("amx_bf16") or found.get("avx512_bf16")
-    return "bfloat16" if able else "float32"
+    from raisf.lm.local.weights import multiplies_bfloat16
+
+    return "bfloat16" if torch.cuda.is_available() or multiplies_bfloat16() else "float32"
 
 
 def computing_in(precision: str, device: str) -> "torch.autocast":

@@ -59,6 +59,7 @@ class Index:
     compresses: ClassVar[bool] = False
     counts_words: ClassVar[bool] = False
     _checkpoint: Checkpoint | None = None
+    _moved_to: str | None = None  # where its checkpoint was said to be, and the manifest does not say
 
     @staticmethod
     def default_checkpoint() -> str:
@@ -185,7 +186,7 @@ class Index:
                 if read_manifest(path) == manifest:
                     raise
             else:
-                index._checkpoint = found
+                index._checkpoint, index._moved_to = found, checkpoint and place_of(found, path)["checkpoint"]
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index
@@ -258,13 +259,13 @@ class Index:
         assert self.path is not None
         path = str(self.path.absolute())
         _OPEN[type(self), path, self.corpus_hash] = self
-        return _open_again, (type(self), path, self.corpus_hash)
+        return _open_again, (type(self), path, self.corpus_hash, self._moved_to)
 
 
 _OPEN: "WeakValueDictionary[tuple[type[Index], str, str], Index]" = WeakValueDictionary()
 
 
-def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
+def _open_again(kind: type[Index], path: str, corpus_hash: str, checkpoint: str | None = None) -> Index:
     """The index that was pickled.
 
     Raises:
@@ -273,7 +274,7 @@ def _open_again(kind: type[Index], path: str, corpus_hash: str) -> Index:
     if (kept := _OPEN.get((kind, path, corpus_hash))) is not None:
         return kept
     try:
-        index = kind.load(path)
+        index = kind.load(path, checkpoint)
     except InputError as error:
         raise InputError(
             f"what was pickled searches the index {path}, which cannot be opened here ({error}): put the folder back "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
+from raisf.retrieval.engines.checkpoints import place_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.together import Together
 from raisf.retrieval.store.manifest import check_k
@@ -77,6 +78,7 @@ class QdrantIndex:
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
+        self._moved_to = checkpoint and place_of(found, ".")["checkpoint"]
         self._encode = Together(found.encoder().encode_queries)
 
     @classmethod
@@ -138,7 +140,7 @@ class QdrantIndex:
             raise InputError(
                 "a Qdrant collection that was opened by a client cannot be pickled: open it by its address"
             )
-        return QdrantIndex.open, (self.url,)
+        return QdrantIndex.open, (self.url, self._moved_to)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "QdrantIndex":
         """Itself: copies of a program search the same collection."""

@@ -1,12 +1,14 @@
 """Copying an index into a collection of Qdrant."""
 
+import hashlib
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.engines.qdrant import MEAN, TOKENS, asking, count_of, groups, mean_of, metadata_of
-from raisf.retrieval.store.manifest import SEGMENTS, read_manifest
+from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import VECTORS
 from raisf.retrieval.store.vectors import Vectors
@@ -39,23 +41,31 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
             f"{path} is {manifest.kind}, searched by {manifest.shown_search}: only a colbert index made without "
             "--search plaid has the vectors that Qdrant needs"
         )
+    # How many points there are tells where to go on, as long as the passages lie as they did.
+    order = json.dumps([[segment.name, segment.deleted] for segment in manifest.segments])
     told = {
         "checkpoint": manifest.checkpoint,
         "checkpoint_sha256": manifest.checkpoint_sha256,
         "corpus_sha256": manifest.corpus_sha256,
         "passages": manifest.passages,
+        "order": hashlib.sha256(order.encode()).hexdigest()[:16],
     }
     if manifest.precision is not None:
         told["precision"] = manifest.precision
-    points = _points(path)
+    points = _points(path, manifest)
     found = metadata_of(client, collection)
     if found is None:
         first = next(points)
         _create(client, collection, len(first["vector"][MEAN]), told)
         points = itertools.chain([first], points)
-    elif found != told:
+    elif found | {"order": None} != told | {"order": None}:
         raise InputError(f"the collection {collection!r} holds something else: choose a new name, or delete it")
     done = count_of(client, collection)
+    if found is not None and done < manifest.passages and found.get("order") != told["order"]:
+        raise InputError(
+            f"the collection {collection!r} holds {done} of these passages as they lay before {path} was changed: "
+            "delete it, or choose a new name"
+        )
     points = itertools.islice(points, done, None)
     with progress_bar(progress) as bar:
         task = bar.add_task("pushing passages", total=manifest.passages, completed=done)
@@ -86,10 +96,10 @@ def _create(client: Any, collection: str, dim: int, told: dict[str, Any]) -> Non
         client.create_collection(collection, vectors_config={MEAN: mean, TOKENS: tokens}, metadata=told)
 
 
-def _points(path: Path) -> Iterator[dict[str, Any]]:
+def _points(path: Path, manifest: IndexManifest) -> Iterator[dict[str, Any]]:
     """The live passages of an index as Qdrant's points, numbered in their order."""
     number = 0
-    for segment in read_manifest(path).segments:
+    for segment in manifest.segments:
         deleted, passages = set(segment.deleted), enumerate(read_segment(path, segment))
         for vectors, lengths in Vectors(path / SEGMENTS / segment.name / VECTORS):
             rows = vectors.float().split(lengths.tolist())

@@ -45,12 +45,6 @@ class Vectors:
             start += len(vectors)
         return whole
 
-    def means(self) -> "torch.Tensor":
-        """The mean vector of each passage, float32 `(n_passages, dim)`; computed only where none were written."""
-        import torch
-
-        return torch.cat([means_of(file).float() for file in self.files()])
-
     def folders(self) -> "Iterator[tuple[Path, Vectors]]":
         """Each folder, and its part."""
         return ((folder, Vectors(folder)) for folder in self._folders)

@@ -225,6 +225,14 @@ def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report
             thread.join()
 
 
+def test_a_run_that_came_later_is_shown(records: Any, tmp_path: Path) -> None:
+    records.write_records(tmp_path / "runs/a-1.jsonl", [records.record(0, True)])
+    view = View([tmp_path / "runs"])
+    assert not view.stale
+    records.write_records(tmp_path / "runs/b-2.jsonl", [records.record(0, False)])
+    assert view.stale and len(View([tmp_path / "runs"]).summary["runs"]) == 2
+
+
 def test_blocks_hold_all_questions_in_order(records: Any, tmp_path: Path) -> None:
     view = View(
         [records.write_records(tmp_path / "r.jsonl", [records.record(number, True) for number in range(2 * BLOCK + 1)])]

@@ -18,7 +18,9 @@ import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm.scripted import ScriptedLM
 from raisf.retrieval.adapting import as_retriever
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.base import Index
+from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.serving.server import IndexServer
 from raisf.utils.errors import InputError, RaisfError
@@ -148,6 +150,17 @@ def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_pa
 def test_what_is_no_list_of_texts_is_told(texts: Any):
     with pytest.raises(InputError):
         raisf.index(texts, "bm25")
+
+
+def test_an_index_whose_checkpoint_was_moved_pickles_with_its_place(tmp_path: Path):
+    shutil.copytree(find_checkpoint("minilm").path, tmp_path / "encoder")
+    build_index([Passage("0", TEXTS[0])], tmp_path / "i", checkpoint=tmp_path / "encoder", progress=False)
+    shutil.move(tmp_path / "encoder", tmp_path / "elsewhere")
+    pickled = pickle.dumps(raisf.open_index(tmp_path / "i", tmp_path / "elsewhere"))
+    (tmp_path / "pickled").write_bytes(pickled)
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).path)"
+    command = [sys.executable, "-c", code, str(tmp_path / "pickled")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == str(tmp_path / "i")
 
 
 def test_an_index_pickles_as_its_folder(tmp_path: Path):

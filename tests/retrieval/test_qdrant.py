@@ -19,7 +19,7 @@ from raisf.retrieval.engines import qdrant
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.qdrant import QdrantIndex
 from raisf.retrieval.engines.qdrant_push import push_index
-from raisf.retrieval.index import build_index, open_index, remove_from_index
+from raisf.retrieval.index import add_to_index, build_index, open_index, remove_from_index
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json, write_json
@@ -79,6 +79,30 @@ def test_a_push_that_was_stopped_goes_on(index: Index, client: Any, monkeypatch:
     assert push_index(index.path, client, "mine", progress=False) == 11
     assert [point.id for _, (point,) in sent] == list(range(11))  # nothing went twice
     assert QdrantIndex(client, "mine")("Who wrote Hamlet?", 1)[0].title == "Hamlet"
+
+
+def test_a_push_goes_on_only_where_the_passages_lie_as_they_did(client: Any, tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(qdrant, "_NUMBERS", 1)
+    texts = [Passage(str(number), f"Fact {number} is a fact.") for number in range(4)]
+    build_index(texts, tmp_path / "i", progress=False)
+    upsert, sent = client.upsert, []
+
+    def stop(*args: Any, **options: Any) -> Any:
+        if len(sent) == 3:
+            raise KeyboardInterrupt
+        sent.append(args)
+        return upsert(*args, **options)
+
+    monkeypatch.setattr(client, "upsert", stop)
+    with pytest.raises(KeyboardInterrupt):
+        push_index(tmp_path / "i", client, "mine", progress=False)
+    monkeypatch.setattr(client, "upsert", upsert)
+    before = open_index(tmp_path / "i").corpus_hash
+    remove_from_index(tmp_path / "i", "id = '0'")
+    add_to_index(tmp_path / "i", texts[:1], progress=False)
+    assert open_index(tmp_path / "i").corpus_hash == before  # the same passages, in another order
+    with pytest.raises(InputError, match=r"holds 3 of these passages as they lay before .* was changed"):
+        push_index(tmp_path / "i", client, "mine", progress=False)
 
 
 def test_a_push_that_qdrant_refuses_says_what_to_do_and_goes_on(

@@ -16,7 +16,7 @@ from raisf.commands.options import (
     threads_option,
 )
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, folder
+from raisf.commands.values import FILE, FOLDER
 from raisf.experiments.opening import LMChoice, open_program
 
 
@@ -30,7 +30,7 @@ from raisf.experiments.opening import LMChoice, open_program
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, metavar="FILE", help="the dev questions; --train must hold none of them")
 @option("--test", type=FILE, metavar="FILE", help="the test questions; --train must hold none of them")
-@option("--out", type=folder, required=True, metavar="DIR", help="the folder for the rows")
+@option("--out", type=FOLDER, required=True, metavar="DIR", help="the folder for the rows")
 @option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
 @option("--where", metavar="FILTER", help="only passages that satisfy this")
 @k_option

@@ -7,7 +7,7 @@ import click
 
 from raisf.commands.command import GO_ON, command, option
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, folder
+from raisf.commands.values import FILE, FOLDER, at_least
 from raisf.utils.errors import InputError
 
 # The sections of the report that are shown.
@@ -26,7 +26,7 @@ SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge
 )
 @option(
     "--out",
-    type=folder,
+    type=FOLDER,
     metavar="DIR",
     help="where all it makes goes; default: demo-output, with --real demo-output/real",
 )

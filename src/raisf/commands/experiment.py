@@ -20,7 +20,7 @@ from raisf.commands.options import (
     threads_option,
 )
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, labelled, limits, names, specs
+from raisf.commands.values import FILE, at_least, labelled, limits, names
 from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
 from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
@@ -145,7 +145,7 @@ real_options = as_one(
 )
 @option(
     "--bases",
-    type=specs,
+    type=names,
     metavar="SPEC,SPEC",
     help="other bases of the judges for table3; default: pocket-tiny,pocket-t5 where pocket answers, else none",
 )

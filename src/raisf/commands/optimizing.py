@@ -8,7 +8,7 @@ import click
 
 from raisf.commands.command import option
 from raisf.commands.options import as_one
-from raisf.commands.values import at_least, not_negative
+from raisf.commands.values import at_least, names, not_negative
 from raisf.experiments.opening import LMChoice, given
 from raisf.utils.errors import InputError
 
@@ -102,15 +102,15 @@ class WeightsChoice:
             raise InputError(
                 f"--go-on keeps the adapters that the program has, and --{kept[0]} asks for others: leave one out"
             )
-        names = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes", "go_on")
-        settings = {name: told[name] for name in names if name in told}
+        trained = ("rank", "layers", "learning_rate", "epochs", "batch_size", "processes", "go_on")
+        settings = {name: told[name] for name in trained if name in told}
         training = Training(method="full" if self.full else "lora", seed=seed, **settings)
         return shared | {"training": training}
 
     def _predictors(self) -> list[str] | str | None:
         if self.train_predictors in (None, "judges", "all"):
             return self.train_predictors
-        return [name.strip() for name in self.train_predictors.split(",") if name.strip()]
+        return list(names(self.train_predictors))
 
 
 _prompts = functools.partial(option, heading="prompts")

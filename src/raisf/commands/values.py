@@ -20,6 +20,7 @@ class _Here(click.Path):
 
 
 FILE = _Here(path_type=Path)
+FOLDER = _Here(path_type=Path, file_okay=False)
 MOST_SECONDS = 1_000_000_000
 """Thirty years; the system's clock ends somewhere beyond."""
 
@@ -70,19 +71,6 @@ def switch(text: str) -> tuple[str, Any]:
     return name, found
 
 
-def folder(text: str) -> Path:
-    """A folder, there or to be made."""
-    path = Path(text)
-    if path.exists() and not path.is_dir():
-        raise click.BadParameter(f"{text} is a file: give a folder")
-    return path
-
-
-def specs(text: str) -> tuple[str, ...]:
-    """`A,B` as language models' names."""
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
-
-
 def sizes(text: str) -> tuple[int, ...]:
     """`A,B` as whole numbers of 2 or more, each once, the smallest first."""
     parts = names(text)
@@ -105,7 +93,7 @@ def limits(text: str) -> dict[str, int | None]:
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in names(text):
         label, given, name = part.rpartition("=")
         label = label if given else Path(name).name
         if label in named:

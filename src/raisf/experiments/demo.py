@@ -102,7 +102,8 @@ def _drop_stale(out: Path, world: Path) -> None:
 def drop_stale(out: Path, made_from: dict[str, Any], *names: str) -> None:
     """Deletes what lies in a folder under such names, each with an engine's behind it, if it is not made from this.
 
-    Nor what another version made. What the folder is made from is noted behind that: it may be stopped in between.
+    What another version made is deleted, too. What the folder is made from is noted after that: whoever was stopped in
+    between deletes again.
     """
     made_from = {"version": __version__, **made_from}
     stamp = out / "made-from.json"

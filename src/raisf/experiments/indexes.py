@@ -1,7 +1,7 @@
 """The indexes of an experiment's corpus: one an engine, and one whose queries are tuned to the LM that answers."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.provenance import without_credentials
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.errors import InputError
+from raisf.utils.urls import is_address
 
 if TYPE_CHECKING:
     from raisf.retrieval.passage import Passage
@@ -139,7 +140,7 @@ class Indexes:
         """What the given index says of itself; None where it is no folder, but on a server."""
         from raisf.retrieval.store.manifest import read_manifest
 
-        return read_manifest(self.given) if self.given and "://" not in str(self.given) else None
+        return read_manifest(self.given) if self.given and not is_address(self.given) else None
 
     @cached_property
     def _given_engine(self) -> str | None:
@@ -160,7 +161,7 @@ class Indexes:
             )
         return self._given.corpus_sha256[:8]
 
-    def _without_questions(self) -> "list[Passage] | None":
+    def _without_questions(self) -> "Iterator[Passage] | None":
         """The passages that hold no question of a prompt; None where that is all of them."""
         from raisf.evaluation.metrics import normalise
         from raisf.retrieval.corpus.reading import read_documents
@@ -173,7 +174,7 @@ class Indexes:
             for passage in read_documents(self.corpus)
             if "?" in passage.text and not asked.isdisjoint(map(normalise, _asked(passage.text)))
         }
-        return [one for one in read_documents(self.corpus) if one.pid not in holding] if holding else None
+        return (one for one in read_documents(self.corpus) if one.pid not in holding) if holding else None
 
 
 def _asked(text: str) -> Iterable[str]:

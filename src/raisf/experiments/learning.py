@@ -71,8 +71,6 @@ class Learning:
 
         path = self.path_of(setting)
         if not path.exists():
-            import raisf.optimize.artifact  # noqa: F401 - by which a program's `save` writes folders
-
             save(self._further(self._begin(setting), setting), path)
         return path
 

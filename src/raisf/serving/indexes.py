@@ -77,10 +77,10 @@ def _index_of(retriever: Any) -> Index | RemoteIndex | None:
 
 
 def _place_of(index: Index | RemoteIndex | None) -> Path | str | None:
-    """Where an index is: its folder, or its server's address."""
+    """Where an index is: its folder, which may be a link that will lead to another, or its server's address."""
     if isinstance(index, RemoteIndex):
         return index.url
-    return index.path.resolve() if index is not None and index.path is not None else None
+    return index.path.absolute() if index is not None and index.path is not None else None
 
 
 def _opened(place: Path | str) -> Index | RemoteIndex:

@@ -57,8 +57,8 @@ class ViewServer(HttpServer):
     def _fresh(self) -> View:
         """The view, read again where the records have changed; as it was where they cannot be read now."""
         with self._lock:
-            if self._view.stale:
-                with contextlib.suppress(RaisfError, OSError):
+            with contextlib.suppress(RaisfError, OSError):
+                if self._view.stale:
                     self._view = self._open()
             return self._view
 

@@ -34,6 +34,7 @@ class View:
     """
 
     def __init__(self, paths: Sequence[Path], index: Path | None = None) -> None:
+        self._paths = paths
         self.sources: Sources = find_runs(paths)
         self.title = ", ".join(path.name or path.resolve().name for path in paths)
         self.version = _version(self.sources)
@@ -47,8 +48,12 @@ class View:
 
     @property
     def stale(self) -> bool:
-        """Whether the records have changed since they were read."""
-        return _version(self.sources) != self.version
+        """Whether the records have changed since they were read, or others have come.
+
+        Raises:
+            InputError: A path holds no records now.
+        """
+        return _version(find_runs(self._paths)) != self.version
 
     def _summary(self) -> dict[str, Any]:
         runs, answers = list[Record](), list[list[Record | None]]()
@@ -100,8 +105,8 @@ def _telling_what_is_no_record(path: Path) -> Iterator[None]:
 
 def _version(sources: Sources) -> str:
     """The state of the records' files."""
-    stats = [run.path.stat() for run in sources.runs if run.path.exists()]
-    return digest([(stat.st_mtime_ns, stat.st_size) for stat in stats])
+    stats = [(str(run.path), run.path.stat()) for run in sources.runs if run.path.exists()]
+    return digest([(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats])
 
 
 def _by_question(run: Run) -> dict[tuple[str, str], Record]:

@@ -176,3 +176,17 @@ def test_an_index_server_that_changes_or_is_gone_for_a_moment_is_followed(
                 until(lambda: service.served["rag"].program.retriever is not opened)
                 assert len(service.served["rag"].program.retriever("town hall", 5)) == 3
                 assert found(server.url, ask, "late") == {"Old", "New"}
+
+
+def test_a_link_that_leads_to_another_index_is_followed(folder: Path, script: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    current, other = folder.with_name("current"), folder.with_name("other")
+    build_index(
+        [Passage("b", "The town hall was sold.", "Sold", metadata={"year": 2020})], other, "bm25", progress=False
+    )
+    current.symlink_to(folder)
+    service = _programs(current, script)
+    with IndexesWatched(service):
+        (link := folder.with_name("link")).symlink_to(other)
+        link.replace(current)
+        until(lambda: service.served["rag"].program.retriever("town hall", 1)[0].title == "Sold")
