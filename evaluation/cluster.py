@@ -100,7 +100,8 @@ class _Cluster:
         inputs: Sequence[str],
     ) -> None:
         """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads."""
-        settings = {name: value for name in ("lm", "adapter") if (value := getattr(dspy.settings, name)) is not None}
+        names = ("lm", "adapter", "rm")
+        settings = {name: value for name in names if (value := getattr(dspy.settings, name)) is not None}
         try:
             work = self._ray.put(Work(program, settings, self._prepare))
         except Exception as error:  # whatever pickling it raises

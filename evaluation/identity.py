@@ -1,5 +1,7 @@
 """What a program and a test set ARE, in a form that can be hashed: records belong to one pair of them only."""
 
+import copyreg
+import enum
 import functools
 import hashlib
 import inspect
@@ -145,8 +147,18 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     if (code := getattr(value, "__code__", None)) is not None:
         held = [value.__defaults__, value.__kwdefaults__, [_constant(cell) for cell in value.__closure__ or ()]]
         return [value.__module__, value.__qualname__, _parts(code), *(_told(one, above) for one in held)]
-    if isinstance(value, type) or not hasattr(value, "__dict__"):
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, dspy.Example):
+        return _told(value.toDict(), above)
+    if isinstance(value, type) or inspect.isbuiltin(value):
         return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
+    if isinstance(value, enum.Enum) or not hasattr(value, "__dict__"):  # slots, or a type in C: what a pickle keeps
+        try:
+            reduce = copyreg.dispatch_table.get(type(value), lambda one: one.__reduce_ex__(4))
+            return [_class_of(value), *(_told(one, above) for one in reduce(value)[1:3])]
+        except Exception:  # a lock, say
+            return _class_of(value)
     public = {name: one for name, one in vars(value).items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
     return [_class_of(value), _told(called, above), _told(public, above)]

@@ -29,7 +29,7 @@ def load_weights(program: object) -> None:
 
 
 def lms_of(program: object) -> list[Any]:
-    """The LMs that a program asks, or that which a `functools.partial` runs, its first argument; none of a function."""
+    """The LMs that a program asks; of a `functools.partial`, those of its first argument; none of a function."""
     while isinstance(program, functools.partial):
         program = program.args[0]
     predictors = all_predictors(program) if isinstance(program, dspy.Module) else []

@@ -13,7 +13,7 @@ from raisf.utils.display import DataTable
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteShare:
     """How many questions ended on a route, and the share of these that was answered right (exact match)."""
 
     n: int
@@ -47,7 +47,7 @@ class Report:
     em: Score
     f1: Score
     accuracy: Score
-    routes: dict[str, Route]
+    routes: dict[str, RouteShare]
     kinds: dict[str, Score]
     recall: Score | None
     precision: Score | None
@@ -145,12 +145,12 @@ def _mean_where_known(rows: Sequence[dict[str, Any]], measure: str) -> Score | N
     return bootstrap(known) if known else None
 
 
-def _routes(rows: Sequence[dict[str, Any]]) -> dict[str, Route]:
+def _routes(rows: Sequence[dict[str, Any]]) -> dict[str, RouteShare]:
     right: dict[str, list[float]] = {}
     for row in rows:
         right.setdefault("error" if row["error"] is not None else row["route"] or "-", []).append(row["em"])
     by_count = sorted(right.items(), key=lambda item: (-len(item[1]), item[0]))
-    return {name: Route(len(ems), len(ems) / len(rows), sum(ems) / len(ems)) for name, ems in by_count}
+    return {name: RouteShare(len(ems), len(ems) / len(rows), sum(ems) / len(ems)) for name, ems in by_count}
 
 
 def _cost(rows: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Optimize: data for the judges, compiling a program to few-shot prompts, and the artifacts that keep the result."""
+"""Optimize: data for the judges, compiling a program to prompts and weights, and the artifacts that keep it."""

@@ -55,8 +55,8 @@ def compile(
     Args:
         program: With its LMs (or DSPy's settings) and its retriever; stays as it is.
         trainset: What is learnt comes from it alone.
-        valset: What the result is chosen or stopped by; shares no question with the training set. Only "skr" does
-            without.
+        valset: What the result is chosen or stopped by; shares no question with the training set. What compares
+            nothing does without: "labeled", "bootstrap" and "skr".
         how: "prompts", "weights" (`FinetuneJudges`), "probe" (`ProbeJudges`), "outcome" (`OutcomeJudges`), "both"
             (`Together`), "thresholds" (`Calibrate`), "retriever" (`TuneRetriever`), or "skr" (`FitSKR`).
         strategy: Of both: the steps, such as "p -> w"; what compiles to prompts is then `prompts=`, a strategy of
@@ -70,8 +70,6 @@ def compile(
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
     optimizer: Any = optimizer_named(how, strategy, **options)
-    if not valset and how != "skr":
-        raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
     return optimizer.compile(program, trainset=trainset, valset=valset, teacher=teacher)
 
 

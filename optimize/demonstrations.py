@@ -105,11 +105,12 @@ def collect_rows(
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
     rows, taught = Rows(), taught or {}
-    owner_of, judging = owners(program), set[int]()
+    owner_of, roles = owners(program), {name: role_of(one) for name, one in program.named_predictors()}
+    judging = {id(owner_of[name]) for name, role in roles.items() if role in JUDGED and _in_use(owner_of[name], role)}
     # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
     answered = all("question" in example and gold_answers(example) for example in trainset)
-    for name, predictor in program.named_predictors() if answered else []:
-        role, owner = role_of(predictor), owner_of[name]
+    for name, role in roles.items() if answered else ():
+        owner = owner_of[name]
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
@@ -120,7 +121,6 @@ def collect_rows(
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in JUDGED:
-            judging.add(id(owner))
             judge = rows.judge[name] = JUDGED[role]
             given = taught.get(judge, ())
             try:

@@ -153,8 +153,7 @@ def _with_given(folder: Path, name: str, manifest: Manifest, given: Any) -> Loca
 
 def _opener(entry: KeptLM, api_base: str | None = None) -> Callable[[str], dspy.LM]:
     """Opens an LM as it was, by the spec that it has here."""
-    options = entry.connect.model_dump(exclude_none=True, exclude={"api_base", "spec"})
-    return lambda spec: entry.settings.told(connect(spec, api_base, **options))
+    return lambda spec: entry.settings.told(connect(spec, api_base, **entry.options))
 
 
 def _open_lm(folder: Path, entry: KeptLM, api_base: str | None) -> dspy.LM:

@@ -64,6 +64,11 @@ class KeptLM(BaseModel):
     predictors: list[str]
     relative: str | None = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `raisf.lm.connect.connect` is told, but for the model and its address."""
+        return self.connect.model_dump(exclude_none=True, exclude={"api_base", "spec"})
+
 
 class KeptWeights(BaseModel):
     """A predictor's own weights: their hash, and the base with its hash; `relative` as of an LM."""

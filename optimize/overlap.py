@@ -77,7 +77,7 @@ def learnt_from(learner: Any, *sets: Sequence[dspy.Example]) -> list[str]:
 
 
 def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Example]) -> None:
-    """Writes this into what was made of the learner, and into the programs within it, which may be used alone."""
+    """Writes what `learnt_from` gives into a compiled program and those within it, which may be used alone."""
     prints = learnt_from(learner, *sets)
     programs: list[Any] = [made, *programs_within(made)]
     for program in programs:

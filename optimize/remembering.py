@@ -47,11 +47,11 @@ class _Remembering:
 
 def remember(predictor: Any) -> None:
     """Let the predictor make equal calls of an LM once: another try meets the same judgements again."""
-    made: dict[tuple[Any, str], Any] = {}
+    made: dict[tuple[Any, type, str], Any] = {}
     forward = type(predictor).forward
 
     def remembered(**inputs: Any) -> Any:
-        key = predictor.lm or dspy.settings.lm, repr(sorted(inputs.items()))
+        key = predictor.lm or dspy.settings.lm, type(dspy.settings.adapter), repr(sorted(inputs.items()))
         if key not in made:
             made[key] = forward(predictor, **inputs)
         return made[key]

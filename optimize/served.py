@@ -61,9 +61,8 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
 
 
 def _open(entry: KeptLM, model: str, api_base: str) -> dspy.LM:
-    options = entry.connect.model_dump(exclude_none=True, exclude={"api_base", "spec"})
-    bare = options.get("adapter") in ("compact", "pocket")
-    return entry.settings.told(connect(f"openai/{model}", api_base, completions=bare, **options))
+    bare = entry.options.get("adapter") in ("compact", "pocket")
+    return entry.settings.told(connect(f"openai/{model}", api_base, **{**entry.options, "completions": bare}))
 
 
 def _module(name: str, models: list[dict[str, Any]], place: str, folder: Path) -> str:

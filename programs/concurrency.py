@@ -56,11 +56,6 @@ def semaphore() -> threading.BoundedSemaphore:
     return _limit.semaphore
 
 
-def pool() -> ThreadPoolExecutor:
-    """The process-wide threads."""
-    return _limit.pool
-
-
 class Task(Generic[T]):
     """A task that has been handed to the pool; whoever needs its result before a thread was free runs it itself.
 

@@ -174,7 +174,9 @@ class Program(dspy.Module):
             InputError: An option is none of this program's.
         """
         if not allow_unsafe_lm_state:
-            state, dropped = harmless(state)
+            parts = {name: state[name] for name in with_options(self, {}) if name in state}  # checked by who takes them
+            kept, dropped = harmless({name: one for name, one in state.items() if name not in parts})
+            state = kept | parts
             if dropped:
                 logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
         before = [(one, dict(vars(one))) for one in (self, *self.predictors())]

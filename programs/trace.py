@@ -23,7 +23,7 @@ Route = Literal[
     "cycle",  # equal to a question above it: not asked
     "reference",  # names a sub-question that has no answer: not asked
     "duplicate",  # solved elsewhere in the tree, with the same steps: nothing was asked again
-    "no_passages",  # no relevant passage, and decomposition is switched off
+    "no_passages",  # no relevant passages, or too few, and decomposition is switched off
     "no_sub_questions",  # the decomposition gave none
     "max_steps",  # as many actions as it may take, and none of them an answer
     "unreadable",  # no action of the LM could be read

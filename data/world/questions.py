@@ -72,8 +72,10 @@ def fill(sub_questions: list[str], sub_answers: list[str]) -> list[str]:
     return filled
 
 
-def make_question(region: Region, kind: str, rng: random.Random, fact: Fact | None = None) -> Question:
-    """A question of one kind about a region.
+def question_and_facts(
+    region: Region, kind: str, rng: random.Random, fact: Fact | None = None
+) -> tuple[Question, list[Fact]]:
+    """A question of one kind about a region, and the facts it takes, in the order of the sub-questions.
 
     Args:
         region: Where its entities live.
@@ -81,13 +83,6 @@ def make_question(region: Region, kind: str, rng: random.Random, fact: Fact | No
         rng: The source of every choice.
         fact: For a single fact, the one to ask for (trivia: its subject has an alias); any if not given.
     """
-    return question_and_facts(region, kind, rng, fact)[0]
-
-
-def question_and_facts(
-    region: Region, kind: str, rng: random.Random, fact: Fact | None = None
-) -> tuple[Question, list[Fact]]:
-    """As `make_question`, with the facts it takes, in the order of the sub-questions."""
     if kind in SINGLE_HOP:
         question, facts = _single(region, kind, rng, fact)
     elif kind == "inference":
@@ -116,7 +111,7 @@ def questions(region: Region, count: int, rng: random.Random) -> Iterator[Questi
     seen: set[str] = set()
     in_vain = 0
     while len(seen) < count and in_vain < GIVE_UP:
-        made = make_question(region, rng.choices(KINDS, WEIGHTS)[0], rng)
+        made, _ = question_and_facts(region, rng.choices(KINDS, WEIGHTS)[0], rng)
         in_vain += 1
         if made.question not in seen:
             seen.add(made.question)

@@ -9,7 +9,7 @@ import dspy
 from raisf.evaluation.judges import JudgeReport, auroc_score, best_cut, verdict_scores
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.optimize.judges.judgements import ask_each, plain
+from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_examples
 from raisf.optimize.judges.predictor_roles import predictor_of
 from raisf.programs.questions import clean, is_unknown
@@ -102,7 +102,7 @@ def _logprobs(
     A question whose answer could not be read, or whose call failed, has none: that says nothing of what the LM knows.
     """
     rows = [dspy.Example(question=question) for question in questions]
-    said, _ = ask_each(plain(answerer), rows, ("question",), threads, progress, "answering")
+    said, _ = ask_each(asking(answerer), rows, ("question",), threads, progress, "answering")
     adapter: Any = adapter_for(lm)
     answers = {row.question: clean(outputs.answer) for row, outputs in said if outputs is not None}
     sums, means = [], []

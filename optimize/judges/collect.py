@@ -11,7 +11,7 @@ from raisf.evaluation.identity import describe, describe_test, digest, question_
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import steps, steps_asked
-from raisf.optimize.judges.labelling import JUDGES, Kept, Labelling
+from raisf.optimize.judges.labelling import JUDGES, Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
 from raisf.programs.calls import require_lm
@@ -82,7 +82,7 @@ def collect(
         waiting = [example for example in trainset if question_id(example) not in journal]
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
         labelling = Labelling(program, origin, steps_asked(trainset), labels, teacher, threads)
-        spent, partial = labelling.spent, dict[str, Kept]()
+        spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:
             with progress_bar(progress) as bar:
@@ -105,7 +105,9 @@ def collect(
     return {
         "rows": counts,
         "agreement": _agreement([journal.get(name) for name in map(question_id, trainset) if name in journal]),
-        "teacher": {"lm": teacher.model, **spent.teacher} if teacher is not None else None,
+        "teacher": {"lm": teacher.model, **{name: round(cost) for name, cost in spent.teacher.items()}}
+        if teacher is not None
+        else None,
         "errors": spent.failed.total(),
         "unreadable": spent.unreadable.total(),
         "unfinished": sum(question_id(example) not in journal for example in trainset),
@@ -134,7 +136,7 @@ def _open(folder: Path, made: str) -> Journal:
     return Journal(folder / _JOURNAL)
 
 
-def _write(folder: Path, kept: Sequence[Kept]) -> dict[str, dict[str, int]]:
+def _write(folder: Path, kept: Sequence[RowsOfOne]) -> dict[str, dict[str, int]]:
     """Writes the judges' files, each row once, since questions share sub-questions; counts each class."""
     counts = {}
     for judge in JUDGES:
@@ -144,7 +146,7 @@ def _write(folder: Path, kept: Sequence[Kept]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _agreement(kept: Sequence[Kept]) -> dict[str, dict[str, Any]]:
+def _agreement(kept: Sequence[RowsOfOne]) -> dict[str, dict[str, Any]]:
     """By judge, how far teacher and gold agree; lists of sub-questions have no kappa, but a nearness."""
     found = {}
     for judge in JUDGES:

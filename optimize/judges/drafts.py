@@ -6,8 +6,8 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import describe, digest
-from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.labels import from_memory
+from raisf.optimize.runs import results
 from raisf.programs.calls import Run
 from raisf.programs.questions import clean, is_unknown
 from raisf.utils.journal import Journal
@@ -29,23 +29,24 @@ def with_drafts(
     Raises:
         LMError: The LM failed on ten questions in a row.
     """
-    questions = list(dict.fromkeys(row.question for row in rows))
     kind = f"draft of {digest(describe(from_memory(answerer)))}"
-    drafts: dict[str, str] = {} if journal is None else journal.kept(kind, questions)
+    asked = {row.question: dspy.Example(question=row.question) for row in rows}
 
     def ask(question: str) -> dspy.Prediction:
         outputs = Run(None, None, None).ask(answerer, question=question)
         return dspy.Prediction(answer=None if outputs is None else clean(outputs.answer))
 
-    def keep(outcome: Outcome) -> None:
-        if outcome.prediction is not None and outcome.prediction.answer is not None:
-            drafts[outcome.example.question] = outcome.prediction.answer
-            if journal is not None:
-                journal.add(f"{kind} {outcome.example.question}", outcome.prediction.answer)
-
-    ask_all(ask, [dspy.Example(question=one) for one in questions if one not in drafts], keep, threads=threads)
+    found = results(
+        ask,
+        list(asked.values()),
+        lambda example, prediction: prediction.answer,
+        threads=threads,
+        journal=journal,
+        key=lambda example: f"{kind} {example.question}",
+    )
+    drafts = dict(zip(asked, found, strict=True))
     return [
         row.copy(answer=drafts[row.question]).with_inputs("question", "answer")
         for row in rows
-        if not is_unknown(drafts.get(row.question, ""))
+        if not is_unknown(drafts[row.question] or "")
     ]

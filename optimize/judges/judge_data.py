@@ -58,7 +58,11 @@ class Step:
 
     def all_among(self, passages: Sequence[Passage]) -> bool:
         """Whether these are passages of all its gold, and of nothing else."""
-        return {passage.pid if self.by_id else passage.title for passage in passages} == self.gold
+        return {self.key(passage) for passage in passages} == self.gold
+
+    def key(self, passage: Passage) -> str:
+        """What gold calls a passage: its id, or its title."""
+        return passage.pid if self.by_id else passage.title
 
 
 def steps(example: dspy.Example) -> list[Step]:
@@ -170,7 +174,8 @@ def sufficiency_examples(
         if step.all_among(gold):
             add(step, gold, "sufficient")
         others = [passage for passage in passages if passage not in gold]
-        add(step, gold[:-1] if len(step.gold) > 1 else others[:1], "insufficient")
+        lacking = [one for one in gold if step.key(one) != step.key(gold[-1])] if step.all_among(gold) else gold
+        add(step, lacking if len(step.gold) > 1 else others[:1], "insufficient")
     return rows
 
 

@@ -115,7 +115,7 @@ class Decomposed:
     readable: bool = True
 
 
-def collect(
+def judgements_of(
     program: dspy.Module,
     judge: Judge,
     examples: Sequence[dspy.Example],
@@ -184,7 +184,7 @@ def judging(program: dspy.Module) -> Any:
     return next((one for one in programs_within(program) if isinstance(one, RAISF)), program)
 
 
-def collect_decompositions(
+def decompositions_of(
     program: dspy.Module,
     examples: Sequence[dspy.Example],
     *,
@@ -248,10 +248,10 @@ def _rows(
         return made.rows, made.told()
     if (retriever := searched(program)) is None:
         raise InputError(f"the {judge} judge is measured on retrieved passages: give --index (program.retriever)")
-    return passage_examples(role_of(predictor), examples, retriever, program.k), None
+    return passage_examples(role_of(predictor), examples, retriever, getattr(program, "k", 5)), None
 
 
-def plain(predictor: Any) -> Callable[..., dspy.Prediction]:
+def asking(predictor: Any) -> Callable[..., dspy.Prediction]:
     """Asks the predictor in the program's way; the outputs, or None where they could not be read, are `said`."""
     return lambda **inputs: dspy.Prediction(said=Run(None, None, None).ask(predictor, **inputs))
 

@@ -17,7 +17,7 @@ from raisf.optimize.judges.judge_data import (
     relevance_examples,
     steps_asked,
 )
-from raisf.optimize.judges.judgements import ask_each, plain
+from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
@@ -28,7 +28,7 @@ JUDGES = ("know", "relevance", "decomposition")
 SAME, DIFFERENT = "same", "different"
 
 
-class Kept(TypedDict):
+class RowsOfOne(TypedDict):
     """What one training question gives.
 
     `rows` are each judge's. `agreement` holds by judge pairs of what gold and the teacher (or, of what is known, the
@@ -40,8 +40,11 @@ class Kept(TypedDict):
     token_f1: list[float]
 
 
+_COSTS = ("calls", "prompt_tokens", "completion_tokens", "seconds")
+
+
 @dataclass(slots=True)
-class Spent:
+class LabellingCost:
     """What labelling has cost, and what it missed.
 
     Attributes:
@@ -54,7 +57,7 @@ class Spent:
     asked: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
-    teacher: Counter[str] = field(default_factory=Counter)
+    teacher: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COSTS, 0))
 
 
 @dataclass(slots=True)
@@ -76,11 +79,11 @@ class Labelling:
     labels: Labels
     teacher: dspy.LM | None
     threads: int
-    spent: Spent = field(default_factory=Spent)
+    spent: LabellingCost = field(default_factory=LabellingCost)
 
-    def rows(self, chunk: Sequence[dspy.Example]) -> dict[str, Kept]:
+    def rows(self, chunk: Sequence[dspy.Example]) -> dict[str, RowsOfOne]:
         """What some questions give, by their id; calls that failed or could not be read are counted in `spent`."""
-        kept: dict[str, Kept] = {
+        kept: dict[str, RowsOfOne] = {
             question_id(example): {"rows": {judge: [] for judge in JUDGES}, "agreement": {}, "token_f1": []}
             for example in chunk
         }
@@ -89,9 +92,10 @@ class Labelling:
         self._decomposition(chunk, kept)
         return kept
 
-    def _know(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+    def _know(self, chunk: Sequence[dspy.Example], kept: dict[str, RowsOfOne]) -> None:
         answerer: Any = self.program.answer_directly
-        made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads, gold=self.gold)
+        own = {question: step for question, step in self.gold.items() if self.origin[question] in kept}
+        made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads, gold=own)
         self.spent.asked += made.asked
         self.spent.failed.update(self.origin[question] for question in made.failed)
         self.spent.unreadable.update(self.origin[question] for question in made.unreadable)
@@ -103,7 +107,7 @@ class Labelling:
             if self.labels == "model" and gold is not None:
                 self._compare(kept, "know", row.question, [("know" if gold else "unknown", row.verdict)])
 
-    def _relevance(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+    def _relevance(self, chunk: Sequence[dspy.Example], kept: dict[str, RowsOfOne]) -> None:
         if (retriever := searched(self.program)) is None:
             return
         together = self.program.relevance == "listwise"
@@ -115,7 +119,7 @@ class Labelling:
         if self.teacher is None:
             return
         truth = {_asked(row): row[output] for row in by_gold}
-        asked = list(steps_asked(chunk))
+        asked = [question for question in steps_asked(chunk) if self.origin[question] in kept]
         found = retriever.search_many(asked, self.program.k)
         rows = []
         for question, passages in zip(asked, found, strict=True):
@@ -132,7 +136,7 @@ class Labelling:
             else:
                 self._compare(kept, "relevance", row.question, [(gold, said)])
 
-    def _decomposition(self, chunk: Sequence[dspy.Example], kept: dict[str, Kept]) -> None:
+    def _decomposition(self, chunk: Sequence[dspy.Example], kept: dict[str, RowsOfOne]) -> None:
         by_gold = decomposition_examples(chunk)
         for row in by_gold:
             self._add(kept, "decomposition", row, {"sub_questions": row.sub_questions}, "gold")
@@ -156,13 +160,13 @@ class Labelling:
         started, spent = time.monotonic(), self.spent
         with dspy.track_usage() as usage:
             said, _ = ask_each(
-                plain(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
+                asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
             )
         totals = usage.get_total_tokens().values()
         spent.teacher["calls"] += len(rows)
         for name in ("prompt_tokens", "completion_tokens"):
             spent.teacher[name] += sum(total.get(name) or 0 for total in totals)
-        spent.teacher["seconds"] += round(time.monotonic() - started)
+        spent.teacher["seconds"] += time.monotonic() - started
         spent.asked += len(rows)
         answered = {id(row) for row, _ in said}
         spent.failed.update(self.origin[row.question] for row in rows if id(row) not in answered)
@@ -172,7 +176,7 @@ class Labelling:
 
     def _add(
         self,
-        kept: dict[str, Kept],
+        kept: dict[str, RowsOfOne],
         judge: str,
         row: Any,
         outputs: dict[str, Any],
@@ -189,7 +193,7 @@ class Labelling:
             source |= {"by": lm.model, "call": digest([signature.instructions, inputs, lm.model])}
         kept[identity]["rows"][judge].append({**inputs, **outputs, "source": source})
 
-    def _compare(self, kept: dict[str, Kept], judge: str, question: str, pairs: Sequence[tuple[str, str]]) -> None:
+    def _compare(self, kept: dict[str, RowsOfOne], judge: str, question: str, pairs: Sequence[tuple[str, str]]) -> None:
         if (identity := self.origin[question]) in kept:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
 

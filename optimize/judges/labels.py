@@ -9,6 +9,7 @@ import dspy
 
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
+from raisf.evaluation.readability import REMEDY
 from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.programs.baselines.direct import Direct
@@ -77,10 +78,7 @@ def check_labelled(asked: int, unreadable: int, what: str = "questions gave no r
         LMError: More than half cannot be read.
     """
     if unreadable > asked / 2:
-        raise LMError(
-            f"{unreadable} of {asked} {what}. That is most of them: try another format (--adapter compact, or chat), "
-            "more tokens (--max-tokens), or another model"
-        )
+        raise LMError(f"{unreadable} of {asked} {what}. That is most of them: {REMEDY}")
 
 
 def know_labels(
@@ -106,7 +104,8 @@ def know_labels(
             and asks for the rest.
         threads: Questions asked at a time.
         journal: Keeps the verdicts, and has those of an earlier call; what has none there is asked again.
-        gold: What `steps_asked` finds in a larger set that these questions are a part of; None: they are all.
+        gold: What `steps_asked` finds in a larger set that these questions are a part of, of those steps that are to
+            be asked; None: all of theirs.
 
     Raises:
         InputError: No questions, one without a gold answer, or unknown labels.
@@ -115,7 +114,7 @@ def know_labels(
     check_asking(labels, threads)
     asked = steps_asked(trainset)
     if gold is not None:
-        asked = {question: gold[question] for question in asked}
+        asked = {question: gold[question] for question in asked if question in gold}
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     total = len(asked) - len(verdicts)
     program = from_memory(answerer)

@@ -45,7 +45,7 @@ _forced: contextvars.ContextVar[Forced] = contextvars.ContextVar("forced", defau
 
 
 @dataclass(slots=True)
-class Outcomes:
+class Advantages:
     """What the tries of some questions have taught.
 
     Attributes:
@@ -97,7 +97,7 @@ class Trying:
         self._metric, self._call_price, self._search_price = metric, call_price, search_price
         self._threads, self._progress = threads, progress
 
-    def outcomes(self, examples: Sequence[dspy.Example], journal: Journal, name: str) -> Outcomes:
+    def outcomes(self, examples: Sequence[dspy.Example], journal: Journal, name: str) -> Advantages:
         """What the tries of some questions teach.
 
         Args:
@@ -111,7 +111,7 @@ class Trying:
         # By what a question is, so that others who try it find it.
         keys = {id(example): f"{name} {digest(dict(example))}" for example in examples}
         waiting = [example for example in examples if keys[id(example)] not in journal]
-        found = Outcomes(questions=len(examples))
+        found = Advantages(questions=len(examples))
         found.seconds_before = sum(journal.get(key)["seconds"] for key in set(keys.values()) if key in journal)
         patience, last = Patience(), time.perf_counter()
         with progress_bar(self._progress) as bar:
@@ -292,7 +292,7 @@ def _likely(passage: JudgedPassage) -> float:
     return float(passage.relevant) if judged is None or judged.probability is None else judged.probability
 
 
-def _sort(found: Outcomes, tried: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def _sort(found: Advantages, tried: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     """Differences become rows; what is met on the ways of several questions is one row with their mean."""
     seen: dict[tuple[str, ...], list[tuple[str, Mapping[str, Any]]]] = {}
     for origin, row in tried:

@@ -39,9 +39,14 @@ JUDGED = {
 
 def judges_of(program: dspy.Module) -> set[str]:
     """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"; also where they reason."""
-    judged = {**JUDGED, Decomposition: "decomposition"}
+    judged = {role: judge for role in _KNOWN if (judge := judge_of(role)) is not None}
     signatures = [predictor.signature for _, predictor in program.named_predictors()]
     return {judged[role] for role in judged for one in signatures if _alike(one, role) or _reasons(one, role)}
+
+
+def judge_of(role: Any) -> str | None:
+    """What rows of a role are called; None where it is no judge's."""
+    return "decomposition" if role is Decomposition else JUDGED.get(role)
 
 
 def role_of(predictor: Any) -> Any:

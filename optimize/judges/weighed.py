@@ -9,9 +9,9 @@ import dspy
 def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[dspy.Example]:
     """Up to n rows, as evenly over the verdicts as can be had, those of the greatest weight.
 
-    Each verdict gets the same share of the whole weight, and the mean becomes 1. The verdicts' own sums would let the
-    judge lean to the one that other verdicts can hardly make good, and whoever always says irrelevant never answers:
-    advantages take for granted that what comes after is judged well, and soon it is not.
+    Each verdict gets the same share of the whole weight, and the mean becomes 1. With the weights as they are the judge
+    would lean to the verdict whose advantages sum to more, and one that always says irrelevant never answers: an
+    advantage assumes that later verdicts are right, and then they no longer are.
 
     Args:
         rows: With `verdict` and `weight`.

@@ -1,1 +1,1 @@
-"""The teleprompters: each compiles a program's prompts, weights or thresholds."""
+"""The teleprompters: each compiles a program's prompts, weights, probes or thresholds, or tunes its retriever."""

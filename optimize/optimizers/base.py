@@ -27,7 +27,7 @@ Examples = Sequence[dspy.Example]
 
 
 @dataclass(slots=True)
-class Task:
+class Compilation:
     """One compilation under way.
 
     Attributes:
@@ -111,7 +111,7 @@ class Optimizer(Teleprompter):
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
             fitted = fit_skr(student, trainset, self._threads(), journal)
-            task = Task(fitted, trainset, valset, guide, journal, lambda: spent.lm_calls)
+            task = Compilation(fitted, trainset, valset, guide, journal, lambda: spent.lm_calls)
             compiled = self._compile(task)
             journal.close()
         compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
@@ -129,7 +129,7 @@ class Optimizer(Teleprompter):
     def _threads(self) -> int:
         return getattr(self, "threads", 8)
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         """The compiled copy, with its `compile_report`."""
         raise NotImplementedError
 

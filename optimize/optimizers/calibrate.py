@@ -24,7 +24,7 @@ from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliabili
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
-from raisf.optimize.judges.judgements import Judge, Judged, Judgements, collect
+from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.fold_choice import fit_cut
@@ -252,7 +252,7 @@ class Calibrate(Teleprompter):
             try:
                 if judge == "relevance" and program.relevance == "listwise":
                     raise InputError("a listwise judge names the relevant passages and gives no probabilities")
-                judged = collect(program, judge, valset, **options)
+                judged = judgements_of(program, judge, valset, **options)
                 rows.left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
                 rows.of[judge] = _usable(judge, judged)
             except InputError as error:

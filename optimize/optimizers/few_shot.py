@@ -15,7 +15,7 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
@@ -39,7 +39,7 @@ class Draws:
         failed: Runs that ended in an error.
     """
 
-    task: Task
+    task: Compilation
     metric: Metric
     seed: int
     sample: Examples
@@ -140,7 +140,7 @@ class Prompting(Optimizer):
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
         draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         taught = None

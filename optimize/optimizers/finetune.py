@@ -15,7 +15,7 @@ from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
-from raisf.optimize.optimizers.base import Examples, Task
+from raisf.optimize.optimizers.base import Compilation, Examples
 from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.optimize.optimizers.training_rows import (
     MAX_VALIDATION,
@@ -79,7 +79,7 @@ class FinetuneJudges(JudgeTraining):
     def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         return {name: local_base(student, name, self.base) for name in chosen_predictors(student, self.predictors)}
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         program, training = task.student, self.training or Training(seed=self.seed)
         bases = self._bases(program)
         rng = random.Random(training.seed)

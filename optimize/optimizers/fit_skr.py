@@ -6,7 +6,7 @@ from typing import Any
 import dspy
 
 from raisf.optimize.copying import copy_of
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.utils.errors import InputError, check_least
@@ -37,7 +37,7 @@ class FitSKR(Optimizer):
             raise InputError(f"{type(student).__name__} holds no SKR-knn to fit: take skr-knn")
         return []
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         compiled: Any = copy_of(task.student)
         fitted = [program for program in programs_within(compiled) if isinstance(program, SKR)]
         cases = [case for program in fitted for case in program.cases or []]

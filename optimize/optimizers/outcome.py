@@ -20,9 +20,9 @@ from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_labels
-from raisf.optimize.judges.outcomes import Outcomes, Trying
+from raisf.optimize.judges.outcomes import Advantages, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
@@ -143,7 +143,7 @@ class OutcomeJudges(Optimizer):
             )
         return found
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         wanted, rng = self._judges(task.student), random.Random(self.seed)
         prices = (self.call_price, self.search_price)
         trying = Trying(task.student, self.metric, *prices, self.threads, self.progress)
@@ -186,7 +186,7 @@ class OutcomeJudges(Optimizer):
         return compiled
 
     @contextlib.contextmanager
-    def _tries(self, task: Task) -> Iterator[Journal]:
+    def _tries(self, task: Compilation) -> Iterator[Journal]:
         """Where the tries are kept; with the name of all that decides them, if others are to find them."""
         if self.tries is None:
             yield task.journal
@@ -195,7 +195,7 @@ class OutcomeJudges(Optimizer):
         with Journal.alone(self.tries, "tries", identity) as journal:
             yield journal
 
-    def _seconds(self, *parts: Outcomes) -> dict[str, float]:
+    def _seconds(self, *parts: Advantages) -> dict[str, float]:
         names = ("seconds", "seconds_before")
         return {name: round(sum(getattr(part, name) for part in parts), 2) for name in names}
 
@@ -224,7 +224,7 @@ def _options_of(kind: type[Any]) -> set[str]:
     return {one.name for one in dataclasses.fields(kind)}
 
 
-def _check(judge: str, rows: Sequence[dspy.Example], found: Outcomes) -> None:
+def _check(judge: str, rows: Sequence[dspy.Example], found: Advantages) -> None:
     counts = Counter(row.verdict for row in rows)
     if any(not counts[verdict] for verdict in VERDICTS[judge]):
         told = " and ".join(f"{counts[verdict]} {verdict!r}" for verdict in VERDICTS[judge])
@@ -234,7 +234,7 @@ def _check(judge: str, rows: Sequence[dspy.Example], found: Outcomes) -> None:
         )
 
 
-def _told(judge: str, found: Outcomes, taken: Sequence[dspy.Example]) -> dict[str, Any]:
+def _told(judge: str, found: Advantages, taken: Sequence[dspy.Example]) -> dict[str, Any]:
     rows = found.of[judge]
     return {
         "rows": {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS[judge]},

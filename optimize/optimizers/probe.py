@@ -18,7 +18,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
-from raisf.optimize.optimizers.base import Examples, Task
+from raisf.optimize.optimizers.base import Compilation, Examples
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.row_writer import format_of
 from raisf.optimize.optimizers.training_rows import (
@@ -93,7 +93,7 @@ class ProbeJudges(JudgeTraining):
             lm.base_engine.read_layers()  # refuses an encoder-decoder
         return bases
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         program, rng = task.student, random.Random(self.seed)
         bases = self._bases(program)
         sources = self._sources(task, list(bases), rng)

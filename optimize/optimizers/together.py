@@ -12,7 +12,7 @@ from dspy.teleprompt import Teleprompter
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match, metric_name
@@ -86,7 +86,7 @@ class Together(Optimizer):
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric, *(function for one in self.parts.values() for function in one._functions())]
 
-    def _compile(self, task: Task) -> Any:
+    def _compile(self, task: Compilation) -> Any:
         walk = _Walk(self, task)
         steps = {letter: _Step(walk, optimizer) for letter, optimizer in self.parts.items()}
         student: Any = copy_of(task.student)
@@ -132,7 +132,7 @@ GIVEN = "as given"
 class _Walk:
     """The way through the steps: what each made, reported and scored."""
 
-    def __init__(self, options: Together, task: Task) -> None:
+    def __init__(self, options: Together, task: Compilation) -> None:
         self.programs: dict[str, Any] = {"": task.student}
         self.reports: dict[str, dict[str, Any]] = {}
         self.error: Exception | None = None

@@ -16,14 +16,13 @@ from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_asking, know_examples
-from raisf.optimize.judges.predictor_roles import JUDGED, role_of
-from raisf.optimize.optimizers.base import Examples, Optimizer, Task
+from raisf.optimize.judges.predictor_roles import judge_of, role_of
+from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
-from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
@@ -62,7 +61,7 @@ class JudgeTraining(Optimizer):
         """Whether a predictor that cannot be taught is left to its LM, since nobody has named it."""
         return self.predictors is None or self.predictors in GROUPS
 
-    def _sources(self, task: Task, chosen: list[str], rng: random.Random) -> "list[Source]":
+    def _sources(self, task: Compilation, chosen: list[str], rng: random.Random) -> "list[Source]":
         """What the training questions, and what the validation questions, say that the chosen should have done."""
         parts = (task.trainset, task.valset)
         samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
@@ -100,7 +99,7 @@ class JudgeTraining(Optimizer):
 
     def _report(
         self,
-        task: Task,
+        task: Compilation,
         sources: "list[Source]",
         trained: str,
         settings: dict[str, Any],
@@ -139,19 +138,14 @@ class JudgeTraining(Optimizer):
             "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
         }
 
-    def _held_out(self, task: Task, predictors: Collection[str]) -> dict[str, list[str]]:
+    def _held_out(self, task: Compilation, predictors: Collection[str]) -> dict[str, list[str]]:
         """The predictors that were validated on training questions, since no row is of a validation question."""
         parts = (task.trainset, task.valset)
         if self.judge_rows is None or not self.judge_rows.holds_out(*parts):
             return {}
         validated = self.judge_rows.parts(*parts)[1]
-        judge_of = {name: _judge_of(role_of(one)) for name, one in task.student.named_predictors()}
-        return {"held_out": [name for name in predictors if validated.get(judge_of[name] or "")]}
-
-
-def _judge_of(role: Any) -> str | None:
-    """What rows of a role are called; None where it is no judge's."""
-    return "decomposition" if role is Decomposition else JUDGED.get(role)
+        judges = {name: judge_of(role_of(one)) for name, one in task.student.named_predictors()}
+        return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
 
 
 def check_rows(rows: int) -> None:
@@ -171,7 +165,7 @@ class Source:
 
     @classmethod
     def of(
-        cls, task: Task, examples: Examples, chosen: list[str], split: str, options: "JudgeTraining", taught: Any
+        cls, task: Compilation, examples: Examples, chosen: list[str], split: str, options: "JudgeTraining", taught: Any
     ) -> "Source":
         """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
 
@@ -238,7 +232,9 @@ class Source:
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
 
 
-def _add_answerers(gold: Rows, task: Task, examples: Examples, chosen: Sequence[str], options: JudgeTraining) -> None:
+def _add_answerers(
+    gold: Rows, task: Compilation, examples: Examples, chosen: Sequence[str], options: JudgeTraining
+) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
     predictors, owner_of = dict(task.student.named_predictors()), owners(task.student)
     if not all("question" in example and gold_answers(example) for example in examples):

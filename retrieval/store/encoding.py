@@ -1,6 +1,6 @@
 """Encoding the passages of a segment. What a command has encoded that was stopped, or killed, is found again.
 
-The files of a large segment's vectors are kept outside of it until the index that holds them is whole; see `Kept`.
+The files of a large segment's vectors are kept outside of it until the index that holds them is whole.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class Checkpoint(Protocol):
         ...
 
 
-class Kept:
+class EncodedFolder:
     """The folder beside an index, .NAME.encoded, where files of vectors stand until the index is whole.
 
     Each is named by what it was made of, and a hard link: it costs no place, and a file system without such links keeps
@@ -143,7 +143,7 @@ def encode(
     folder: Path,
     progress: bool,
     packed: bool,
-    kept: Kept,
+    kept: EncodedFolder,
 ) -> None:
     """Writes the vectors of texts as the files of a segment's folder.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.encoding import Checkpoint, Kept, encode
+from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder, encode
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
 from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import read_segment, row_of
@@ -21,7 +21,7 @@ def write_segment(
     checkpoint: Checkpoint | None,
     progress: bool,
     exact_up_to: float,
-    kept: Kept,
+    kept: EncodedFolder,
 ) -> Segment:
     """Writes passages as a new segment of the index at `index`: streamed to the disk, then encoded from there.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.encoding import Checkpoint, Kept
+from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder
 from raisf.retrieval.store.manifest import (
     EXACT_UP_TO,
     FORMAT,
@@ -66,7 +66,7 @@ class Writer:
     """
 
     def __init__(
-        self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool, kept: Kept
+        self, folder: Path, manifest: IndexManifest, checkpoint: Checkpoint | None, progress: bool, kept: EncodedFolder
     ):
         self.folder = folder
         self.manifest = manifest
@@ -191,7 +191,7 @@ def new_index(
         InputError: `out` is a folder with other things in it, or another process is changing it.
     """
     check_no_strangers_manifest(Path(out))
-    kept = Kept(out)
+    kept = EncodedFolder(out)
     with _locked(Path(out)):
         with atomic_folder(out, *INDEX) as folder:
             yield Writer(folder, manifest, checkpoint, progress, kept)
@@ -215,7 +215,7 @@ def changed_index(
     path = Path(path)
     read_manifest(path)
     with _locked(path), naming_full_disk(path):
-        manifest, kept = read_manifest(path), Kept(path)
+        manifest, kept = read_manifest(path), EncodedFolder(path)
         sweep(path / MANIFEST)
         _drop_unused(path, manifest)  # what a process that was killed had written
         try:

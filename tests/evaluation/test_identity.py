@@ -1,7 +1,13 @@
 """If these failed, an evaluation that is resumed would give the answers of another program, and tell nobody."""
 
+import copy
+import dataclasses
+import enum
 import functools
+import re
 import shutil
+import threading
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -222,3 +228,40 @@ def test_no_text_of_a_module_s_own_is_written_down(tmp_path: Path) -> None:
     written = "".join(file.read_text() for file in tmp_path.iterdir())
     assert "hush" not in written and '"consistency"' in written, "an option of ours is told"
     assert describe(Mine("hush")) != describe(Mine("hash"))
+
+
+class Colour(enum.Enum):
+    RED, BLUE = 1, 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    size: int
+
+
+class Holder(dspy.Module):
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+
+VALUES: list[tuple[Any, Any]] = [
+    (re.compile("a"), re.compile("b")),
+    (Path("a"), Path("b")),
+    (Colour.RED, Colour.BLUE),
+    (Slotted(1), Slotted(2)),
+    (b"a", b"b"),
+    (np.array([1.0]), np.array([2.0])),
+    (Decimal(1), Decimal(2)),
+    (range(3), range(4)),
+    ([dspy.Example(question="a")], [dspy.Example(question="b")]),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), VALUES, ids=lambda value: type(value).__name__)
+def test_values_without_a_dictionary_are_told_apart(one: Any, other: Any) -> None:
+    assert describe(Holder(one)) == describe(Holder(copy.deepcopy(one))) != describe(Holder(other))
+
+
+def test_what_cannot_be_pickled_is_told_by_its_class() -> None:
+    assert describe(Holder(threading.Lock())) == describe(Holder(threading.Lock())) != describe(Holder(re.compile("a")))

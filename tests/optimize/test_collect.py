@@ -45,6 +45,16 @@ def test_every_row_says_where_it_comes_from(program, world, tmp_path):
     assert made["agreement"]["know"]["n"] > 0
 
 
+def test_the_teacher_is_asked_once_about_what_questions_share(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(room, "CHUNK", 1)
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["a?", "b?"]})
+    parts = {"sub_questions": ["Where was Ada born?", "In which country is #1?"], "sub_answers": ["Rome", "Italy"]}
+    asked = [question(f"Q{number} about Ada?", **parts) for number in range(4)]
+    collect(program, asked, tmp_path / "judges", teacher=teacher, threads=1, progress=False)
+    pairs = [(call["question"], call["passage"]) for call in teacher.calls if "passage" in call]
+    assert len(pairs) == len(set(pairs)) > 0
+
+
 def test_a_stopped_collection_goes_on_and_ends_the_same(program, world, tmp_path, monkeypatch):
     monkeypatch.setattr(room, "CHUNK", 5)
     whole = collect(program, world.train, tmp_path / "whole", progress=False)

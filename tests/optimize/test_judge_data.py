@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import dspy
@@ -18,6 +19,7 @@ from raisf.optimize.judges.judge_data import (
     passage_examples,
     relevance_examples,
     steps,
+    sufficiency_examples,
 )
 from raisf.optimize.judges.labels import know_examples
 from raisf.retrieval.passage import Passage
@@ -222,3 +224,22 @@ def test_a_passage_belongs_to_the_step_that_names_it_whatever_the_order_of_the_g
         ("Who wrote Emma?", "EMMA"),
         ("Where was Jane Austen born?", "AUSTEN"),
     }
+
+
+@pytest.mark.parametrize(
+    ("k", "rows"),
+    [
+        (3, [("sufficient", ["Ada | 1", "Rome | 2", "Ada | 3"]), ("insufficient", ["Rome | 2"])]),
+        (1, [("insufficient", ["Ada | 1"])]),
+    ],
+)
+def test_passages_are_insufficient_where_a_gold_title_is_missing(k: int, rows: list[Any]) -> None:
+    """An article may be cut into several passages."""
+    parts = [Passage("a", "1", "Ada"), Passage("r", "2", "Rome"), Passage("b", "3", "Ada")]
+
+    class Cut(Shelf):
+        def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            return [parts[:k] for _ in queries]
+
+    asked = example(question="In which country was Ada born?", gold_titles=["Ada", "Rome"])
+    assert [(row.verdict, row.passages) for row in sufficiency_examples([asked], Cut(), k)] == rows

@@ -9,7 +9,7 @@ import pytest
 import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.demonstrations import collect_rows, judges
-from raisf.optimize.judges.judgements import collect
+from raisf.optimize.judges.judgements import judgements_of
 from raisf.optimize.optimizers.calibrate import calibrate
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -27,7 +27,7 @@ def of_kind(know: Any, world: Any, lm: Any, **given: Any) -> RAISF:
 @pytest.mark.parametrize("know", KINDS)
 def test_each_kind_is_measured_and_calibrated_by_its_own_probabilities(know: str, world: Any) -> None:
     program = of_kind(know, world, raisf.connect("pocket"), use_relevance=False, use_decomposition=False)
-    judged = collect(program, "know", world.dev, labels="model", progress=False)
+    judged = judgements_of(program, "know", world.dev, labels="model", progress=False)
     scored = judged.report()
     assert len(judged.scored) == len(judged.rows) and {"auroc", "ece", "aurc"} <= scored.scores.keys()
     assert scored.risk and scored.risk.right[1.0] == pytest.approx(

@@ -15,7 +15,7 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
-from raisf.optimize.judges.outcomes import Outcomes, Trying
+from raisf.optimize.judges.outcomes import Advantages, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers import probe
 from raisf.optimize.optimizers.probe_fit import fit_probe
@@ -80,12 +80,12 @@ def student() -> RAISF:
     return made
 
 
-def tried(student: RAISF, tmp_path: Path, *subjects: str, call: float = 0.01, search: float = 0.0) -> Outcomes:
+def tried(student: RAISF, tmp_path: Path, *subjects: str, call: float = 0.01, search: float = 0.0) -> Advantages:
     trying = Trying(student, answer_exact_match, call, search, threads=2, progress=False)
     return trying.outcomes(asked(*subjects), Journal(tmp_path / "journal.jsonl"), "tries")
 
 
-def verdicts(found: Outcomes, judge: str) -> dict[str, tuple[str, float]]:
+def verdicts(found: Advantages, judge: str) -> dict[str, tuple[str, float]]:
     return {
         " / ".join(row.inputs().values()): (row.verdict, pytest.approx(row.weight, abs=1e-6)) for row in found.of[judge]
     }

@@ -1,10 +1,16 @@
 """What is asked again and again while thresholds are tried costs one call."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import dspy
 
 import raisf
-from raisf.optimize.remembering import remembering
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.remembering import remember, remembering
+from raisf.programs.calls import Run
 from raisf.retrieval.passage import Passage
+from raisf.signatures.judges import Decomposition
 
 
 def test_searches_of_many_questions_are_made_together_and_once() -> None:
@@ -24,3 +30,17 @@ def test_searches_of_many_questions_are_made_together_and_once() -> None:
     first, second, again = shelf.search_many(["a", "b", "a"], 2)
     assert first == again == shelf("a", 2) and second == shelf("b", 2) != first
     assert shelf.search_many(["b", "c"], 2)[0] == second and asked == [["a", "b"], ["c"]]
+
+
+def test_a_second_format_is_asked_for_what_the_first_gave_no_sense() -> None:
+    def script(fields: dict) -> Any:
+        if len(lm.calls) == 1:
+            return {"sub_questions": ["I cannot break this question down."]}
+        return '{"sub_questions": ["Where was Ada born?", "In which country is #1?"]}'
+
+    lm = ScriptedLM(script)
+    lm.adapter = dspy.ChatAdapter()
+    predictor = dspy.Predict(Decomposition)
+    predictor.lm = lm
+    remember(predictor)
+    assert len(Run(None, None, None).ask(predictor, question="Where?").sub_questions) == 2 == len(lm.calls)

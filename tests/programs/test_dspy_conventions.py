@@ -315,3 +315,18 @@ def test_a_connected_lm_is_saved_in_json_as_dspys_own_and_not_where_it_is_at_an_
 def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
     raisf.Direct(max_calls=3).save(tmp_path / "folder")
     assert raisf.load(tmp_path / "folder").max_calls == 3
+
+
+def test_a_program_within_a_program_gets_its_options_back(tmp_path):
+    class Outer(raisf.Program):
+        system = "outer"
+
+        def __init__(self, max_calls=None, max_seconds=None):
+            super().__init__(None, max_calls, max_seconds)
+            self.inner = raisf.RAG(k=3)
+
+    saved, opened = Outer(), Outer()
+    saved.inner.k = 9
+    saved.save(tmp_path / "outer.json")
+    opened.load(tmp_path / "outer.json")
+    assert opened.inner.k == 9

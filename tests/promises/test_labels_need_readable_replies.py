@@ -19,8 +19,7 @@ from raisf.optimize.demonstrations import Rows, bootstrap_demos
 from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import steps
-from raisf.optimize.judges.judgements import Judged, Judgements
-from raisf.optimize.judges.judgements import collect as judge
+from raisf.optimize.judges.judgements import Judged, Judgements, judgements_of
 from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.traces import readable, traced_rows
 from raisf.programs.baselines.skr import SKR
@@ -181,11 +180,11 @@ def test_compiling_with_an_lm_that_is_mostly_unreadable_is_an_error(
 
 def test_a_judge_is_measured_on_what_it_said_and_not_on_noise(program: Any, mute: Mute, world: Any) -> None:
     mute.mute = lambda fields: "passage" in fields and third(fields)
-    judged = judge(program, "relevance", world[3], **QUIET)
+    judged = judgements_of(program, "relevance", world[3], **QUIET)
     assert 0 < judged.unreadable < len(judged.rows)
     assert judged.report().scores["accuracy"].n == len(judged.rows) - judged.unreadable
     mute.mute = lambda fields: "passage" in fields
-    assert judge(program, "relevance", world[3], **QUIET).report().scores == {}
+    assert judgements_of(program, "relevance", world[3], **QUIET).report().scores == {}
 
 
 def test_calibrating_takes_no_unreadable_verdict_for_a_no(program: Any, mute: Mute, world: Any) -> None:

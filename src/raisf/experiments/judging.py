@@ -34,13 +34,13 @@ def judge_alone(
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.optimize.judges.judge_data import steps
-    from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
+    from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
 
     if judge == "decomposition":
-        rows, errors = collect_decompositions(program, examples, threads=threads, journal=journal)
+        rows, errors = decompositions_of(program, examples, threads=threads, journal=journal)
         report = decomposition_report(rows)
     else:
-        judged = collect(program, judge, examples, labels=labels, threads=threads, journal=journal)
+        judged = judgements_of(program, judge, examples, labels=labels, threads=threads, journal=journal)
         rows, errors, report = judged.rows, judged.errors, judged.report()
         if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
             errors = len({step.question for example in examples for step in steps(example)}) - len(rows)
