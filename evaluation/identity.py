@@ -205,9 +205,24 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
     return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
 
 
+def listed(value: Any) -> list[Any]:
+    """What a field of gold holds, one thing or several: lists, tuples, sets, and arrays as columns of tables have them.
+
+    Raises:
+        InputError: A mapping, as some data sets have theirs: it does not say which of its values are meant.
+    """
+    if isinstance(value, Mapping):
+        raise InputError(f"gold is {dict(value)!r:.80}: give a text, or a list of texts")
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 def gold_answers(example: dspy.Example) -> list[str]:
     """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
-    given = [one if isinstance(one, list | tuple) else [one] for one in map(example.get, ("answer", "answers"))]
+    given = [listed(one) for one in map(example.get, ("answer", "answers"))]
     said = (("no", "yes")[one] if isinstance(one, bool) else one for one in itertools.chain(*given))
     return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
 

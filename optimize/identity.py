@@ -1,9 +1,11 @@
 """What a compilation depends on, in a form that can be hashed: the programs with the code that they run."""
 
 import dis
+import functools
+import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,8 +22,14 @@ _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
     """A program with the code that it and some functions run, for a journal: who edits them begins anew.
 
-    Records of an evaluation do without the code: there a path is given by hand.
+    Records of an evaluation do without the code: there a path is given by hand. A module that a function is, holds or
+    names in its globals, such as a judge that a metric asks, is told as the program is.
     """
+    return _identity_of(program, functions, ())
+
+
+def _identity_of(program: dspy.Module, functions: Sequence[Any], above: tuple[int, ...]) -> dict[str, Any]:
+    above = (*above, id(program))
     modules = [program, *(one for one in programs_within(program) if one is not program)]
     parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
@@ -32,11 +40,37 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     signatures: dict[str, Any] = {name: predictor.signature for name, predictor in all_predictors(program)}
     formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
     run = [*codes, *functions]
-    helpers = _reached(run)
+    helpers, named = _reached(run)
+    asks = {id(one): one for one in (*_held(functions), *named) if id(one) not in above and one not in parts}
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
     told = weights_of(asked) if asked is not None else None
     found = {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": told}
-    return found | ({"helpers": helpers} if helpers else {})
+    found |= {"helpers": helpers} if helpers else {}
+    return found | ({"asks": [_identity_of(one, (), above) for one in asks.values()]} if asks else {})
+
+
+def _held(functions: Sequence[Any]) -> list[dspy.Module]:
+    """The modules that functions are, or have at hand: bound, in a closure, as a default, as an attribute."""
+    found, waiting, seen = list[dspy.Module](), list(functions), set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, dspy.Module):
+            found.append(one)
+        elif isinstance(one, functools.partial):
+            waiting += [one.func, *one.args, *one.keywords.values()]
+        elif inspect.ismethod(one):
+            waiting += [one.__self__, one.__func__]
+        elif inspect.isfunction(one):
+            cells = inspect.getclosurevars(one).nonlocals.values()
+            waiting += [*cells, *(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif any(one is function for function in functions):
+            waiting += getattr(one, "__dict__", {}).values()
+    return found
 
 
 def _of_a_user(function: Any) -> bool:
@@ -44,11 +78,15 @@ def _of_a_user(function: Any) -> bool:
     return not (getattr(function, "__module__", None) or "").startswith("raisf.")
 
 
-def _reached(run: Iterable[Any]) -> dict[str, Any]:
-    """By name, the functions and constants of a user's modules that code names, directly or through one another.
+def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
+    """What code names in a user's modules, directly or through one another: functions, constants, modules of DSPy's.
 
     A function's own code tells the names of what it calls, not what these do.
+
+    Returns:
+        The functions and constants by name, as plain data; the modules.
     """
+    modules: dict[str, dspy.Module] = {}
     called = [function if _functions(function) else type(function).__call__ for function in run]
     found, waiting = dict[str, Any](), [one for function in called for one in _functions(function)]
     while waiting:
@@ -56,14 +94,16 @@ def _reached(run: Iterable[Any]) -> dict[str, Any]:
         if not _edited(function):
             continue
         for key, value in sorted(_named(function).items()):
-            if key in found:
+            if isinstance(value, dspy.Module):
+                modules[key] = value
+            if key in found or isinstance(value, dspy.Module):
                 continue
             held = vars(value).values() if isinstance(value, type) else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
             if made or value is None or isinstance(value, bool | int | float | str | tuple):
                 found[key] = [code_of(one) for one in made] or code_of(value)
                 waiting += made
-    return found
+    return found, [modules[key] for key in sorted(modules)]
 
 
 def _named(function: Any) -> dict[str, Any]:

@@ -91,8 +91,10 @@ def _with_parts(example: dspy.Example) -> list[str]:
 
 def _asked(example: dspy.Example) -> str:
     """What a program is asked; examples of a program of the user's own need not have a question."""
-    asked = example.get("question")
-    return asked if isinstance(asked, str) else " ".join(map(str, example.inputs().values()))
+    asked, marked = example.get("question"), example._input_keys or set()
+    if isinstance(asked, str) and marked <= {"question"}:
+        return asked
+    return " ".join(map(str, example.inputs().values()))
 
 
 def _own_id(example: dspy.Example) -> str | None:

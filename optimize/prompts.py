@@ -29,7 +29,9 @@ def with_prompts(program: dspy.Module, prompts: Prompts) -> dspy.Module:
     """A copy of the program with these prompts and its own LMs."""
     copy: Any = copy_of(program)
     for name, predictor in copy.named_predictors():
-        predictor.signature = predictor.signature.with_instructions(prompts[name]["instructions"])
+        told = prompts[name]["instructions"]
+        if told != predictor.signature.instructions:  # a class that is made so cannot be pickled
+            predictor.signature = predictor.signature.with_instructions(told)
         predictor.demos = [dspy.Example(demo) for demo in prompts[name]["demos"]]
     return copy
 

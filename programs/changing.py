@@ -65,14 +65,16 @@ def constructors(program: Any) -> Iterator[tuple[type[Any], dict[str, inspect.Pa
 def made_alike(program: Any, changed: dict[str, Any]) -> Any:
     """Another program of this kind over the same retriever, with some options changed.
 
-    Where the constructor of the user's own subclass takes fewer options, it is one of the class that takes most.
+    Where the constructor of the user's own subclass takes fewer options, or wants what is no option, it is one of the
+    class that takes most.
 
     Raises:
-        TypeError: No constructor takes one of that name.
+        TypeError: No constructor takes one of that name, or each wants what is no option.
         InputError: It refuses a value.
     """
     options = {**program.options(), **changed}
-    kind, takes = max(constructors(program), key=lambda one: sum(_takes(one[1], name) for name in options))
+    able = [one for one in constructors(program) if _needed(one[1]) <= {"retriever", *options}]
+    kind, takes = max(able or constructors(program), key=lambda one: sum(_takes(one[1], name) for name in options))
     known = {name for _, others in constructors(program) for name in others}
     retriever = {"retriever": program.retriever} if "retriever" in takes else {}
     token = _trying.set(True)
@@ -84,6 +86,12 @@ def made_alike(program: Any, changed: dict[str, Any]) -> Any:
         return made
     finally:
         _trying.reset(token)
+
+
+def _needed(takes: dict[str, inspect.Parameter]) -> set[str]:
+    """The parameters that must be given."""
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {n for n, one in takes.items() if one.default is inspect.Parameter.empty and one.kind not in open_ended}
 
 
 def take_over(program: Any, was: Any, made: Any) -> None:

@@ -116,11 +116,18 @@ class Program(dspy.Module):
             max_seconds: Seconds at most, likewise.
             reword: Makes the question another one first, by calls of its run: they count as the question's own.
         """
+        if self._own_forward():
+            logger.warning("what is told as it comes is %s's own: its forward is not called", self.system)
         run = self._begin(question, max_calls, max_seconds)
         return Live(run, partial(self._run, run, question, reword))
 
     async def aforward(self, question: str) -> dspy.Prediction:
-        """Answer a question without blocking the event loop. Cancelling it lets no further LM call start."""
+        """Answer a question without blocking the event loop. Cancelling it lets no further LM call start.
+
+        A `forward` of a subclass's own is called in a thread, and ends by itself.
+        """
+        if self._own_forward():
+            return await anyio.to_thread.run_sync(partial(self.forward, question=question), abandon_on_cancel=True)
         run = self._begin(question)
         try:
             # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
@@ -128,6 +135,10 @@ class Program(dspy.Module):
         except asyncio.CancelledError as cancelled:
             run.stop(cancelled)
             raise
+
+    def _own_forward(self) -> bool:
+        """Whether a subclass, or an optimizer such as KNNFewShot, has put another `forward` in the place of ours."""
+        return "forward" in vars(self) or type(self).forward is not Program.forward
 
     def save(self, path: Path | str, *args: Any, **kwargs: Any) -> None:
         """Write the program: into a folder as an artifact (`raisf.load` reads it); to .json or .pkl as DSPy does."""

@@ -5,6 +5,8 @@ A predictor's state is what it shows and tells the LM. Where a request goes, and
 
 from typing import Any
 
+import dspy
+
 from raisf.utils.errors import InputError
 
 OPTIONS = "options"
@@ -67,7 +69,7 @@ def may_name(model: str) -> bool:
 def _check_what_is_shown(predictor: dict[str, Any], name: str) -> None:
     """Raise InputError unless demonstrations, instructions and fields are such: DSPy would fail at the first call."""
     demos, signature = predictor.get("demos", []), predictor.get("signature", {})
-    if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
+    if not isinstance(demos, list) or not all(isinstance(demo, dict | dspy.Example) for demo in demos):
         raise InputError(f"{name}.demos in the saved program is {demos!r:.80}: the file is damaged")
     told = signature if isinstance(signature, dict) else {"instructions": None}
     fields = told.get("fields", [])

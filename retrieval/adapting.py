@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     try:
         parameters = list(inspect.signature(given if forward is None else forward).parameters.values())
     except (TypeError, ValueError):
-        return lambda query, k: given(query)
+        return partial(_with_query, given)
     others = parameters[1 if forward is None else 2 :]
     # One of these names, else the first that must be given. A number of another name may be a page, or seconds.
     found = [one for name in _COUNTS for one in others if one.name == name]
@@ -161,11 +162,19 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     found += [one for one in others if one.default is inspect.Parameter.empty]
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
-        return lambda query, k: given(query)
+        return partial(_with_query, given)
     if count.kind is inspect.Parameter.POSITIONAL_ONLY:
         return given
     name = "k" if count.kind is inspect.Parameter.VAR_KEYWORD else count.name
-    return lambda query, k: given(query, **{name: k})
+    return partial(_with_count, given, name)
+
+
+def _with_query(given: Any, query: str, k: int) -> Any:
+    return given(query)
+
+
+def _with_count(given: Any, name: str, query: str, k: int) -> Any:
+    return given(query, **{name: k})
 
 
 def _name_of(given: Any) -> str:

@@ -86,10 +86,11 @@ class Feedback:
         outputs: Any,
         example: dspy.Example,
         prediction: dspy.Prediction,
+        score: float,
     ) -> Remark:
-        """The remark on a step: what the predictor of that name was given and gave, in a run that ended so."""
+        """The remark on a step: what its predictor was given and gave, in a run that ended with that score."""
         found = self._own(role_of(predictor), inputs, outputs) if name in self._ours else None
-        return found or Remark(self._whole(example, prediction), None)
+        return found or Remark(self._whole(example, prediction, score), None)
 
     def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
         question = inputs.get("question", "")
@@ -173,13 +174,15 @@ class Feedback:
     def _gold_passages(self, question: str) -> list[str]:
         return [text for text, verdict in self._relevant.get(question, {}).items() if verdict == "relevant"]
 
-    def _whole(self, example: dspy.Example, prediction: dspy.Prediction) -> str:
+    def _whole(self, example: dspy.Example, prediction: Any, score: float) -> str:
         """How the run ended; all that can be said of a step without gold."""
-        answer, gold = prediction.get("answer"), gold_answers(example)
+        gold = gold_answers(example)
+        answer = prediction.get("answer") if isinstance(prediction, dspy.Prediction) else prediction
         if not gold:
-            return f"In the end the program gave {_short(dict(prediction))}; the example is {_short(dict(example))}."
+            gave = dict(prediction) if isinstance(prediction, dspy.Prediction) else prediction
+            return f"In the end the program gave {_short(gave)}; the example is {_short(dict(example))}."
         said = f"In the end the program answered {str(answer)!r}"
-        if self._score(str(answer), gold, example.get("scoring")) == 1.0:
+        if score >= 1:
             return f"{said}, which is right."
         return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
 

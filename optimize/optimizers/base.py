@@ -16,6 +16,7 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
+from raisf.optimize.optimizers.selection import check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
@@ -102,6 +103,8 @@ class Optimizer(Teleprompter):
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
         valset = valset or []
+        if (metric := getattr(self, "metric", None)) is not None:
+            check_metric(metric)
         check_disjoint(trainset, {"validation": valset})
         require_lm(student)
         guide = _one(teacher)

@@ -232,13 +232,15 @@ class _Adapter:
 
     def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
-        score = 0.0 if run.prediction is None else float(self._metric(example, ended, None))
+        said = 0.0 if run.prediction is None else self._metric(example, ended, None)
+        score, advice = float(said), getattr(said, "feedback", None)
         steps = []
         for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
             if name is not None:
-                remark = self._feedback.on(name, predictor, inputs, outputs, example, ended)
+                remark = self._feedback.on(name, predictor, inputs, outputs, example, ended, score)
                 gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
-                record = {"Inputs": plain(inputs), "Generated Outputs": plain(gave), "Feedback": remark.text}
+                told = " ".join(filter(None, (remark.text, advice)))
+                record = {"Inputs": plain(inputs), "Generated Outputs": plain(gave), "Feedback": told}
                 wrong = score < 1 if remark.right is None else not remark.right
                 steps.append({"component": name, "record": record, "wrong": wrong})
         return {"score": score, "steps": steps}

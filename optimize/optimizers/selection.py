@@ -1,5 +1,7 @@
 """Candidates compared on the validation set: all of them on the same questions, each question of each asked once."""
 
+import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,12 +21,24 @@ from raisf.utils.text import text_of
 Metric = Callable[..., float]
 
 
-def answer_exact_match(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
-    """Exact match of the answer, in the form DSPy's optimizers call a metric in."""
+def answer_exact_match(
+    example: dspy.Example,
+    prediction: dspy.Prediction,
+    trace: Any = None,
+    pred_name: str | None = None,
+    pred_trace: Any = None,
+) -> float:
+    """Exact match of the answer, in the form DSPy's optimizers call a metric in, GEPA among them."""
     return exact_match(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
 
 
-def answer_accuracy(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
+def answer_accuracy(
+    example: dspy.Example,
+    prediction: dspy.Prediction,
+    trace: Any = None,
+    pred_name: str | None = None,
+    pred_trace: Any = None,
+) -> float:
     """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
     return accuracy(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
 
@@ -44,6 +58,25 @@ def metric_for(examples: Sequence[dspy.Example]) -> Metric:
     """What counts as a right answer to some questions: accuracy where each is answered yes or no, else exact match."""
     closed = bool(examples) and all(is_yes_no(gold_answers(example)) for example in examples)
     return answer_accuracy if closed else answer_exact_match
+
+
+def check_metric(metric: Metric) -> None:
+    """Makes sure that a metric can be called as all are here, `metric(example, prediction, trace)`.
+
+    Raises:
+        InputError: It takes fewer, or wants more.
+    """
+    try:
+        signature = inspect.signature(metric)
+    except (TypeError, ValueError):  # some callables in C have none
+        return
+    try:
+        signature.bind(dspy.Example(), dspy.Prediction(), None)
+    except TypeError as error:
+        raise InputError(
+            f"the metric {metric_name(metric)}{signature} cannot be called as metric(example, prediction, trace) "
+            f"({error}): let it take these three, and no more without a default"
+        ) from error
 
 
 def metric_name(metric: Metric) -> str:
@@ -106,7 +139,7 @@ class Selection:
         self._failed: set[str] = set()
         self.patience = Patience()
         self._first: list[float] = []
-        self._highest = -1.0
+        self._highest = -math.inf
 
     def score(self, name: str, program: dspy.Module) -> Score:
         """The program's score on the whole validation set. One that is equal to an earlier one is no candidate."""
@@ -149,7 +182,7 @@ class Selection:
         found = results(
             program,
             asked,
-            lambda example, prediction: float(self.metric(example, prediction, None)),
+            self._value,
             threads=self._threads,
             journal=self._journal,
             key=name,
@@ -159,6 +192,11 @@ class Selection:
         known = {name(example): value for example, value in zip(asked, found, strict=True)}
         self._failed |= {one for one, value in known.items() if value is None}
         return [known.get(name(example)) or 0.0 for example in examples]
+
+    def _value(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
+        if math.isnan(value := float(self.metric(example, prediction, None))):
+            raise InputError(f"the metric {metric_name(self.metric)} gave NaN: let it give a number from 0 to 1")
+        return value
 
 
 def _key(program: dspy.Module) -> str:

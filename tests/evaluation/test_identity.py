@@ -110,6 +110,9 @@ def test_every_answer_that_an_example_names_is_gold() -> None:
     ]
     assert gold_answers(dspy.Example(answer=False)) == ["no"] and gold_answers(dspy.Example(answers=[1879])) == ["1879"]
     assert gold_answers(dspy.Example(answer="", answers=[])) == []
+    assert gold_answers(dspy.Example(answers=np.array(["a", "b"]))) == gold_answers(dspy.Example(answers={"b", "a"}))
+    with pytest.raises(InputError, match="give a text, or a list of texts"):
+        gold_answers(dspy.Example(answers={"text": ["a"], "answer_start": [3]}))
 
 
 class Searching(dspy.Module):

@@ -181,6 +181,22 @@ def test_who_mends_a_function_that_a_module_calls_goes_on_with_no_values_of_the_
     assert len({_using(), _using(limit=3), _using(more=".lower()")}) == 3
 
 
+def test_another_judge_in_a_metric_goes_on_with_no_values_of_the_one_before() -> None:
+    def asks(judge: dspy.Module) -> Any:
+        return lambda example, prediction, trace=None: judge(answer=prediction.answer).score
+
+    def by_global(judge: dspy.Module) -> Any:
+        made = types.ModuleType("own_judge")
+        exec("def metric(example, prediction, trace=None): return judge(answer=prediction.answer).score", made.__dict__)
+        made.judge = judge  # type: ignore[attr-defined]
+        return made.metric
+
+    signatures = [dspy.Signature("answer -> score", f"Be {way}.") for way in ("kind", "kind", "strict")]
+    for given in (asks, by_global, functools.partial, lambda judge: judge):
+        told = [digest(identity_of(judging(), given(dspy.Predict(signature)))) for signature in signatures]
+        assert told[0] == told[1] != told[2], given
+
+
 @pytest.mark.parametrize("used", ["import helping", "from helping import same", ""])
 def test_functions_of_another_file_are_seen_however_they_are_named(used: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A metric that calls `helping.same` went on with scores of the one before."""

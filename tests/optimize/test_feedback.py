@@ -88,12 +88,17 @@ WHOLE = dspy.Example(question=QUESTION, answer="Bo")
 )
 def test_each_step_is_told_what_gold_says_of_it(program, feedback, name, inputs, outputs, right, told) -> None:
     predictor = dict(program.named_predictors())[name]
-    remark = feedback.on(name, predictor, inputs, dspy.Prediction(**outputs), WHOLE, END)
+    remark = feedback.on(name, predictor, inputs, dspy.Prediction(**outputs), WHOLE, END, 0.0)
     assert remark.right is right
     assert told in remark.text
 
 
 def test_of_another_program_only_the_end_is_told() -> None:
-    program = dspy.Predict("number -> verdict")
-    remark = Feedback(program, [], Rows()).on("judge", program, {"number": 3}, dspy.Prediction(verdict="x"), WHOLE, END)
+    program, gave = dspy.Predict("number -> verdict"), dspy.Prediction(verdict="x")
+    feedback = Feedback(program, [], Rows())
+    remark = feedback.on("judge", program, {"number": 3}, gave, WHOLE, END, 0.0)
     assert remark.right is None and "right is 'Bo'" in remark.text
+    # Right is what the metric says; a module of the user's own may give a plain text.
+    for ended in (END, "Ulm"):
+        remark = feedback.on("judge", program, {"number": 3}, gave, WHOLE, ended, 1.0)
+        assert remark.text == "In the end the program answered 'Ulm', which is right."

@@ -15,6 +15,7 @@ from raisf.evaluation.seen import seen_by
 from raisf.experiments.learning import lend
 from raisf.optimize.artifact import load, save
 from raisf.optimize.manifest import read
+from raisf.optimize.overlap import learnt_from, overlap
 from raisf.optimize.shipped import shipped_folder
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.index import build_index
@@ -166,3 +167,11 @@ def test_the_program_that_ships_knows_what_it_has_learnt_from() -> None:
         for name in ("train", "dev", "test", "unanswerable")
     }
     assert asked["train"] | asked["dev"] <= seen and not (asked["test"] | asked["unanswerable"]) & seen
+
+
+def test_examples_of_several_inputs_are_told_apart_by_all_of_them() -> None:
+    texts = ("Ada came with flowers and stayed.", "Nobody answered the door for weeks.")
+    rows = [dspy.Example(text=text, question="Is it kind?", answer="yes") for text in texts]
+    asked = [row.with_inputs("text", "question") for row in rows]
+    assert not overlap(asked[:1], asked[1:]) and overlap(asked, asked)
+    assert len(learnt_from(dspy.Module(), asked)) == 2

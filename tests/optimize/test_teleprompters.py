@@ -314,3 +314,20 @@ def test_a_metric_refuses_examples_whose_gold_has_another_name() -> None:
     for metric in (raisf.answer_exact_match, raisf.answer_accuracy):
         with pytest.raises(InputError, match="no gold answer, but question, target"):
             metric(dspy.Example(question="q", target="a"), dspy.Prediction(answer="a"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        (lambda example, prediction: 1.0, "too many positional arguments"),
+        (lambda example, prediction, trace, more: 1.0, "missing a required argument: 'more'"),
+        (lambda example, prediction, trace=None: float("nan"), "gave NaN"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_told(program, world, metric, says):
+    with pytest.raises(InputError, match=says):
+        raisf.BootstrapJudges(metric=metric, progress=False).compile(program, trainset=world.train, valset=world.dev)
+
+
+def test_gepa_takes_our_metrics():
+    dspy.GEPA(metric=raisf.answer_exact_match, max_metric_calls=10, reflection_lm=ScriptedLM(lambda fields: {}))
