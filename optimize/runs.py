@@ -2,13 +2,16 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
+from dspy.utils.exceptions import LMError as DspyLMError
 from pydantic_core import to_jsonable_python
 
 from raisf.evaluation.runner import Outcome, Patience, ask_all
+from raisf.utils.errors import LMError
 from raisf.utils.journal import Journal
 
 T = TypeVar("T")
@@ -33,7 +36,7 @@ def results(
         program: With its LMs; or a `functools.partial` that runs it, its first argument (`with_steps`).
         examples: What it is run on.
         result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, one at
-            a time: it may ask a metric. What it raises ends all.
+            a time: it may ask a metric. An LM that fails there has failed on the example; what else it raises ends all.
         threads: Examples at a time.
         journal: Keeps the results, which are JSON-able then, and has those of an earlier call; failures are run again.
         key: What the journal calls an example's result.
@@ -41,19 +44,23 @@ def results(
         tell: Called with each result as it is there, those of the journal first.
 
     Raises:
-        LMError: The LM failed on ten examples in a row.
+        LMError: An LM failed on ten examples in a row.
     """
     found: dict[int, T | None] = {}
+    seen = Patience() if patience is None else patience
 
     def add(example: dspy.Example, made: T | None) -> None:
         found[id(example)] = made
         tell(made)
 
     def keep(outcome: Outcome) -> None:
-        if patience is not None:
-            patience.saw(outcome)
-        example = outcome.example.question
-        made = None if outcome.prediction is None else result(example, outcome.prediction)
+        example, made = outcome.example.question, None
+        if outcome.prediction is not None:
+            try:
+                made = result(example, outcome.prediction)
+            except (AdapterParseError, DspyLMError, LMError) as error:  # of a judge that a metric asks
+                outcome = replace(outcome, error=error)
+        seen.saw(outcome)
         if made is not None and journal is not None:
             journal.add(key(example), made)
         add(example, made)

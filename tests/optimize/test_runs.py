@@ -10,10 +10,12 @@ import cloudpickle
 import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
+from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.cluster import answer
 from raisf.optimize.runs import results, with_steps
 from raisf.optimize.traces import traced_rows
+from raisf.utils.errors import RaisfError
 from tests.evaluation.test_cluster import Ray, over
 from tests.evaluation.test_seconds import READING, slowly_read
 
@@ -70,3 +72,20 @@ def test_no_run_waits_for_a_model_to_be_read(
     program = Asks(slowly_read(makers, tmp_path, monkeypatch))
     results(way(program), ASKED, lambda *_: 1.0, threads=3)
     assert len(program.seconds) == len(ASKED) and max(program.seconds) < READING
+
+
+def test_a_judge_that_fails_once_has_failed_on_one_example_and_one_that_always_fails_ends_all() -> None:
+    examples = [dspy.Example(question=f"What is {number}?").with_inputs("question") for number in range(12)]
+    program = Asks(dspy.LM("echo", engine=Echoing(), cache=False))
+
+    def judged(failing: range) -> Callable[..., float]:
+        def metric(example: dspy.Example, prediction: dspy.Prediction) -> float:
+            if examples.index(example) in failing:
+                raise AdapterParseError("ChatAdapter", dspy.Signature("answer -> score"), "rubbish")
+            return 1.0
+
+        return metric
+
+    assert results(program, examples, judged(range(4, 5)), threads=1) == [1.0] * 4 + [None] + [1.0] * 7
+    with pytest.raises(RaisfError, match="failed on 10 questions in a row"):
+        results(program, examples, judged(range(12)), threads=1)
