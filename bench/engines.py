@@ -37,8 +37,8 @@ from bench.retrieval import known_items, made_up
 from raisf.data.questions import load_questions
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.colbert import ColBERT
-from raisf.retrieval.store.manifest import SEGMENTS, read_manifest
-from raisf.retrieval.store.segments import VECTORS
+from raisf.retrieval.store.manifest import read_manifest
+from raisf.retrieval.store.segments import VECTORS, vectors_folder
 from raisf.retrieval.store.vectors import Vectors, write_shard
 from raisf.utils.files import write_json
 
@@ -73,7 +73,7 @@ def take_vectors(indexes: Sequence[Path], count: int, folder: Path) -> tuple[int
     import torch
 
     parts = [
-        index / SEGMENTS / segment.name / VECTORS
+        vectors_folder(index, segment)
         for index in indexes
         for segment in read_manifest(index).segments
         if segment.search == "exact"

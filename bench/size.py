@@ -37,8 +37,8 @@ from bench.workers.engine import K, search
 from raisf.data.questions import load_questions
 from raisf.retrieval.search import cells, prefetch
 from raisf.retrieval.search.maxsim import best_products
-from raisf.retrieval.store.manifest import SEGMENTS, read_manifest
-from raisf.retrieval.store.segments import VECTORS
+from raisf.retrieval.store.manifest import read_manifest
+from raisf.retrieval.store.segments import VECTORS, vectors_folder
 from raisf.retrieval.store.vectors import SHARD, Vectors, write_shard
 
 NOISES = 1 << 20
@@ -52,7 +52,7 @@ def drawn(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The vectors, float16, and lengths of the made-up passages of one file after the other."""
     segments = [(index, segment) for index in indexes for segment in read_manifest(index).segments]
-    real = Vectors(*(index / SEGMENTS / segment.name / VECTORS for index, segment in segments))
+    real = Vectors(*(vectors_folder(index, segment) for index, segment in segments))
     rows, lengths = torch.cat([part for part, _ in real]), real.lengths
     starts, long = lengths.cumsum(0) - lengths, each // runs
     enough = torch.nonzero(lengths >= long)[:, 0]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.engines.qdrant import MEAN, TOKENS, asking, count_of, groups, mean_of, metadata_of
-from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest, read_manifest
+from raisf.retrieval.store.manifest import IndexManifest, read_manifest
 from raisf.retrieval.store.rows import read_segment
-from raisf.retrieval.store.segments import VECTORS
+from raisf.retrieval.store.segments import vectors_folder
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
@@ -101,7 +101,7 @@ def _points(path: Path, manifest: IndexManifest) -> Iterator[dict[str, Any]]:
     number = 0
     for segment in manifest.segments:
         deleted, passages = set(segment.deleted), enumerate(read_segment(path, segment))
-        for vectors, lengths in Vectors(path / SEGMENTS / segment.name / VECTORS):
+        for vectors, lengths in Vectors(vectors_folder(path, segment)):
             rows = vectors.float().split(lengths.tolist())
             for tokens, (place, passage) in zip(rows, passages, strict=False):
                 if place in deleted:

@@ -14,6 +14,11 @@ from raisf.utils.progress import progress_bar
 VECTORS, PLAID = "vectors", "plaid"
 
 
+def vectors_folder(index: Path, segment: Segment) -> Path:
+    """Where an index keeps the vectors of a segment that is not compressed."""
+    return index / SEGMENTS / segment.name / VECTORS
+
+
 def write_segment(
     index: Path,
     name: str,
@@ -75,7 +80,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
         keep = torch.ones(segment.passages, dtype=torch.bool)
         keep[segment.deleted] = False
         start = 0
-        for tensors in Vectors(index / SEGMENTS / segment.name / VECTORS).files():
+        for tensors in Vectors(vectors_folder(index, segment)).files():
             end = start + len(tensors["lengths"])
             gathered.add(tensors, keep[start:end])
             start = end

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, Tower, find_model
-from raisf.retrieval.store.manifest import INDEX, MANIFEST, SEGMENTS, as_json
-from raisf.retrieval.store.segments import VECTORS
+from raisf.retrieval.store.manifest import INDEX, MANIFEST, as_json
+from raisf.retrieval.store.segments import vectors_folder
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.files import atomic_folder, link_or_copy, write_json
 
@@ -52,7 +52,7 @@ class QueryStudent:
         self._weights = [p for p in self._tower.model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self._weights, lr=learning_rate, weight_decay=0.01)
         segments = index.manifest.segments
-        vectors = Vectors(*(index.path / SEGMENTS / segment.name / VECTORS for segment in segments)).all()
+        vectors = Vectors(*(vectors_folder(index.path, segment) for segment in segments)).all()
         alive = torch.ones(len(vectors), dtype=torch.bool)
         start = 0
         for segment in segments:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from raisf.evaluation.records import meta_path, read_records
+from raisf.reports.report import PAGE, RESULTS
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
-RESULTS, PAGE, RECORDS, REAL = "results.json", "report.html", "records", "real"
+RECORDS, REAL = "records", "real"
 REMEDY = "give a file that `raisf eval --out` wrote, or the folder of `raisf compare` or `raisf experiment`"
 
 
