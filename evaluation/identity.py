@@ -1,13 +1,17 @@
 """What a program and a test set ARE, in a form that can be hashed: records belong to one pair of them only."""
 
-import copyreg
 import enum
 import functools
 import hashlib
 import inspect
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePath
 from typing import Any
 
 import dspy
@@ -69,6 +73,21 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if predictor.config:
             described[f"settings of {name}"] = digest(predictor.config)
     return described
+
+
+def _plain(value: Any) -> str | None:
+    """What a value of a type that is no container comes to; None for one of another type."""
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, np.ndarray):
+        held = repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
+        return f"{value.dtype} {value.shape} {hashlib.sha256(held).hexdigest()}"
+    if isinstance(value, re.Pattern):  # whose representation is cut
+        return f"{value.pattern!r} {value.flags}"
+    if isinstance(value, enum.Enum):
+        return value.name
+    known = (PurePath, Decimal, Fraction, range, complex, date, time, timedelta)
+    return repr(value) if isinstance(value, known) else None
 
 
 def _class_of(module: Any) -> str:
@@ -147,19 +166,15 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     if (code := getattr(value, "__code__", None)) is not None:
         held = [value.__defaults__, value.__kwdefaults__, [_constant(cell) for cell in value.__closure__ or ()]]
         return [value.__module__, value.__qualname__, _parts(code), *(_told(one, above) for one in held)]
-    if isinstance(value, bytes):
-        return hashlib.sha256(value).hexdigest()
     if isinstance(value, dspy.Example):
         return _told(value.toDict(), above)
     if isinstance(value, type) or inspect.isbuiltin(value):
         return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
-    if isinstance(value, enum.Enum) or not hasattr(value, "__dict__"):  # slots, or a type in C: what a pickle keeps
-        try:
-            reduce = copyreg.dispatch_table.get(type(value), lambda one: one.__reduce_ex__(4))
-            return [_class_of(value), *(_told(one, above) for one in reduce(value)[1:3])]
-        except Exception:  # a lock, say
-            return _class_of(value)
-    public = {name: one for name, one in vars(value).items() if not name.startswith("_")}
+    if (plain := _plain(value)) is not None:
+        return [_class_of(value), plain]
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
+    public = {name: one for name, one in held.items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
     return [_class_of(value), _told(called, above), _told(public, above)]
 
@@ -205,14 +220,20 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
     return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
 
 
+def asked_text(example: dspy.Example) -> str:
+    """What a program is asked: its question, with the other inputs that are marked, in one order; an id is not one."""
+    question = example.get("question")
+    others = sorted((example._input_keys or set()) - {"question", "id"})
+    return " ".join([*([str(question)] if question is not None else []), *(str(example.get(name)) for name in others)])
+
+
 def listed(value: Any) -> list[Any]:
     """What a field of gold holds, one thing or several: lists, tuples, sets, and arrays as columns of tables have them.
 
-    Raises:
-        InputError: A mapping, as some data sets have theirs: it does not say which of its values are meant.
+    Nothing of a mapping, as some data sets have theirs: it does not say which of its values is meant.
     """
     if isinstance(value, Mapping):
-        raise InputError(f"gold is {dict(value)!r:.80}: give a text, or a list of texts")
+        return []
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, set | frozenset):
@@ -240,7 +261,9 @@ def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
     for example in examples:
         if not gold_answers(example):
             asked = example.get("question", f"with {', '.join(example.keys())}")
-            raise InputError(f"the {of} question {asked!r} has no gold answer: add one or leave it out")
+            raise InputError(
+                f"the {of} question {asked!r} has no gold answer: add one, a text or a list of texts, or leave it out"
+            )
 
 
 def answer_of(prediction: object, program: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.identity import asked_text
 from raisf.retrieval.adapting import searched
 from raisf.utils.learnt import learnt_by
 from raisf.utils.text import print_of
@@ -23,7 +24,7 @@ def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]
         program: What is measured.
         examples: What it is measured on, with `question`.
     """
-    asked = [example.question for example in examples]
+    asked = [asked_text(example) for example in examples]
     told = _told("the program was compiled", learnt_by(program), asked)
     for retriever in _retrievers(program):
         told += _told("the encoder of its index was trained", learnt_by(retriever), asked)

@@ -3,6 +3,7 @@
 import copy
 import math
 import os
+import re
 from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import urlsplit
@@ -41,7 +42,6 @@ SPECS = (
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
-SHORTEST_SECRET = 8  # "none", "EMPTY", "k" are what servers without keys are given, and parts of words
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -308,7 +308,8 @@ def _redact(text: str, lm: dspy.BaseLM) -> str:
     """Servers repeat keys in their complaints, and clients addresses."""
     secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
     address = urlsplit(base_of(lm) or "")
-    for secret in [*secrets, lm.kwargs.get("api_key"), address.netloc.rpartition("@")[0], address.query]:
-        if secret and len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
+    for secret in filter(None, (address.netloc.rpartition("@")[0], address.query)):
+        text = text.replace(secret, "***")
+    for key in {*secrets, lm.kwargs.get("api_key")} - {None, "", "none", "EMPTY"}:  # a short one may be a part of words
+        text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text)
     return text

@@ -1,11 +1,12 @@
 """What a compilation depends on, in a form that can be hashed: the programs with the code that they run."""
 
+import contextlib
 import dis
 import functools
 import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,11 +26,12 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     Records of an evaluation do without the code: there a path is given by hand. A module that a function is, holds or
     names in its globals, such as a judge that a metric asks, is told as the program is.
     """
-    return _identity_of(program, functions, ())
+    return _identity_of(program, functions, set())
 
 
-def _identity_of(program: dspy.Module, functions: Sequence[Any], above: tuple[int, ...]) -> dict[str, Any]:
-    above = (*above, id(program))
+def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int]) -> dict[str, Any]:
+    """See `identity_of`; `told` are the ids of the modules that have been told already."""
+    told.add(id(program))
     modules = [program, *(one for one in programs_within(program) if one is not program)]
     parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
@@ -41,12 +43,14 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], above: tuple[in
     formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
     run = [*codes, *functions]
     helpers, named = _reached(run)
-    asks = {id(one): one for one in (*_held(functions), *named) if id(one) not in above and one not in parts}
+    told |= set(map(id, parts))
+    asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
+    told |= set(map(id, asks))
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
-    told = weights_of(asked) if asked is not None else None
-    found = {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": told}
+    judge = weights_of(asked) if asked is not None else None
+    found = {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": judge}
     found |= {"helpers": helpers} if helpers else {}
-    return found | ({"asks": [_identity_of(one, (), above) for one in asks.values()]} if asks else {})
+    return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
 
 
 def _held(functions: Sequence[Any]) -> list[dspy.Module]:
@@ -62,15 +66,24 @@ def _held(functions: Sequence[Any]) -> list[dspy.Module]:
         elif isinstance(one, functools.partial):
             waiting += [one.func, *one.args, *one.keywords.values()]
         elif inspect.ismethod(one):
-            waiting += [one.__self__, one.__func__]
+            owner = one.__self__
+            waiting += [owner, one.__func__, *([] if isinstance(owner, dspy.Module) else _attributes(owner))]
         elif inspect.isfunction(one):
-            cells = inspect.getclosurevars(one).nonlocals.values()
-            waiting += [*cells, *(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+            for cell in one.__closure__ or ():
+                with contextlib.suppress(ValueError):  # nothing is in it yet
+                    waiting.append(cell.cell_contents)
+            waiting += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+        elif isinstance(one, Mapping):
+            waiting += one.values()
         elif isinstance(one, list | tuple):
             waiting += one
         elif any(one is function for function in functions):
-            waiting += getattr(one, "__dict__", {}).values()
+            waiting += _attributes(one)
     return found
+
+
+def _attributes(value: Any) -> list[Any]:
+    return list(getattr(value, "__dict__", {}).values())
 
 
 def _of_a_user(function: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.identity import asked_text
 from raisf.evaluation.metrics import normalise
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.within import programs_within
@@ -44,7 +45,10 @@ def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> lis
     Equal ids are one question, however it is worded; an id that is only a number is a place in a file, and every file
     has a first line.
     """
-    texts = [_asked(example) for example in theirs]
+    # Where one of the two marks other inputs, the questions alone are compared.
+    alike = len({frozenset(one._input_keys or ()) - {"id"} for one in (*ours, *theirs)}) == 1
+    asks = asked_text if alike else lambda example: str(example.get("question", asked_text(example)))
+    texts = [asks(example) for example in theirs]
     words = [Counter(normalise(text).split()) for text in texts]
     having: dict[str, list[int]] = defaultdict(list)
     for number, bag in enumerate(words):
@@ -53,7 +57,7 @@ def overlap(ours: Sequence[dspy.Example], theirs: Sequence[dspy.Example]) -> lis
     ids = {name: number for number, example in enumerate(theirs) if (name := _own_id(example)) is not None}
     found = []
     for example in ours:
-        text = _asked(example)
+        text = asks(example)
         bag = Counter(normalise(text).split())
         name = _own_id(example)
         match = None if name is None else ids.get(name)
@@ -86,15 +90,7 @@ def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Ex
 
 def _with_parts(example: dspy.Example) -> list[str]:
     """What an example asks, and its gold sub-questions."""
-    return [_asked(example), *(step.question for step in (steps(example)[1:] if "question" in example else []))]
-
-
-def _asked(example: dspy.Example) -> str:
-    """What a program is asked; examples of a program of the user's own need not have a question."""
-    asked, marked = example.get("question"), example._input_keys or set()
-    if isinstance(asked, str) and marked <= {"question"}:
-        return asked
-    return " ".join(map(str, example.inputs().values()))
+    return [asked_text(example), *(step.question for step in (steps(example)[1:] if "question" in example else []))]
 
 
 def _own_id(example: dspy.Example) -> str | None:

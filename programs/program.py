@@ -1,6 +1,7 @@
 """What RA-ISF and the baselines have in common: the way from a question to a Prediction with its trace."""
 
 import asyncio
+import contextvars
 import copy
 import json
 import logging
@@ -36,6 +37,9 @@ from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 
 logger = logging.getLogger(__name__)
+
+# The programs whose own `forward` a coroutine is in.
+_FORWARDED: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("forwarded", default=frozenset())
 
 # A few pages: anything longer is a document pasted by mistake, and no prompt would hold it.
 MAX_QUESTION_CHARACTERS = 20_000
@@ -126,8 +130,13 @@ class Program(dspy.Module):
 
         A `forward` of a subclass's own is called in a thread, and ends by itself.
         """
-        if self._own_forward():
-            return await anyio.to_thread.run_sync(partial(self.forward, question=question), abandon_on_cancel=True)
+        if self._own_forward() and id(self) not in _FORWARDED.get():
+            # A `forward` may ask this again: one made by `dspy.syncify` does.
+            before = _FORWARDED.set(_FORWARDED.get() | {id(self)})
+            try:
+                return await anyio.to_thread.run_sync(partial(self.forward, question=question), abandon_on_cancel=True)
+            finally:
+                _FORWARDED.reset(before)
         run = self._begin(question)
         try:
             # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
@@ -185,7 +194,8 @@ class Program(dspy.Module):
             InputError: An option is none of this program's.
         """
         if not allow_unsafe_lm_state:
-            parts = {name: state[name] for name in with_options(self, {}) if name in state}  # checked by who takes them
+            # The options of the programs within it, which those check.
+            parts = {name: state[name] for name in with_options(self, {}) if name in state and name != OPTIONS}
             kept, dropped = harmless({name: one for name, one in state.items() if name not in parts})
             state = kept | parts
             if dropped:
@@ -209,6 +219,8 @@ class Program(dspy.Module):
         Raises:
             InputError: One of them is none of this program's, or cannot be used.
         """
+        if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - files hold anything
+            raise InputError(f"options in the saved program is {given!r:.80}: the file is damaged")
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
         try:

@@ -37,9 +37,11 @@ class DataTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Columns stand side by side without a space between them and their lines, where words would break else."""
         wanted = self.__rich_measure__(console, options.update(width=sys.maxsize)).maximum
+        padding = self.padding
         if self.box and wanted > options.max_width:
             self.padding = (0, 0)
         yield from super().__rich_console__(console, options)
+        self.padding = padding
 
 
 class _Terminal(Console):

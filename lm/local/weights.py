@@ -11,8 +11,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
-_ONCE_HASHED = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
-EVERYTHING = (*_ONCE_HASHED, "chat_template.jinja")
+EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
 # What a hub repository holds beside the weights in the one format that carries no code.
 HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model", "spiece.model"]
 
@@ -82,7 +81,7 @@ def _from_hub(name: str) -> Path:
 
 
 def weights_hash(folder: Path) -> str:
-    """Twelve hex digits that change with the weights, the tokenizer, the chat template or the configuration.
+    """Twelve hex digits that change with the weights, the tokenizer or the configuration.
 
     What was converted from a GGUF file is told by its weights and that file's hash: tokenizer and configuration follow
     from it, and are written a little differently by each version of transformers.
@@ -100,8 +99,9 @@ def hash_of_files(folder: Path, *names: str) -> str:
 
 def same_weights(sha: str, folder: Path) -> bool:
     """Whether a model string's hash, with a precision behind it or not, is that of the model in a folder."""
-    # The template once did not count, and converted models were hashed like any other.
-    return sha.partition("-")[0] in (weights_hash(folder), _hash_of(folder, _ONCE_HASHED))
+    sha = sha.partition("-")[0]
+    # Converted models were once hashed like any other.
+    return sha == weights_hash(folder) or ((folder / gguf.SOURCE).is_file() and sha == _hash_of(folder, EVERYTHING))
 
 
 def _hash_of(folder: Path, patterns: tuple[str, ...]) -> str:

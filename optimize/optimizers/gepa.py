@@ -239,7 +239,7 @@ class _Adapter:
             if name is not None:
                 remark = self._feedback.on(name, predictor, inputs, outputs, example, ended, score)
                 gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
-                told = " ".join(filter(None, (remark.text, advice)))
+                told = " ".join(map(str, filter(None, (remark.text, advice))))
                 record = {"Inputs": plain(inputs), "Generated Outputs": plain(gave), "Feedback": told}
                 wrong = score < 1 if remark.right is None else not remark.right
                 steps.append({"component": name, "record": record, "wrong": wrong})

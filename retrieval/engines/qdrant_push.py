@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.engines.qdrant import MEAN, TOKENS, asking, count_of, groups, mean_of, metadata_of
-from raisf.retrieval.store.manifest import IndexManifest, read_manifest
+from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, IndexManifest, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import vectors_folder
 from raisf.retrieval.store.vectors import Vectors
@@ -42,7 +42,8 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
             "--search plaid has the vectors that Qdrant needs"
         )
     # How many points there are tells where to go on, as long as the passages lie as they did.
-    order = json.dumps([[segment.name, segment.deleted] for segment in manifest.segments])
+    rows = {segment.name: f"{SEGMENTS}/{segment.name}/{PASSAGES}" for segment in manifest.segments}
+    order = json.dumps([[manifest.files[rows[one.name]].sha256, one.deleted] for one in manifest.segments])
     told = {
         "checkpoint": manifest.checkpoint,
         "checkpoint_sha256": manifest.checkpoint_sha256,
@@ -63,7 +64,7 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
     done = count_of(client, collection)
     if found is not None and done < manifest.passages and found.get("order") != told["order"]:
         raise InputError(
-            f"the collection {collection!r} holds {done} of these passages as they lay before {path} was changed: "
+            f"the collection {collection!r} holds {done} of these passages, which may have lain in another order then: "
             "delete it, or choose a new name"
         )
     points = itertools.islice(points, done, None)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import dspy
 import pytest
-from dspy.utils.exceptions import AdapterParseError
+from dspy.utils.exceptions import AdapterParseError, LMTransportError
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for, connect, explain
@@ -294,3 +294,10 @@ def test_a_served_llama_says_what_it_says_in_the_process(llama):
                     dspy.Predict(DirectAnswer)(question="Who founded Velmora?")
                 said.append((cut.value.lm_response.strip(), usage.get_total_tokens()[lm.model]["prompt_tokens"]))
     assert said[0] == said[1]
+
+
+def test_a_short_key_is_never_repeated_and_garbles_no_word(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    lm = dspy.LM("openai/tiny", api_base="http://me:pw@127.0.0.1:1/v1")
+    said = explain(LMTransportError("the key sk-1 at me:pw@127.0.0.1, task sk-12", model="tiny"), lm)
+    assert "the key *** at ***@127.0.0.1, task sk-12" in str(said)

@@ -191,10 +191,36 @@ def test_another_judge_in_a_metric_goes_on_with_no_values_of_the_one_before() ->
         made.judge = judge  # type: ignore[attr-defined]
         return made.metric
 
+    class Evaluator:
+        def __init__(self, judge: dspy.Module) -> None:
+            self.judge = judge
+
+        def metric(self, example: Any, prediction: Any, trace: Any = None) -> Any:
+            return self.judge(answer=prediction.answer).score
+
+    def by_name(judge: dspy.Module) -> Any:
+        judges = {"one": judge}
+        return lambda example, prediction, trace=None: judges["one"](answer=prediction.answer).score
+
     signatures = [dspy.Signature("answer -> score", f"Be {way}.") for way in ("kind", "kind", "strict")]
-    for given in (asks, by_global, functools.partial, lambda judge: judge):
+    for given in (
+        asks,
+        by_global,
+        by_name,
+        functools.partial,
+        lambda judge: judge,
+        lambda judge: Evaluator(judge).metric,
+    ):
         told = [digest(identity_of(judging(), given(dspy.Predict(signature)))) for signature in signatures]
         assert told[0] == told[1] != told[2], given
+
+
+def test_a_closure_that_is_not_filled_yet_has_an_identity() -> None:
+    def metric(example: Any, prediction: Any, trace: Any = None) -> bool:
+        return later
+
+    assert identity_of(judging(), metric)
+    later = True
 
 
 @pytest.mark.parametrize("used", ["import helping", "from helping import same", ""])

@@ -10,7 +10,7 @@ import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.answer_likelihood import baselines
-from raisf.optimize.judges.judgements import collect, collect_decompositions, decomposition_report
+from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -18,7 +18,7 @@ from raisf.utils.errors import InputError, LMError
 
 
 def asked(program: RAISF, judge: Any, examples: list[dspy.Example], **options: Any) -> Any:
-    return collect(program, judge, examples, progress=False, **options)
+    return judgements_of(program, judge, examples, progress=False, **options)
 
 
 def test_a_judge_is_compared_with_gold_and_without_probabilities_nothing_is_said_of_them(program: RAISF, world) -> None:
@@ -95,7 +95,7 @@ def test_a_list_s_judge_is_measured_passage_by_passage(world, oracle) -> None:
 
 
 def test_decompositions_are_compared_with_gold(program: RAISF, world) -> None:
-    rows, errors = collect_decompositions(program, world.test, progress=False)
+    rows, errors = decompositions_of(program, world.test, progress=False)
     assert errors == 0 and rows
     assert {name: score.value for name, score in decomposition_report(rows).scores.items()} == {
         "exact_match": 1,
@@ -103,7 +103,7 @@ def test_decompositions_are_compared_with_gold(program: RAISF, world) -> None:
         "token_f1": 1,
     }
     program.decompose.lm = ScriptedLM(lambda fields: {"sub_questions": [fields["question"]]})
-    rows, _ = collect_decompositions(program, world.test, progress=False)
+    rows, _ = decompositions_of(program, world.test, progress=False)
     report = decomposition_report(rows)
     assert report.scores["exact_match"].value == report.scores["right_number"].value == 0
     assert 0 < report.scores["token_f1"].value < 1
@@ -118,7 +118,7 @@ def test_what_cannot_be_measured_says_what_to_do(program: RAISF, world, oracle) 
     with pytest.raises(InputError, match="gold_pids"):
         asked(program, "relevance", bare)
     with pytest.raises(InputError, match="sub_questions"):
-        collect_decompositions(program, bare, progress=False)
+        decompositions_of(program, bare, progress=False)
     program.retriever = None
     with pytest.raises(InputError, match="--index"):
         asked(program, "relevance", world.test)

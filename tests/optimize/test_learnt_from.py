@@ -174,4 +174,10 @@ def test_examples_of_several_inputs_are_told_apart_by_all_of_them() -> None:
     rows = [dspy.Example(text=text, question="Is it kind?", answer="yes") for text in texts]
     asked = [row.with_inputs("text", "question") for row in rows]
     assert not overlap(asked[:1], asked[1:]) and overlap(asked, asked)
-    assert len(learnt_from(dspy.Module(), asked)) == 2
+    program = dspy.Predict("text, question -> answer")
+    program.learnt_from = learnt_from(program, asked)
+    assert len(program.learnt_from) == 2 and seen_by(program, asked[:1]) and not seen_by(program, rows)
+    # Where the other side marks other inputs, by the questions alone; an id is no input.
+    assert overlap(asked, [dspy.Example(question="Is it kind?").with_inputs("question")])
+    named = [row.copy(id=f"n{n}").with_inputs("id", "text", "question") for n, row in enumerate(rows)]
+    assert overlap(asked, named) and not overlap(asked[:1], named[1:])

@@ -22,7 +22,7 @@ from raisf.lm.local.probes import PROBE, STATES
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.judges.judgements import collect
+from raisf.optimize.judges.judgements import judgements_of
 from raisf.optimize.optimizers import probe as optimizer
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.prompts import instructed
@@ -120,7 +120,7 @@ def said(program: Any, name: str = "know") -> dict[str, float]:
 
 def test_probes_rank_unseen_questions_and_passages_better_than_chance(compiled: Any, home: Any) -> None:
     for judge, least in (("know", 0.7), ("relevance", 0.8)):
-        report = collect(compiled, judge, home[3], labels="gold", progress=False).report()  # type: ignore[arg-type]
+        report = judgements_of(compiled, judge, home[3], labels="gold", progress=False).report()  # type: ignore[arg-type]
         assert report.scores["auroc"].low > 0.5 and report.scores["auroc"].value > least
 
 

@@ -16,7 +16,6 @@ from dspy.utils.callback import BaseCallback
 import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
@@ -316,58 +315,3 @@ def test_a_connected_lm_is_saved_in_json_as_dspys_own_and_not_where_it_is_at_an_
 def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
     raisf.Direct(max_calls=3).save(tmp_path / "folder")
     assert raisf.load(tmp_path / "folder").max_calls == 3
-
-
-def test_a_program_within_a_program_gets_its_options_back(tmp_path):
-    class Outer(raisf.Program):
-        system = "outer"
-
-        def __init__(self, max_calls=None, max_seconds=None):
-            super().__init__(None, max_calls, max_seconds)
-            self.inner = raisf.RAG(k=3)
-
-    saved, opened = Outer(), Outer()
-    saved.inner.k = 9
-    saved.save(tmp_path / "outer.json")
-    opened.load(tmp_path / "outer.json")
-    assert opened.inner.k == 9
-
-
-class Shouting(Direct):
-    """Post-processes what the program answers."""
-
-    def forward(self, question):
-        return dspy.Prediction(answer=super().forward(question=question).answer.upper())
-
-
-def test_a_forward_of_ones_own_is_called_by_coroutines_too():
-    program = Shouting()
-    program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
-    assert program(question="Who?").answer == asyncio.run(program.acall(question="Who?")).answer == "ADA"
-
-
-class Owning(RAISF):
-    """Needs what is no option."""
-
-    def __init__(self, retriever, client, **options):
-        super().__init__(retriever, **options)
-        self.client = client
-
-
-def test_a_subclass_that_needs_more_is_saved_checked_and_loaded(tmp_path):
-    client = object()
-    saved, opened = Owning(None, object(), k=3), Owning(None, client)
-    saved.know_threshold = 0.7
-    saved.save(tmp_path / "own.json")
-    opened.load(tmp_path / "own.json")
-    assert (opened.k, opened.know_threshold, opened.client) == (3, 0.7, client)
-    with pytest.raises(InputError, match="k is 'many'"):
-        saved.k = "many"
-
-
-def test_demonstrations_are_read_back_as_dspy_writes_them():
-    program = Direct()
-    program.answer_directly.demos = [dspy.Example(question="Who?", answer="Ada")]
-    opened = Direct()
-    opened.load_state(program.dump_state(json_mode=False))
-    assert opened.answer_directly.demos[0]["answer"] == "Ada"

@@ -101,7 +101,7 @@ def test_a_push_goes_on_only_where_the_passages_lie_as_they_did(client: Any, tmp
     remove_from_index(tmp_path / "i", "id = '0'")
     add_to_index(tmp_path / "i", texts[:1], progress=False)
     assert open_index(tmp_path / "i").corpus_hash == before  # the same passages, in another order
-    with pytest.raises(InputError, match=r"holds 3 of these passages as they lay before .* was changed"):
+    with pytest.raises(InputError, match="holds 3 of these passages, which may have lain in another order"):
         push_index(tmp_path / "i", client, "mine", progress=False)
 
 

@@ -1,0 +1,86 @@
+"""Subclasses of a user's own, and programs within programs: they are asked, saved and loaded like ours."""
+
+import asyncio
+
+import dspy
+import pytest
+
+import raisf
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
+
+
+def test_a_program_within_a_program_gets_its_options_back(tmp_path):
+    class Outer(raisf.Program):
+        system = "outer"
+
+        def __init__(self, max_calls=None, max_seconds=None):
+            super().__init__(None, max_calls, max_seconds)
+            self.inner = raisf.RAG(k=3)
+
+    saved, opened = Outer(), Outer()
+    saved.inner.k = 9
+    saved.save(tmp_path / "outer.json")
+    opened.load(tmp_path / "outer.json")
+    assert opened.inner.k == 9
+
+
+class Shouting(Direct):
+    """Post-processes what the program answers."""
+
+    def forward(self, question):
+        return dspy.Prediction(answer=super().forward(question=question).answer.upper())
+
+
+def test_a_forward_of_ones_own_is_called_by_coroutines_too():
+    program = Shouting()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
+    assert program(question="Who?").answer == asyncio.run(program.acall(question="Who?")).answer == "ADA"
+
+
+class Owning(RAISF):
+    """Needs what is no option."""
+
+    def __init__(self, retriever, client, **options):
+        super().__init__(retriever, **options)
+        self.client = client
+
+
+def test_a_subclass_that_needs_more_is_saved_checked_and_loaded(tmp_path):
+    client = object()
+    saved, opened = Owning(None, object(), k=3), Owning(None, client)
+    saved.know_threshold = 0.7
+    saved.save(tmp_path / "own.json")
+    opened.load(tmp_path / "own.json")
+    assert (opened.k, opened.know_threshold, opened.client) == (3, 0.7, client)
+    with pytest.raises(InputError, match="k is 'many'"):
+        saved.k = "many"
+
+
+def test_demonstrations_are_read_back_as_dspy_writes_them():
+    program = Direct()
+    program.answer_directly.demos = [dspy.Example(question="Who?", answer="Ada")]
+    opened = Direct()
+    opened.load_state(program.dump_state(json_mode=False))
+    assert opened.answer_directly.demos[0]["answer"] == "Ada"
+
+
+def test_a_forward_that_asks_its_coroutine_ends():
+    program = dspy.syncify(Direct())
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
+    assert program(question="Who?").answer == asyncio.run(program.acall(question="Who?")).answer == "ada"
+
+
+@pytest.mark.parametrize("options", [["k"], "k", 3])
+def test_options_within_that_are_none_are_refused(options):
+    class Outer(raisf.Program):
+        system = "outer"
+
+        def __init__(self, max_calls=None, max_seconds=None):
+            super().__init__(None, max_calls, max_seconds)
+            self.inner = raisf.RAG(k=3)
+
+    with pytest.raises(InputError, match="the file is damaged"):
+        Outer().load_state({**Outer().dump_state(), "inner.options": options})
