@@ -75,21 +75,6 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     return described
 
 
-def _plain(value: Any) -> str | None:
-    """What a value of a type that is no container comes to; None for one of another type."""
-    if isinstance(value, bytes):
-        return hashlib.sha256(value).hexdigest()
-    if isinstance(value, np.ndarray):
-        held = repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
-        return f"{value.dtype} {value.shape} {hashlib.sha256(held).hexdigest()}"
-    if isinstance(value, re.Pattern):  # whose representation is cut
-        return f"{value.pattern!r} {value.flags}"
-    if isinstance(value, enum.Enum):
-        return value.name
-    known = (PurePath, Decimal, Fraction, range, complex, date, time, timedelta)
-    return repr(value) if isinstance(value, known) else None
-
-
 def _class_of(module: Any) -> str:
     return f"{type(module).__module__}.{type(module).__qualname__}"
 
@@ -177,6 +162,21 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     public = {name: one for name, one in held.items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
     return [_class_of(value), _told(called, above), _told(public, above)]
+
+
+def _plain(value: Any) -> str | None:
+    """What a value of a type that is no container comes to; None for one of another type."""
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, np.ndarray):
+        held = repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
+        return f"{value.dtype} {value.shape} {hashlib.sha256(held).hexdigest()}"
+    if isinstance(value, re.Pattern):  # whose representation is cut
+        return f"{value.pattern!r} {value.flags}"
+    if isinstance(value, enum.Enum):
+        return value.name
+    known = (PurePath, Decimal, Fraction, range, complex, date, time, timedelta)
+    return repr(value) if isinstance(value, known) else None
 
 
 def _constant(cell: Any) -> Any:

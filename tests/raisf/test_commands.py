@@ -157,7 +157,7 @@ def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(h
     assert cli.main([str(word) for word in argv]) == 2
     assert "in the test split too" in capsys.readouterr().err
     assert cli.main(["collect", *map(str, splits), "--out", __file__]) == 2
-    assert "is a file (see: raisf collect" in capsys.readouterr().err
+    assert "is a file: give a folder" in capsys.readouterr().err
 
 
 def test_any_option_of_a_program_can_be_set(home, question, capsys):

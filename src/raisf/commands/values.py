@@ -16,6 +16,8 @@ class _Here(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
             self.fail("found an address: give the file or folder, on the machine where it lies", param, ctx)
+        if not self.file_okay and Path(value).is_file():
+            self.fail(f"{value} is a file: give a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
