@@ -98,15 +98,19 @@ class _Cluster:
         *,
         threads: int,
         inputs: Sequence[str],
+        judge: Callable[[Outcome], Outcome] | None,
     ) -> None:
-        """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads."""
+        """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads.
+
+        What an outcome is judged by stays here, where one is judged at a time.
+        """
         names = ("lm", "adapter", "rm")
         settings = {name: value for name in names if (value := getattr(dspy.settings, name)) is not None}
         try:
             work = self._ray.put(Work(program, settings, self._prepare))
         except Exception as error:  # whatever pickling it raises
             logger.warning("asked here, since it cannot be sent to the nodes: %r (%s)", program, error)
-            return ask_here(program, examples, keep, threads=threads, inputs=inputs)
+            return ask_here(program, examples, keep, threads=threads, inputs=inputs, judge=judge)
         computes, patience = _in_process(program), Patience()
 
         def start(node: str, resources: dict[str, float], chunk: range) -> Any:
@@ -119,6 +123,7 @@ class _Cluster:
             for found, error in answers:
                 for at, prediction, failure, seconds in found:
                     outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds)
+                    outcome = outcome if judge is None else judge(outcome)
                     keep(outcome)
                     patience.saw(outcome)  # a chunk may have too few questions for its node to give up
                 if error is not None:

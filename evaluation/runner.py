@@ -85,10 +85,11 @@ def ask_all(
     *,
     threads: int = 8,
     inputs: Sequence[str] = ("question",),
+    judge: Callable[[Outcome], Outcome] | None = None,
 ) -> None:
     """As `ask_here`; or on the nodes of a cluster, within `raisf.evaluation.cluster.on_cluster`."""
     if examples:
-        (_asker.get() or ask_here)(program, examples, keep, threads=threads, inputs=inputs)
+        (_asker.get() or ask_here)(program, examples, keep, threads=threads, inputs=inputs, judge=judge)
 
 
 def ask_here(
@@ -98,15 +99,17 @@ def ask_here(
     *,
     threads: int = 8,
     inputs: Sequence[str] = ("question",),
+    judge: Callable[[Outcome], Outcome] | None = None,
 ) -> None:
     """Asks all questions and hands each outcome to `keep` as it is there, one at a time, in order of completion.
 
-    The program is called with the examples' fields that `inputs` names.
+    The program is called with the examples' fields that `inputs` names. `judge` turns its outcome into the one that is
+    kept; it is called like the program in the workers, several at a time, and may ask an LM too.
 
     Weights of models in the process are read before any question's seconds are counted. The caller's DSPy settings
-    (LM, adapter, callbacks) hold in the workers, and in `keep`. On Ctrl-C no new question is asked; what finishes
-    within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `keep` ends the run
-    and is raised here.
+    (LM, adapter, callbacks) hold in the workers, in `judge` and in `keep`. On Ctrl-C no new question is asked; what
+    finishes within two seconds is still kept, then the KeyboardInterrupt goes on its way. An exception of `judge` or
+    `keep` ends the run and is raised here.
 
     Raises:
         LMError: The LM failed on ten questions in a row.
@@ -116,7 +119,7 @@ def ask_here(
     waiting: queue.SimpleQueue[tuple[dspy.Example, contextvars.Context]] = queue.SimpleQueue()
     for example in examples:
         waiting.put((example, contextvars.copy_context()))
-    keeping = contextvars.copy_context()  # a metric may ask an LM
+    keeping = contextvars.copy_context()
     lock, over = threading.Lock(), threading.Event()
     left, patience = len(examples), Patience()
     raised: list[BaseException] = []
@@ -126,7 +129,10 @@ def ask_here(
         try:
             while not over.is_set():
                 example, context = waiting.get_nowait()
+                judging = context.copy()  # as the caller's: the program's may have set something
                 outcome = context.run(_ask, program, example, inputs)
+                if judge is not None:
+                    outcome = judging.run(judge, outcome)
                 # `keep` runs here and not in the main thread: Ctrl-C, which strikes there, cannot cut a record in two.
                 with lock:
                     if raised:
@@ -154,7 +160,6 @@ def ask_here(
         deadline = time.monotonic() + GRACE_SECONDS
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
-        # A record is written in no time; only a metric that waits for an LM holds it longer.
         held = lock.acquire(timeout=max(0.1, deadline - time.monotonic()))
         raised.append(interrupt)
         if held:

@@ -35,8 +35,9 @@ def results(
     Args:
         program: With its LMs; or a `functools.partial` that runs it, its first argument (`with_steps`).
         examples: What it is run on.
-        result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, one at
-            a time: it may ask a metric. An LM that fails there has failed on the example; what else it raises ends all.
+        result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, several
+            at a time: it may ask a metric, and that an LM. An LM that fails there has failed on the example; what else
+            it raises ends all.
         threads: Examples at a time.
         journal: Keeps the results, which are JSON-able then, and has those of an earlier call; failures are run again.
         key: What the journal calls an example's result.
@@ -53,13 +54,18 @@ def results(
         found[id(example)] = made
         tell(made)
 
+    def judge(outcome: Outcome) -> Outcome:
+        if outcome.prediction is None:
+            return outcome
+        try:
+            made = result(outcome.example.question, outcome.prediction)
+        except (AdapterParseError, DspyLMError, LMError) as error:  # of a judge that a metric asks
+            return replace(outcome, prediction=None, error=error)
+        return replace(outcome, prediction=dspy.Prediction(made=made))
+
     def keep(outcome: Outcome) -> None:
-        example, made = outcome.example.question, None
-        if outcome.prediction is not None:
-            try:
-                made = result(example, outcome.prediction)
-            except (AdapterParseError, DspyLMError, LMError) as error:  # of a judge that a metric asks
-                outcome = replace(outcome, error=error)
+        example = outcome.example.question
+        made = None if outcome.prediction is None else outcome.prediction.made
         seen.saw(outcome)
         if made is not None and journal is not None:
             journal.add(key(example), made)
@@ -71,7 +77,7 @@ def results(
                 add(example, journal.get(key(example)))
     # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
     waiting = [dspy.Example(question=example) for example in examples if id(example) not in found]
-    ask_all(functools.partial(_ask, program), waiting, keep, threads=threads)
+    ask_all(functools.partial(_ask, program), waiting, keep, threads=threads, judge=judge)
     return [found[id(example)] for example in examples]
 
 

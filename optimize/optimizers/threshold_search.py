@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import threading
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class Trial:
         self._valset, self._metric, self._threads = valset, metric, threads
         self._found: dict[Thresholds, Answers] = {}
         self._patience = Patience()
+        self._lock = threading.Lock()
         self._bar = bar
         self._task = bar.add_task("calibrating", total=None, score="")
 
@@ -115,8 +117,9 @@ class Trial:
             setattr(self.program, f"{judge}_threshold", at)
 
         def row(example: dspy.Example, run: dspy.Prediction) -> tuple[float, float, float]:
-            for trace in run.traces:
-                self._note(trace.root)
+            with self._lock:
+                for trace in run.traces:
+                    self._note(trace.root)
             costs = [trace.cost for trace in run.traces]
             right = float(self._metric(example, run.prediction, None))
             calls, searches = sum(cost.lm_calls for cost in costs), sum(cost.retrievals for cost in costs)

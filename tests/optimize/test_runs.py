@@ -1,6 +1,7 @@
 """If these failed, a cluster's runs would teach nothing, or a program be judged by how long its model takes to read."""
 
 import pickle
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,3 +90,16 @@ def test_a_judge_that_fails_once_has_failed_on_one_example_and_one_that_always_f
     assert results(program, examples, judged(range(4, 5)), threads=1) == [1.0] * 4 + [None] + [1.0] * 7
     with pytest.raises(RaisfError, match="failed on 10 questions in a row"):
         results(program, examples, judged(range(12)), threads=1)
+
+
+def test_a_metric_that_asks_is_called_for_several_examples_at_a_time_with_the_callers_settings() -> None:
+    """One call after the other, an LM that judges makes eight threads wait for one."""
+    program = Asks(dspy.LM("echo", engine=Echoing(), cache=False))
+    together = threading.Barrier(len(ASKED), timeout=30)
+
+    def metric(example: dspy.Example, prediction: dspy.Prediction) -> float:
+        together.wait()
+        return float(dspy.Predict("question -> answer")(question="How good is it?").answer == "right")
+
+    with dspy.context(lm=dspy.LM("echo", engine=Echoing(), cache=False)):
+        assert results(program, ASKED, metric, threads=len(ASKED)) == [1.0] * len(ASKED)
