@@ -25,8 +25,9 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
 
     Args:
         path: A .jsonl file with at least `question` and `answer` or `answers` a line (what `raisf world` and
-            `raisf dataset` write), or a file of NQ-open, TriviaQA, HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA or
-            BIG-bench in its original schema or the hub's (see `raisf.data.schemas`).
+            `raisf dataset` write), or a file of NQ-open, TriviaQA, PopQA, HotpotQA, 2WikiMultihopQA, MuSiQue,
+            StrategyQA, BIG-bench or FlashRAG in its original schema or the hub's (see `raisf.data.schemas`), as .jsonl,
+            .json, .tsv or .parquet.
 
     Raises:
         InputError: The file is missing, empty or broken, an id appears twice, or a question or answer is missing;

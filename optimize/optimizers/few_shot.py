@@ -204,7 +204,8 @@ class Prompting(Optimizer):
 class LabeledJudges(Prompting):
     """Gives the judges demonstrations from gold, as many of each verdict.
 
-    Without a validation set they are taken without a comparison. See `Prompting` for the options.
+    Without a validation set they are taken without a comparison. For the options see
+    `raisf.optimize.optimizers.few_shot.Prompting`.
     """
 
     name = "labeled"
@@ -219,8 +220,8 @@ class LabeledJudges(Prompting):
 class BootstrapJudges(Prompting):
     """Gives the judges demonstrations from gold, and the other predictors steps of right runs.
 
-    The runs are the student's own, or the teacher's. Without a validation set they are taken without a comparison. See
-    `Prompting` for the options.
+    The runs are the student's own, or the teacher's. Without a validation set they are taken without a comparison. For
+    the options see `raisf.optimize.optimizers.few_shot.Prompting`.
     """
 
     name = "bootstrap"
@@ -239,7 +240,7 @@ class RandomSearch(Prompting):
 
     Args:
         candidates: Draws, each of which costs a run over the validation set.
-        demos: See `Prompting`, also for the others.
+        demos: See `raisf.optimize.optimizers.few_shot.Prompting`, also for the others.
     """
 
     candidates: int = 6

@@ -46,7 +46,7 @@ class GEPA(Prompting):
         trials: What the search may spend, in runs over the validation set.
         reflection_lm: What writes instructions, or its spec; None: the LM that the student's first predictor asks. A
             strong one pays.
-        demos: See `Prompting`, also for the others.
+        demos: See `raisf.optimize.optimizers.few_shot.Prompting`, also for the others.
     """
 
     trials: int = 20

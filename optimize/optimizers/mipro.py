@@ -36,7 +36,7 @@ class MIPRO(Prompting):
         trials: Combinations tried, each of which costs a run over the validation set.
         reflection_lm: What writes instructions, or its spec; None: the LM that the student's first predictor asks. A
             strong one pays.
-        demos: See `Prompting`, also for the others.
+        demos: See `raisf.optimize.optimizers.few_shot.Prompting`, also for the others.
     """
 
     candidates: int = 6

@@ -61,7 +61,7 @@ class OutcomeJudges(Optimizer):
         base: By weights and probe: see `FinetuneJudges`.
         predictors: Likewise; others than know and relevant learn from gold.
         training: By weights: see `FinetuneJudges`.
-        demos: By prompts: see `Prompting`.
+        demos: By prompts: see `raisf.optimize.optimizers.few_shot.Prompting`.
         labels: What the report compares the outcome's labels with; see `raisf.optimize.judges.labels.know_labels`.
         seed: Of the draws, and of the training where that is None.
         threads: Questions tried at a time.

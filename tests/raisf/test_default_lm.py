@@ -137,7 +137,8 @@ def test_a_shipped_program_needs_an_index_and_is_listed(capsys: pytest.CaptureFi
     assert cli.main(["ask", "Where?", "--program", "smollm2"]) == 2
     assert "smollm2 retrieves passages: give --index DIR" in capsys.readouterr().err
     assert cli.main(["programs", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["compiled"][0]["name"] == "smollm2"
+    listed = json.loads(capsys.readouterr().out)["compiled"][0]
+    assert listed["name"] == "smollm2" and listed["options"]["insist"] is True
     with pytest.raises(InputError, match=r"choose one of ra-isf, .*smollm2, or give a folder"):
         open_program("no-such-program")
 

@@ -13,12 +13,14 @@ from raisf.experiments import by_hand, every_judge, published_results
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.data_efficiency import sizes_of_ways
+from raisf.experiments.indexes import Indexes
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import COMPILED, SMALLER, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.lm import pocket
 from raisf.programs.registry import PROGRAMS
+from raisf.retrieval.store.manifest import read_manifest
 from raisf.utils.errors import LMError
 from raisf.utils.files import read_json, read_jsonl
 
@@ -315,3 +317,11 @@ def test_the_file_that_people_label_stays_and_is_counted_when_table5_is_run_agai
     assert path.read_text("utf-8").splitlines() == lines
     titles = [section["title"] for section in read_json(path.with_name("results.json"))["sections"]]
     assert titles[-1] == "Agreement with people"
+
+
+def test_an_encoder_of_one_engine_is_not_given_to_another(tmp_path):
+    """REPLUG's tuned row wants a dense index: with a ColBERT checkpoint for the others it was left out."""
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "Ada was born in Elm."}\n')
+    indexes = Indexes(tmp_path / "made", tmp_path / "corpus.jsonl", "colbert", None, "raisf-minilm", lambda: [])
+    assert read_manifest(indexes.path("colbert")).checkpoint == "raisf-minilm"
+    assert read_manifest(indexes.path("dense")).checkpoint == "minilm"

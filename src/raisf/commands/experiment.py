@@ -70,7 +70,7 @@ real_options = as_one(
         type=names,
         default="",
         metavar="A,B,...",
-        help="only these rows, by their labels; real shows what was answered before, too",
+        help="only these rows, by their labels (not all, data-efficiency); real shows what was answered before, too",
     ),
     _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
     _real(
@@ -136,7 +136,12 @@ real_options = as_one(
     "minilm in a closed world and for dense, else raisf-minilm",
 )
 @option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
-@option("--rows", type=at_least(2), metavar="N", help="examples a judge's weights learn from; default: 1000")
+@option(
+    "--rows",
+    type=at_least(2),
+    metavar="N",
+    help="examples a judge's weights learn from (not data-efficiency); default: 1000",
+)
 @option(
     "--base",
     metavar="SPEC",

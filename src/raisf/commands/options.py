@@ -112,7 +112,7 @@ lm_options = as_one(
         metavar="SPEC",
         help="smollm2 (SmolLM2-135M, in the process), pocket (for closed worlds), local/PATH_OR_HUB_ID, "
         "local/FILE.gguf, or a provider's model such as openai/gpt-4o-mini (its key in the environment); default: the "
-        "artifact's, else $RAISF_LM, else pocket in a closed world and smollm2 elsewhere",
+        "compiled program's own, else $RAISF_LM, else pocket in a closed world and smollm2 elsewhere",
     ),
     _lm("--api-base", metavar="URL", help="an OpenAI-compatible endpoint: vLLM, SGLang, Ollama, ..."),
     _lm(
@@ -126,7 +126,12 @@ lm_options = as_one(
         metavar="T",
         help="0 takes the likeliest token, 2 is the highest; default: 0",
     ),
-    _lm("--max-tokens", type=at_least(1), metavar="N", help="of an answer; default: 256, at an endpoint 1024"),
+    _lm(
+        "--max-tokens",
+        type=at_least(1),
+        metavar="N",
+        help="of an answer; default: the artifact's, else 256, at an endpoint 1024, in `experiment real` 96",
+    ),
     _lm(
         "--dtype",
         type=click.Choice(("default", "float32", "bfloat16")),
@@ -245,7 +250,7 @@ _thresholds = [
         f"--{judge}-threshold",
         type=share,
         metavar="P",
-        help=f"probability from which on the {judge} judge says {verdict}; default: 0.5, or what was calibrated",
+        help=f"probability from which on the {judge} judge says {verdict}; default: 0.5, or the artifact's",
     )
     for judge, verdict in (("know", "know"), ("relevance", "relevant"))
 ]
@@ -256,11 +261,17 @@ program_options = as_one(
         "--program",
         metavar="NAME",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own; default: smollm2, which is compiled, for that LM, and ra-isf for any other",
+        "dspy.Module of your own; default: smollm2, which is compiled, for that LM, and ra-isf for any other; where it "
+        "is to be compiled, ra-isf",
     ),
     index_options("program"),
-    _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5"),
-    _program("--max-depth", type=at_least(0), metavar="N", help="how deep sub-questions may go; default: 3"),
+    _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5, or the artifact's"),
+    _program(
+        "--max-depth",
+        type=at_least(0),
+        metavar="N",
+        help="how deep sub-questions may go; default: 3, or the artifact's",
+    ),
     _program(
         "--relevance",
         type=click.Choice(("pointwise", "listwise", "score")),
@@ -303,7 +314,7 @@ program_options = as_one(
         "--confidence",
         type=click.Choice(("judges", "path")),
         help="of an answer: the weakest judgement on its way, or the product of all and of the LM's own probabilities; "
-        "default: judges",
+        "default: judges, or the artifact's",
     ),
     _program(
         "--min-confidence",

@@ -7,7 +7,9 @@ from raisf.commands.result import CommandResult
 @command("programs", "  raisf programs\n  raisf programs --json")
 def programs_command() -> CommandResult:
     """List the programs: what each does and its source."""
+    from raisf.optimize.manifest import read
     from raisf.optimize.shipped import PROGRAMS as SHIPPED
+    from raisf.optimize.shipped import shipped_folder
     from raisf.programs.registry import PROGRAMS, about, defaults
     from raisf.utils.display import DataTable, as_text
 
@@ -19,6 +21,7 @@ def programs_command() -> CommandResult:
         table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
     compiled = []
     for name, (summary, source) in SHIPPED.items():
-        compiled.append({"name": name, "summary": summary, "source": source})
+        options = read(shipped_folder(name)).options
+        compiled.append({"name": name, "summary": summary, "source": source, "options": options})
         table.add_row(as_text(name, "bold"), summary, as_text(source, "dim"))
     return CommandResult({"programs": rows, "compiled": compiled}, table)

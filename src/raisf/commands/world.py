@@ -31,7 +31,8 @@ def _counted(split: str) -> str:
     type=at_least(1),
     default=ENTITIES,
     metavar="N",
-    help=f"how many, in whole regions of {REGION_SIZE}; default: {ENTITIES}, what the pocket Llama has heard of",
+    help=f"how many, 300 or more, in whole regions of {REGION_SIZE}; default: {ENTITIES}, what the pocket Llama has "
+    "heard of",
 )
 @option("--train", type=at_least(0), default=QUESTIONS["train"], metavar="N", help=_counted("train"))
 @option("--dev", type=at_least(0), default=QUESTIONS["dev"], metavar="N", help=_counted("dev"))

@@ -30,7 +30,8 @@ class Indexes:
         corpus: The corpus's file.
         engine: What is made where none is asked for.
         given: An index to search instead, as it is. What asks for another engine searches one of the same passages.
-        checkpoint: The encoder of colbert and dense; None: the default one.
+        checkpoint: The engine's encoder, such as colbert's or dense's; other engines that a row asks for have their own
+            default. None: the default one.
         questions: Gives the questions that prompts may hold; passages that hold one are left out.
 
     Attributes:
@@ -104,7 +105,10 @@ class Indexes:
         return path
 
     def _encoder(self, engine: str) -> str | None:
-        return self.checkpoint if engine != "bm25" else None
+        """Of the engine that was asked for; of any other one where that has none, or is a given index's."""
+        if engine == "bm25" or (engine != self.engine and not self.given and self.engine != "bm25"):
+            return None
+        return self.checkpoint
 
     def _folder_of(self, engine: str) -> Path:
         """Where an engine's index is, or will be."""
