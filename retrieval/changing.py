@@ -143,18 +143,16 @@ def change_documents(
             return only and name not in there and not any(name and file.hides(name) for file in hiding)
 
         changes = _Changes(writer, lambda old: old.source in names or goes(old.source))
-        emptied = set[str]()
+        torn = set[str]()  # of which not all is in the index any more: read again whatever they hold
 
         def left_out(file: Skipped) -> None:
             told(file)
             del prints[file.name]
-            if file.empty:
-                emptied.add(file.name)
-            else:
-                changes.keep(file.name)
+            if file.empty or not changes.keep(file.name):
+                torn.add(file.name)
 
         def now() -> dict[str, str]:
-            before = {name: print for name, print in known.items() if not goes(name) and name not in emptied}
+            before = {name: print for name, print in known.items() if not goes(name) and name not in torn}
             return {**before, **prints}
 
         new = read_whole((document for document in changed if document.name in names), left_out, changes.seen)
@@ -195,12 +193,13 @@ class _Changes:
             else:
                 self.seen.add(passage.pid, passage.citation)
 
-    def keep(self, source: str) -> None:
-        """Lets the passages of a document stay after all, but for those whose id another has taken."""
+    def keep(self, source: str) -> bool:
+        """Lets the passages of a document stay after all; whether all do: not those whose id another has taken."""
         gone = self._gone.pop(source, {})
         for pid, print in gone.items():
             if self.seen.add(pid, source):
                 self._gone[source][pid] = print
+        return source not in self._gone
 
     def apply(self, new: Iterable[Passage], documents: Callable[[], dict[str, str]], **place: Any) -> Change:
         """Writes them, where anything has changed.

@@ -188,11 +188,10 @@ def _docx_sections(
 
 def _is_item(paragraph: Any, style: Any) -> bool:
     """Whether a paragraph is an item of a list: by itself, or by its style or one that this is based on."""
-    number = paragraph.find(f"{_W}pPr/{_W}numPr")
-    while number is None and style is not None:
-        number, style = style.element.find(f"{_W}pPr/{_W}numPr"), getattr(style, "base_style", None)
-    told = None if number is None else number.find(f"{_W}numId")
-    return number is not None and (told is None or told.get(f"{_W}val") != "0")  # 0 takes it out of its list
+    told = paragraph.find(f"{_W}pPr/{_W}numPr/{_W}numId")
+    while told is None and style is not None:
+        told, style = style.element.find(f"{_W}pPr/{_W}numPr/{_W}numId"), getattr(style, "base_style", None)
+    return told is not None and told.get(f"{_W}val") != "0"  # 0 takes it out of its list
 
 
 def _docx_rows(table: Any) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.passage import Passage
@@ -28,6 +29,10 @@ _DEEPEST = 100
 _LONGEST_HEADING = 15
 """Words of a line that an underline makes a heading: a rule below a paragraph makes none of it."""
 
+_TITLES = 2
+"""Headings of the first level that may be titles, of a document and of another one below it."""
+_CHAPTER = re.compile(r"(article|section|chapter|part|schedule|appendix|[ivxlc]+[.)])\b|\W*\d|.*:$", re.IGNORECASE)
+
 _LOOKED_FOR, _NEAR = 5, 10_000
 """Words of a paragraph of HTML by which it is found in its block, and characters within which each is."""
 
@@ -36,7 +41,8 @@ _CAPTION = 5
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
 _ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
-_TAG, _COMMENT = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>"), re.compile(r"<!--.*?-->", re.DOTALL)
+_ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
+_TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
 # Inline tags that say nothing, and those that part words; others, as of Vec<String>, are text.
 _SILENT = frozenset(
     "a abbr b bdi bdo big cite code del dfn em font i img ins mark picture q s samp small source span strike strong "
@@ -50,23 +56,38 @@ _Lines = list[tuple[int, int]]
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading. Of a link its text is read, of a picture its caption."""
-    told, lines = without_front_matter(read_lines(file, name, encoding))
-    title, lines = titled(lines)
-    return passages_of(name, _sections(joined(lines, name), title or title_of(file, told)))
+    front, lines = without_front_matter(read_lines(file, name, encoding))
+    title = front.title
+    if not title:
+        title, lines = titled(lines)
+        title = clean(_words(_parser().parseInline(title)[0])) if title else ""
+    text = as_markdown(joined(lines, name))
+    if not text.strip():
+        return passages_of(name, [Section(title_of(file, title), "", {"line": 1}, front.text)])
+    return passages_of(name, _sections(text, title, title_of(file)))
 
 
-def _sections(text: str, title: str) -> Iterator[Section]:
-    """The sections of a text, each with the number of its first line."""
-    tokens = _parser().parse(text)
+def _sections(text: str, told: str, name: str) -> Iterator[Section]:
+    """The sections of a text, each with the number of its first line.
+
+    A heading of the first level is the document's title, or that of a second one behind it; of more than two each
+    heads a chapter, and the title is what the document tells before, a first heading that is no chapter's, or its name.
+    """
+    tokens, title = _parser().parse(text), told or name
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
     starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
+    chapters = sum(tokens[start].tag == "h1" for start in starts) > _TITLES
     yield _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
     for start, end in zip_longest(starts, starts[1:]):
         opening, words = tokens[start : start + 2]
         heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
-        if level == 1:
+        if "{{" in heading or "<%" in heading:  # a template's, whose title it is to be
+            heading = ""
+        if chapters and start == 0 and (heading == told or not (told or _CHAPTER.match(heading))):
+            title, heading, level = heading or title, "", 0  # it leads no chapter
+        elif level == 1 and not chapters:
             title, heading = heading or title, ""
         yield _section(title, heading, level, line, tokens[start + 3 : end])
 
@@ -89,12 +110,19 @@ def _section(title: str, heading: str, level: int, first: int, tokens: Iterable[
 def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]]:
     """The paragraphs, items of lists and rows of tables, each with its lines; of their marks, those of items."""
     mark, table = "", list[tuple[int, list[str]]]()
+    numbers = list[int]()  # of the last item of each list that is open; those of a list without numbers do not count
     for token in tokens:
         found = list[tuple[_Lines, str]]()
         line = token.map[0] + 1 if token.map else line
         match token.type:
+            case "ordered_list_open" | "bullet_list_open":
+                numbers.append(0)
+            case "ordered_list_close" | "bullet_list_close":
+                numbers.pop()
             case "list_item_open":
-                mark = f"{token.info}{token.markup} " if token.info else "- "
+                # All may be written as 1, and are shown as 1, 2, 3.
+                numbers[-1] = max(numbers[-1] + 1, int(token.info or 0))
+                mark = f"{numbers[-1]}{token.markup} " if token.info else "- "
             case "list_item_close":
                 mark = ""
             case "tr_open":
@@ -109,7 +137,8 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]
                 found = [_on_one_line(_words(token), line)]
             case "fence" | "code_block":
                 first = line + (token.type == "fence")
-                found = [([(0, first + at)], clean(text)) for at, text in enumerate(token.content.splitlines())]
+                written = token.content.removesuffix("\n").split("\n")
+                found = [([(0, first + at)], clean(text)) for at, text in enumerate(written)]
             case "html_block":
                 found = _html_texts(token.content, line)
         for lines, text in found:
@@ -131,7 +160,7 @@ def _on_one_line(words: str, first: int) -> tuple[_Lines, str]:
 
 def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
     """The paragraphs of a block of HTML, as web pages are read where their reader is installed, with their lines."""
-    block = _COMMENT.sub(_blank, block).replace("<!--", "    ")  # what nobody closes is not hidden
+    block = _without_comments(block)
     seen = _TAG.sub(_blank, block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
     found, line, at = list[tuple[_Lines, str]](), first, 0
@@ -144,6 +173,15 @@ def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
     return found
 
 
+def _without_comments(block: str) -> str:
+    """A block of HTML with its comments blank; what nobody closes is not hidden."""
+    parts, at = list[str](), 0
+    while (start := block.find("<!--", at)) >= 0 and (end := block.find("-->", start + 4)) >= 0:
+        parts += [block[at:start], re.sub(r"[^\n]", " ", block[start : end + 3])]
+        at = end + 3
+    return "".join(parts) + block[at:].replace("<!--", "    ")
+
+
 def _blank(found: re.Match[str]) -> str:
     """As many spaces, on as many lines."""
     return re.sub(r"[^\n]", " ", found[0])
@@ -154,10 +192,12 @@ def _words(token: "Token") -> str:
     words, link, parts = "", "", token.children or ()
     written, at = token.content, 0
     flat = written.replace("\n", " ")  # as code is told
-    for part, after in zip_longest(parts, parts[1:]):
+    for before, part, after in zip((None, *parts), parts, (*parts[1:], None), strict=False):
         match part.type:
             case "text":
-                words += _ATTRIBUTES.sub("", part.content)
+                linked = before is not None and before.type in ("link_close", "image")
+                said = _ATTRIBUTES.sub("", part.content)
+                words += _ATTRIBUTES_BEHIND.sub("", said, count=1) if linked and said.startswith("{:") else said
             case "code_inline":
                 at = max(flat.find(part.content, at), at)
                 words += written[at : at + len(part.content)] if flat.startswith(part.content, at) else part.content

@@ -27,6 +27,9 @@ _HELD = 1000
 
 _BLANK = " \r\n\t,;|"
 """What lines hold that a spreadsheet's empty rows are written as."""
+_LETTER = re.compile(r"[^\W\d_]")
+_LOOKED_AT = 10
+"""Lines behind the first by which the columns are told apart."""
 _SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 
 _Row = tuple[int, list[str]]
@@ -44,11 +47,15 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     if usual == "\t" and _COLLECTION.match(begun[-1]):
         yield from _collection_passages(lines, name)
         return
-    rows = _rows(lines, name, told or _delimiter(begun[-1], usual))
+    looked_at = list(itertools.islice(lines, len(begun) + _LOOKED_AT))
+    lines = itertools.chain(looked_at, lines)
+    parsed = _parsed(lines, name, told or _delimiter(looked_at[len(begun) - 1 :], usual))
+    caption, parsed = _without_caption(parsed)
+    rows = _even(parsed, name, usual)
     names = [clean(cell) for cell in next(rows, (0, []))[1]]
     columns = [column.lower() for column in names]
     if "text" not in columns:
-        yield from _told(rows, names, title_of(file), name)
+        yield from _told(rows, names, title_of(file, caption), name)
         return
     if double := next((column for column in columns if column and columns.count(column) > 1), None):
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
@@ -68,14 +75,22 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
     return begun, told
 
 
-def _delimiter(first: str, usual: str) -> str:
-    """What parts the columns of a table, by its first line: of `,`, `;` and tabs the most frequent."""
-    return max((usual, ",", ";", "\t"), key=re.sub(r'"[^"]*"', "", first).count)
+def _delimiter(lines: Sequence[str], usual: str) -> str:
+    """What parts the columns of a table, by its first lines: of `,`, `;` and tabs the one that parts all alike."""
+
+    def fits(sign: str) -> tuple[bool, float, int]:
+        try:
+            first, *others = (len(cells) for cells in filter(None, csv.reader(lines, delimiter=sign)))
+        except (csv.Error, ValueError):
+            return False, 0.0, 0
+        return first > 1, sum(count == first for count in others) / max(1, len(others)), first
+
+    return max((usual, ",", ";", "\t"), key=fits)
 
 
-def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
-    """The rows of a table, that with the columns' names first."""
-    begun = columns = named = 0
+def _parsed(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
+    """The rows of a table that have cells."""
+    begun = 0
 
     def noted() -> Iterator[str]:
         nonlocal begun
@@ -88,14 +103,50 @@ def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
     try:
         for cells in filter(None, rows):
             line, begun = begun, 0
-            named, columns = named or line, columns or len(cells)
-            if len(cells) != columns:
-                state = "more" if len(cells) > columns else "fewer"
-                raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line {named}")
             yield line, cells
     except csv.Error as error:
         # The line that the row begins in: a quote that is never closed takes in all lines behind it.
         raise InputError(f"{name}, line {begun or rows.line_num}: not a table ({error}); check its quotes") from error
+
+
+def _without_caption(rows: Iterator[_Row]) -> tuple[str, Iterator[_Row]]:
+    """What a spreadsheet has in a row of its own above the columns' names, and the rows from these on.
+
+    A caption has more words than one in the first cell, and no other cell; names are words in all cells.
+    """
+    head, caption = list(itertools.islice(rows, 2)), ""
+    while len(head) == 2 and len(head[0][1]) == len(head[1][1]) > 1 and not _filled(head[0][1][1:]):
+        first, below = head[0][1][0].strip(), head[1][1]
+        above_names = all(map(_LETTER.search, below)) or not _filled(below[1:])
+        if first and not (len(first.split()) > 1 and above_names):
+            break
+        caption = caption or first
+        head = [*head[1:], *itertools.islice(rows, 1)]
+    return caption, itertools.chain(head, rows)
+
+
+def _filled(cells: Iterable[str]) -> bool:
+    return any(cell.strip() for cell in cells)
+
+
+def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:
+    """The rows of a table, that with the columns' names first, each with as many cells.
+
+    Spreadsheets leave empty cells off a csv file's rows; a row that ends before its text is broken.
+
+    Raises:
+        InputError: A row has more cells, or too few.
+    """
+    columns = named = needed = 0
+    for line, cells in rows:
+        if not columns:
+            columns, named = len(cells), line
+            names = [clean(cell).lower() for cell in cells]
+            needed = columns if usual != "," else names.index("text") + 1 if "text" in names else 1
+        if not needed <= len(cells) <= columns:
+            state = "more" if len(cells) > columns else "fewer"
+            raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line {named}")
+        yield line, cells + [""] * (columns - len(cells))
 
 
 def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:

@@ -7,6 +7,7 @@ A passage is judged and read with its title. A wrong one does more harm than non
 import itertools
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import PACKED
@@ -21,9 +22,11 @@ _LOOKED_AT, _FRONT = 20, 300
 
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
 # A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
-# what leads to one (also in Chinese and Japanese).
-_NO_TITLE = re.compile(r"[#>|`+*<-]|!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+# what leads to one (also in Chinese and Japanese); a template's tag, a block's mark.
+_NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
 _TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
+_FOLDED = re.compile(r"[>|][+-]?\d?$")
+_NUMERAL = re.compile(r"(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _KEY = re.compile(r"[\w.-]+(:(\s|$)|\s*=)|\[[\w.-]+\]\s*$")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
@@ -58,15 +61,24 @@ def title_of(file: Path, told: object = None) -> str:
 
 
 def _says_something(name: str) -> bool:
-    return any(word.casefold() not in _SAYS_NOTHING for word in _WORD.findall(name))
+    return any(word.casefold() not in _SAYS_NOTHING and not _NUMERAL.fullmatch(word) for word in _WORD.findall(name))
 
 
-def without_front_matter(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
-    """The title that a Markdown text's front matter tells (YAML between `---`, TOML between `+++`), and its lines.
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """What stands before a text: YAML between `---`, TOML between `+++`.
 
-    Returns:
-        An empty title where none is told; the lines of the front matter are blank.
+    Attributes:
+        title: That it tells; empty where it tells none that says something.
+        text: What it says, a line each, to be read where there is nothing else.
     """
+
+    title: str
+    text: str
+
+
+def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[str]]:
+    """The front matter of a text, and the text's lines; those of the front matter are blank."""
     rest = iter(lines)
     head = list(itertools.islice(rest, _FRONT))
     fence = head[0].strip() if head else ""
@@ -74,9 +86,14 @@ def without_front_matter(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
     end = next(ends, None) if fence in ("---", "+++") and _KEY.match(first) else None
     if end is None:  # a rule, if anything
-        return "", itertools.chain(head, rest)
-    told = next((found[1].strip("'\"") for line in head[:end] if (found := _TOLD.match(line))), "")
-    return told, itertools.chain(["\n"] * (end + 1), head[end + 1 :], rest)
+        return FrontMatter("", ""), itertools.chain(head, rest)
+    place, told = next(((at, found[1]) for at, line in enumerate(head[:end]) if (found := _TOLD.match(line))), (0, ""))
+    if _FOLDED.match(told):  # it stands below, further in
+        told = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), head[place + 1 : end]))
+    title = clean(told.strip("'\""))
+    said = (line.strip(" -'\"\n\r\t") for line in head[1:end] if not line.startswith("#"))
+    front = FrontMatter(title if _says_something(title) else "", "\n".join(filter(None, said)))
+    return front, itertools.chain(["\n"] * (end + 1), head[end + 1 :], rest)
 
 
 def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -95,7 +112,8 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     if first is None or not any(line.strip() for line in below):
         return "", itertools.chain(head, rest)
     title, underlined = clean(head[first]), _UNDERLINE.match(below[0]) is not None
-    if not _is_title(title) or not (underlined or _stands_apart(title, below[0].strip())):
+    apart = underlined or _stands_apart(title, below[0].strip())
+    if not _is_title(title) or not apart or _is_one_of_several(title, below):
         return "", itertools.chain(head, rest)
     head[first] = "\n"
     if underlined:
@@ -107,6 +125,12 @@ def _is_title(line: str) -> bool:
     """Whether a line may be a title, by its words."""
     short = len(line.split()) <= _LONGEST and len(line) <= _WIDEST
     return short and not _NO_TITLE.match(line) and _says_something(line)
+
+
+def _is_one_of_several(title: str, below: list[str]) -> bool:
+    """Whether a line in capitals heads the first of several parts: behind its text comes another one like it."""
+    text = itertools.dropwhile(lambda line: not line.strip() or line.isupper(), below)
+    return title.isupper() and any(line.isupper() and _is_title(clean(line)) for line in text)
 
 
 def _stands_apart(title: str, below: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
-from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.corpus.templates import without_tags
+from raisf.retrieval.corpus.titles import title_of, without_front_matter
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
@@ -77,9 +78,10 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     from lxml import html
     from lxml.etree import ErrorLevels, ParserError
 
-    text = _decode(file.read_bytes(), name, encoding)
+    front, lines = without_front_matter(_decode(file.read_bytes(), name, encoding).splitlines(keepends=True))
+    text = "".join(map(without_tags, lines))
     if not text.strip():
-        return iter(())
+        return passages_of(name, [Section(title_of(file, front.title), "", {}, front.text)])
     try:
         # Without huge_tree it leaves out, and tells nobody, what lies deeper than 256 elements; with it, than 2,048.
         parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
@@ -92,7 +94,7 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
     if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
-    title = title_of(file, told)
+    title = title_of(file, front.title or told)
     return passages_of(name, _html_sections(root, title))
 
 
@@ -147,7 +149,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
 
     Without recursion: pages nest as deep as they like.
     """
-    waiting, last = [(element, False) for element in elements][::-1], ""
+    waiting, last, numbers = [(element, False) for element in elements][::-1], "", dict[Any, int]()
     while waiting:
         element, left = waiting.pop()
         block = BREAK if element.tag in _BLOCKS else ""
@@ -165,11 +167,28 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
             if element.tag == "table" and (rows := _html_rows(element)):
                 yield "text", BREAK + BREAK.join(rows)
                 continue
-            text = block + _MARKS.get(element.tag, "") + _run(element.text)
+            mark = _next_number(element, numbers) or _MARKS.get(element.tag, "")
+            text = block + mark + _run(element.text)
             text = (power_sign(element.tag, last, text) or _apart(element, last, text)) + text
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text
+
+
+def _next_number(item: Any, numbers: dict[Any, int]) -> str:
+    """The number of an item of a numbered list, as a page shows it, with its mark; else nothing.
+
+    Args:
+        item: A `li` perhaps.
+        numbers: By list, the number of its last item.
+    """
+    parent = item.getparent() if item.tag == "li" else None
+    if parent is None or parent.tag != "ol":
+        return ""
+    told, first = item.get("value", "").strip(), parent.get("start", "1").strip()
+    last = numbers.get(parent, int(first) - 1 if first.isdecimal() else 0)
+    numbers[parent] = int(told) if told.isdecimal() else last + 1
+    return f"{numbers[parent]}. "
 
 
 def _apart(element: Any, before: str, within: str) -> str:
@@ -214,7 +233,7 @@ def _html_rows(table) -> list[str]:
 
 
 def _is_names(row: list[Any]) -> bool:
-    return all(cell.tag == "th" for cell in row)
+    return all(cell.tag == "th" for cell in row) or row[0].getparent().getparent().tag == "thead"
 
 
 def _led(row: list[Any], line: list[str]) -> list[str]:
@@ -264,10 +283,15 @@ def _span(cell: Any, name: str) -> int:
     return min(int(told), _WIDEST) if told.isdecimal() and told != "0" else 1
 
 
+def declared_charset(page: bytes) -> str | None:
+    """The encoding that a page says it is in, as it calls it; None where it says nothing."""
+    declared = _CHARSET.search(page[:_DECLARED_WITHIN])
+    return declared[1].decode("ascii", "replace") if declared else None
+
+
 def _decode(raw: bytes, name: str, encoding: str | None) -> str:
     marked = marked_encoding(raw)
-    declared = _CHARSET.search(raw[:_DECLARED_WITHIN])
-    used: str = encoding or marked or (declared[1].decode("ascii", "replace") if declared else "utf-8")
+    used: str = encoding or marked or declared_charset(raw) or "utf-8"
     try:
         if not (encoding or marked):
             codec = codecs.lookup(_LABELS.get(used.lower(), used)).name

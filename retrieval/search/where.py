@@ -111,7 +111,8 @@ class _Parser:
 
     def expect(self, *wanted: str) -> str:
         """The next token's text, which must be of one of these kinds or be one of these signs."""
-        if self._kind not in wanted and self._token not in wanted:
+        # A word may be called "end": it is none.
+        if self._kind not in wanted and (self._token == "end" or self._token not in wanted):
             found = repr(self._token) if self._token else "its end"
             raise InputError(f"cannot read the filter {self._shown} at {found}; {_EXAMPLE}")
         token = self._token

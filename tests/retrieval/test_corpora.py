@@ -267,3 +267,19 @@ def test_a_million_passages_are_read_in_the_memory_of_fifty_thousand(tmp_path: P
     (_, _, early), (total, letters, late) = [map(int, line.split()) for line in shown.splitlines()]
     assert total == count and letters > 500 * count
     assert late - early < 8 * 1024, f"{early} kB after 50,000 passages, {late} kB after {count}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        # empty cells that a spreadsheet leaves off, a caption of its own, a sign in the names that parts no columns
+        ("Plan,Fee,Note\nLite,39\nPlus,59,x\n", [("Price List", "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59; Note: x.")]),
+        ("Prices of 2024,\n,\nPlan,Fee\nLite,39\n", [("Prices of 2024", "Plan: Lite; Fee: 39.")]),
+        ("Plan;Fee (EUR, net);Notes, all\nA;39;x\n", [("Price List", "Plan: A; Fee (EUR, net): 39; Notes, all: x.")]),
+        (",value\n0,5\n1,6\n", [("Price List", "0; value: 5. 1; value: 6.")]),
+        ("date,text,image\n1913,No hunting.\n", [("", "No hunting.")]),
+    ],
+)  # fmt: skip
+def test_tables_as_spreadsheets_write_them(content: str, told: list[tuple[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "price_list.csv").write_text(content)
+    assert [(found.title, found.text) for found in read_documents(tmp_path / "price_list.csv")] == told

@@ -86,13 +86,18 @@ def test_items_of_a_docx_list_are_marked_also_where_only_their_style_says_so(tmp
     document = docx.Document()
     own = document.styles.add_style("Steps", docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
     own.base_style = document.styles["List Number"]
-    for text, style in (("Sound the alarm", "List Bullet"), ("Call the brigade", "Steps"), ("Leave", "Normal")):
+    for text, style in (
+        ("Sound the alarm", "List Bullet"),
+        ("Call the brigade", "Steps"),
+        ("Leave", "Normal"),
+        ("Quickly", "Subtitle"),  # whose style has a level of lists, and no list
+    ):
         document.add_paragraph(text, style=style)
     none = document.add_paragraph("Wardens:", style="List Bullet")._p.get_or_add_pPr().get_or_add_numPr()
     none.get_or_add_numId().val = 0
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "- Sound the alarm - Call the brigade Leave Wardens:"
+        "- Sound the alarm - Call the brigade Leave Quickly Wardens:"
     ]
 
 

@@ -247,3 +247,19 @@ def test_what_is_added_to_a_compressed_index_is_found_beside_it(tmp_path: Path, 
     info = index_info(path)
     assert (info["search"], info["segments"], info["passages"]) == ("plaid", 2, 118) and check_index(path) == []
     assert open_folder(path)("How many horses had the duke in 1110?", 1)[0].pid == "110"
+
+
+def test_a_document_that_lost_a_passage_is_read_again_though_it_is_as_it_was(tmp_path: Path):
+    """A passage whose id another file took for a while was gone for good."""
+    docs, path = tmp_path / "docs", tmp_path / "index"
+    docs.mkdir()
+
+    def ids(one: str, other: str) -> set[str]:
+        (docs / "c.csv").write_text(f"id,text\n{one}")
+        (docs / "f.csv").write_text(f"id,text\n{other}")
+        build_index(docs, path, "bm25", progress=False, skip=lambda file: None)
+        return {passage.pid for passage in open_folder(path).passages}
+
+    assert ids("1,a\n", "2,b\n3,c\n") == {"1", "2", "3"}
+    assert ids("1,a\n2,other\n", "2,b\n3,changed\n") == {"1", "2", "3"}, "f.csv is skipped, and keeps what it can"
+    assert ids("1,a\n", "2,b\n3,c\n") == {"1", "2", "3"}

@@ -79,6 +79,7 @@ def test_a_text_that_is_a_number_in_python_alone_is_a_text(written: str):
         ("page ~ 3", "at '~ 3'"),
         ("3 = page", "at '3'"),
         ("(page = 3", "at its end"),
+        ("page > 3 end or page < 3", "at 'end'"),
         ("page in ()", "at ')'"),
         ("page in 3", "at '3'"),
         ("page not 3", "at '3'"),

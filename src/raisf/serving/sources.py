@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding
+from raisf.retrieval.corpus.web import declared_charset
 from raisf.retrieval.passage import PLACES, Passage
 from raisf.utils.errors import InputError
 
@@ -79,15 +80,16 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
 
 
 def _charset(path: Path) -> str:
-    """The encoding of a text: UTF-8, or what its byte order mark says, or else that which most others are in."""
+    """The encoding of a text: UTF-8, or what its byte order mark or the page itself says, or else what most are in."""
     with path.open("rb") as file:
-        marked = marked_encoding(file.read(4))
+        head = file.read(1024)
+    marked = marked_encoding(head)
     try:
         with path.open(encoding=marked or "utf-8") as text:
             while text.read(1 << 20):
                 pass
     except UnicodeDecodeError:
-        return "windows-1252"
+        return (declared_charset(head) if path.suffix.lower() in (".html", ".htm") else None) or "windows-1252"
     return (marked or "utf-8").removesuffix("-sig")
 
 

@@ -153,6 +153,12 @@ def test_a_document_is_shown_in_its_own_encoding(tmp_path: Path, encoding: str) 
     assert "Die Küche heißt Café." in (tmp_path / "a.txt").read_bytes().decode(charset)
 
 
+def test_a_page_is_shown_in_the_encoding_that_it_declares(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<meta charset=windows-1251><p>Взнос пять евро.", "windows-1251")
+    retriever = SimpleNamespace(passages=[Passage("a", "Взнос", source="a.html")])
+    assert document_of(tmp_path, retriever, "a.html").media_type == "text/plain; charset=windows-1251"
+
+
 def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any, start: Any, documents: Path) -> None:
     with start(make()) as server:
         assert get(server, "/document?source=atlas/rivers.md")[0] == 400

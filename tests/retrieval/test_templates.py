@@ -1,0 +1,95 @@
+"""What site generators leave in documents is not read, and a document keeps its title."""
+
+from pathlib import Path
+
+import pytest
+
+from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.templates import as_markdown
+
+
+def read(folder: Path, name: str, text: str) -> list[tuple[str, str]]:
+    (folder / name).write_text(text)
+    return [(passage.title, passage.text) for passage in read_documents(folder / name)]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{% alert %}\nIt opens at {{ hour }}.\n{% endalert %}\n", "It opens at {{ hour }}."),
+        ("{{< figure src='a.jpg' alt='The old pool of the town' >}} Swim.", "The old pool of the town Swim."),
+        ("Ask [the office]({{ site.baseurl }}{% link office.md %}) first.", "Ask the office first."),
+        ("Write `{% raw %}`.\n\n```\n{% keep %}\n```", "Write `{% raw %}`. {% keep %}"),
+        ('!!! warning "Mind it"\n    Hold the *rail*.\n\n    - Both.\nOut.', "Mind it: Hold the rail. - Both. Out."),
+        ('=== "Linux"\n    Run it.\n\n    !!! note\n        As root.\n', "Linux: Run it. As root."),
+        (":::{important}\nNo fires.\n:::", "No fires."),
+        ("!!! That hurt\nand was loud.", "!!! That hurt and was loud."),
+        ("See [us](x){:target='_blank'} for more.", "See us for more."),
+        ("1. Get.\n1. Fix.\n   1. Left.\n   1. Right.\n1. Go.", "1. Get. 2. Fix. 1. Left. 2. Right. 3. Go."),
+        ("3. Boil.\n5. Cool.", "3. Boil. 5. Cool."),
+    ],
+)  # fmt: skip
+def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path: Path) -> None:
+    found = read(tmp_path, "a.md", f"Before.\n\n{written}")
+    assert " ".join(text for _, text in found).replace("`", "") == f"Before. {said}".replace("`", "")
+    assert as_markdown(written).count("\n") == written.count("\n"), "what stands in which line does not move"
+
+
+def test_a_page_without_its_generator(tmp_path: Path) -> None:
+    page = "---\ntitle: Pool\n---\n{% extends 'base' %}\n<ol start=4><li>Pay.<li>Swim.<ol><li>Slowly.</ol></ol>"
+    assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
+
+
+def test_cells_in_the_head_of_a_table_are_names(tmp_path: Path) -> None:
+    page = "<table><thead><tr><td>Plan<td>Fee</thead><tr><td>Lite<td>39</table>"
+    assert read(tmp_path, "a.html", page) == [("", "Plan: Lite; Fee: 39.")]
+
+
+def test_front_matter_is_read_where_there_is_nothing_else(tmp_path: Path) -> None:
+    menu = "---\ntitle: >-\n  Lunch on\n  Wednesday\ndishes:\n  - Lentil soup\n  - 'Apple pie'\n---\n"
+    assert read(tmp_path, "a.md", menu) == [
+        ("Lunch on Wednesday", "title: > Lunch on Wednesday dishes: Lentil soup Apple pie")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        # what the document says it is called comes before what merely stands first
+        ("---\ntitle: Overtime\n---\n{% alert %}\n\nAsk.\n", ["Overtime"]),
+        ("---\ntitle: Digital vaccine cards\n---\nGreetings, hackers!\n\nAsk.\n", ["Digital vaccine cards"]),
+        ("---\ntitle: Trails\n---\n# {{ $frontmatter.title }}\nWalk.\n", ["Trails"]),
+        ("---\ntitle: Home\n---\n# The trails\nWalk.\n", ["The trails"]),
+        ("{% include disclaimer.html %}\n\nBack it up.\n", ["Some File"]),
+        ("A <b>bold</b> title &amp; more\n\nText.\n", ["A bold title & more"]),
+        ("<h1 align=center>Garden <i>Club</i></h1>\n\nPlants.\n\n<h2>Fees</h2>\nTen.\n", ["Garden Club"] * 2),
+        # many headings of the first level are chapters
+        ("# Rules of the club\n# 1. Name\nOurs.\n# 2. Aims\nTo play.\n# 3. Fees\nTen.\n", ["Rules of the club"] * 3),
+        ("# 1. Name\nOurs.\n# 2. Aims\nTo play.\n# 3. Fees\nTen.\n", ["Some File"] * 3),
+        ("# One\nOurs.\n# Another\nTo play.\n", ["One", "Another"]),
+    ],
+)
+def test_a_document_keeps_its_title(text: str, titles: list[str], tmp_path: Path) -> None:
+    assert [title for title, _ in read(tmp_path, "some_file.md", text)] == titles
+
+
+def test_the_heading_of_a_chapter_leads_its_text(tmp_path: Path) -> None:
+    found = read(tmp_path, "rules.md", "# Rules\nPlay.\n# Fees\nTen.\n# Aims\n## First\nJoy.\n")
+    assert found == [("Rules", "Play."), ("Rules", "Fees: Ten."), ("Rules", "Aims: First: Joy.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("CHAMPAGNE JULEP\n\nFill a glass.\n\nCLARET CUP\n\nDissolve it.\n", "Drinks"),
+        ("DRINKS FOR SUMMER\n\nCLARET CUP\n\nDissolve it.\n", "DRINKS FOR SUMMER"),
+        ("III\n\nIt rained.\n", "Drinks"),
+    ],
+)
+def test_the_first_of_several_entries_is_no_title_of_all(text: str, title: str, tmp_path: Path) -> None:
+    assert {found for found, _ in read(tmp_path, "drinks.txt", text)} == {title}
+
+
+def test_comments_that_nobody_closes_cost_no_search_each(tmp_path: Path) -> None:
+    """100 kB took eight seconds."""
+    assert "x" in read(tmp_path, "a.md", "<div>\n" + "<!-- " * 200_000 + "x\n")[-1][1]
