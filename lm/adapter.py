@@ -35,7 +35,7 @@ from raisf.lm.chat import (
 )
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, how_many, limit_of
-from raisf.lm.reading import visible
+from raisf.lm.reading import once, visible
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 
@@ -152,16 +152,18 @@ class CompactAdapter(WholeReplies):
         outputs = {name.casefold(): name for name in signature.output_fields}
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
         current = next(iter(signature.output_fields))
-        lines: dict[str, list[str]] = {current: []}
+        found: list[tuple[str, list[str]]] = [(current, [])]
         for line in self._block(self._said(signature) + completion).split("\n"):
             name, colon, rest = line.partition(":")
             key = name.strip(" *").casefold()
             if colon and key in outputs:
-                current, line = outputs[key], rest
+                line = rest.removeprefix("**") if "**" in name else rest  # **answer:** Paris
+                found.append((outputs[key], []))
             elif colon and key in inputs:
                 break  # the model went on to write the next block
-            lines.setdefault(current, []).append(line)
-        return {name: "\n".join(found).strip() for name, found in lines.items()}
+            found[-1][1].append(line)
+        texts = [(name, "\n".join(lines).strip()) for name, lines in found]
+        return once(texts if texts[0][1] else texts[1:] or texts)
 
     def _block(self, completion: str) -> str:
         if mark := self.end.strip():

@@ -85,7 +85,8 @@ def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCa
     for asked, said in pairs:
         outputs = _outputs(said["content"], signature, markers)
         demos.append({**_inputs(asked["content"], signature, markers), **outputs})
-    last, _, _ = turns[-1]["content"].rpartition("\n\nRespond with ")
+    last, asked, said = turns[-1]["content"].rpartition("\n\nRespond with ")
+    last = last if asked else said
     return ChatCall(signature, demos, _inputs(last, signature, markers), markers)
 
 

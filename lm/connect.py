@@ -258,10 +258,10 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
         return InputError(str(error))
     if not isinstance(error, DspyLMError):
         return error
-    found, remedy = _diagnose(error, lm)
+    found, remedy = _diagnose(error, lm, _redact(error.message or type(error).__name__, lm))
     base = base_of(lm)
     place = f"{lm.model} at {without_secrets(base)}" if base else lm.model
-    explained = LMError(f"{place} {_redact(found, lm)}: {remedy}")
+    explained = LMError(f"{place} {found}: {remedy}")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
     explained.too_long = isinstance(error, ContextWindowExceededError)
@@ -270,8 +270,8 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     return explained
 
 
-def _diagnose(error: DspyLMError, lm: dspy.BaseLM) -> tuple[str, str]:
-    said = " ".join((error.message or type(error).__name__).split("\n\n")[0].split())[:300]
+def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, str]:
+    said = " ".join(message.split("\n\n")[0].split())[:300]
     status = f"HTTP {error.status}" if error.status else "no HTTP status"
     key = f"{lm.model.partition('/')[0].upper()}_API_KEY"
     if isinstance(error, ContextWindowExceededError):

@@ -75,14 +75,14 @@ def texts(text: str) -> list[str] | None:
         lines = lines[1:]  # "Here are the sub-questions:"
     marked = [bool(_MARK.match(line)) for line in lines]
     if len(lines) == 1:
-        parts = list(_inline(lines[0])) or [part for part in lines[0].split(";") if part.strip()]
+        parts = list(_inline(lines[0])) or _between_semicolons(lines[0])
         if len(parts) == 1 and not any(marked) and not _plain(parts[0]).endswith(_ASKS):
             return None
     else:
         parts = lines
         if not all(marked) and (any(marked) or not all(_plain(line).endswith(_ASKS) for line in lines)):
             return None
-    items = [_plain(_MARK.sub("", part, 1)) for part in parts]
+    items = [_plain(part[mark.end() :] if (mark := _MARK.match(part)) else part) for part in parts]
     return items if all(re.search(r"\w", item) for item in items) else None
 
 
@@ -118,6 +118,19 @@ def _balanced(text: str) -> bool:
         if len(open_ones) > 2:
             return False
     return not open_ones
+
+
+def _between_semicolons(line: str) -> list[str]:
+    """The parts of `Who?; Where?`; of a line that ends as a question does, a semicolon within one parts nothing."""
+    parts, whole = [part for part in line.split(";") if part.strip()], list[str]()
+    if not _plain(line).endswith(_ASKS):
+        return parts
+    for part in parts:
+        if whole and not _plain(whole[-1]).endswith(_ASKS):
+            whole[-1] += f";{part}"
+        else:
+            whole.append(part)
+    return whole
 
 
 def _inline(line: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ costs a call, a wrong verdict costs the result. Every function takes time linear
 import enum
 import json
 import re
+from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -242,16 +243,27 @@ def sections_of(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str
     body, after = text, ""
     if completed := _COMPLETED.search(text):
         body, after = text[: completed.start()], text[completed.end() :]
-    sections: dict[str, Any] = {}
-    name, lines = None, []
+    found, name, lines = list[tuple[str, str]](), None, []
     for line in [*body.splitlines(), None]:
         header = _HEADER.match(line) if line is not None else None
         if line is not None and header is None:
             lines.append(line)
             continue
-        said = "\n".join(lines).strip()
-        if name is not None and sections.setdefault(name, said) != said:
-            raise Unreadable(f"`{name}` is there twice, with different values")
+        if name is not None:
+            found.append((name, "\n".join(lines).strip()))
         if header is not None and line is not None:
             name, lines = outputs.get(header[1].casefold()), [line[header.end() :]]
-    return sections, after
+    return once(found), after
+
+
+def once(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The outputs of a reply by their names.
+
+    Raises:
+        Unreadable: One is there twice, with different values.
+    """
+    sections: dict[str, str] = {}
+    for name, said in found:
+        if sections.setdefault(name, said) != said:
+            raise Unreadable(f"`{name}` is there twice, with different values")
+    return sections

@@ -23,7 +23,8 @@ class ScriptedLM(dspy.LM):
     """A `dspy.LM` whose answers come from a function; nothing is cached, nothing leaves the process.
 
         lm = ScriptedLM(lambda fields: {"verdict": "know", "answer": "Paris"})
-        dspy.Predict("question -> answer", lm=lm)(question="...").answer   # "Paris"
+        with dspy.context(lm=lm):
+            dspy.Predict("question -> answer")(question="...").answer   # "Paris"
 
     It speaks DSPy's chat format, so it works in any program, sync and async, and it may hold more outputs than a call
     asks for: one dict can serve judges and answerers alike.

@@ -6,6 +6,7 @@ is shown to them between such markers as it grows; the answer itself is read fro
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,10 @@ from xml.sax.saxutils import escape
 import dspy
 
 from raisf.lm.labels import Unreadable
+from raisf.lm.reading import visible
 
+# The beginning of `<think>` or of a mark that ends a turn.
+_TAG = re.compile(r"<[^\s<>]{0,20}$")
 # A field, what there is of its value, and whether that is all of it.
 Piece = tuple[str, Any, bool]
 
@@ -60,13 +64,17 @@ def pieces(
         finished: Whether that is all.
     """
     names = [line for name in signature.fields for line in (name.casefold(), name.casefold().removesuffix("s"))]
-    found = list(sections(signature, text if finished else _settled(text, names)).items())
+    try:
+        text = visible(text)
+        found = list(sections(signature, text if finished else _settled(text, names)).items())
+    except Unreadable:  # it is still thinking, or says two things
+        return []
     known: list[Piece] = []
     for place, (name, written) in enumerate(found):
         done = finished or place + 1 < len(found)
         annotation = signature.output_fields[name].annotation
-        if annotation is not str and not done:
-            break  # a list or a label cannot be read before it is there
+        if not done and (annotation is not str or written.startswith("`")):
+            break  # a list, a label or a block cannot be read before it is there
         try:
             known.append((name, read(written, annotation, name), done))
         except Unreadable:
@@ -119,7 +127,8 @@ def _changed(chunk: Any, content: str | None, finish_reason: str | None) -> Any:
 
 
 def _settled(text: str, names: Iterable[str]) -> str:
-    """The text without a last line that may yet turn out to begin another field."""
+    """The text without a last line that may yet turn out to begin another field, and without a tag's beginning."""
+    text = _TAG.sub("", text)
     before, _, line = text.rpartition("\n")
     start = line.strip(" *").casefold()
     return before if ":" not in line and any(name.startswith(start) for name in names) else text

@@ -232,12 +232,13 @@ class Run:
         """The outputs, and the steps for DSPy's trace: whoever shares the outcome adds them to its own trace."""
         lm = predictor.lm or dspy.settings.lm
         formats = formats_for(lm)
+        aside = {"send_stream": None} if "config" in inputs else {}  # streams carry no log-probabilities
         while formats:
             adapter, *formats = formats
             steps: list[Any] = []
 
             def call(adapter: dspy.Adapter = adapter, steps: list[Any] = steps) -> dspy.Prediction:
-                with dspy.context(adapter=adapter, trace=steps):
+                with dspy.context(adapter=adapter, trace=steps, **aside):
                     return predictor(**inputs)
 
             try:

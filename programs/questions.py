@@ -17,7 +17,7 @@ MAX_SUB_QUESTIONS = 10
 # Only at the edges of a word: "3.5" and "C#" keep what tells them from "35" and "C".
 _PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
 # Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
-_SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]*\s+")
+_SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]{0,8}\s+")
 # What may stand on neither side of an answer that begins, or ends, with a letter or a digit.
 _EDGES = {
     "letter": (r"(?<![^\W\d_])", r"(?![^\W\d_]|[#+]+(?!\w))"),

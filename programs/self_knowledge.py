@@ -4,6 +4,7 @@ A draft is the answer from memory itself. So where the judge says know nothing m
 the draft was an LM call in vain, which the trace counts and DSPy's trace, that optimizers learn from, leaves out.
 """
 
+import zlib
 from functools import partial
 from typing import Any, Literal
 
@@ -85,11 +86,15 @@ def judge_knowledge(
 
 
 def _agreement(run: Run, answerer: dspy.Predict, lm: Any, question: str, draft: str, samples: int) -> float:
-    temperature = lm.kwargs.get("temperature") or TEMPERATURE
+    # A model that reasons takes no temperature but its own, at which it samples.
+    own = {} if "max_completion_tokens" in lm.kwargs else {"temperature": TEMPERATURE}
+    drawn = {"temperature": told} if (told := lm.kwargs.get("temperature")) else own
     seeded = "seed" in (getattr(lm, "supported_params", None) or ())
+    rollout = lm.kwargs.get("rollout_id")  # who asks for another one wants other samples, too
 
     def sample(number: int) -> dspy.Prediction | None:
-        config = {"temperature": temperature, "rollout_id": number, **({"seed": number} if seeded else {})}
+        seed = number if rollout is None else zlib.crc32(f"{rollout}/{number}".encode())
+        config = {**drawn, "rollout_id": seed, **({"seed": seed} if seeded else {})}
         return run.draft(answerer, question=question, config=config)
 
     others = gather([Task(partial(sample, number)) for number in range(1, samples)])

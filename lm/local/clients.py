@@ -113,9 +113,18 @@ class AsyncEngineClient:
         left = seconds_left()
         try:
             async with asyncio.timeout(left):
-                return await asyncio.wrap_future(await asyncio.to_thread(self.client.submit, request))
+                return await asyncio.wrap_future(await self._submitted(request))
         except TimeoutError:
             raise late(left) from None
+
+    async def _submitted(self, request: Request, *listener: Any) -> Any:
+        """The request's future; who stops waiting while the model is loaded has it cancelled once it is there."""
+        submitting = asyncio.ensure_future(asyncio.to_thread(self.client.submit, request, *listener))
+        try:
+            return await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            submitting.add_done_callback(lambda done: done.exception() or done.result().cancel())
+            raise
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """See `EngineClient.stream`."""
@@ -127,7 +136,7 @@ class AsyncEngineClient:
             except RuntimeError:
                 pass  # the loop was closed meanwhile: nobody reads on
 
-        future = await asyncio.to_thread(self.client.submit, request, listen)
+        future = await self._submitted(request, listen)
         future.add_done_callback(lambda _: listen(None))
         deltas, left = _Deltas(request), seconds_left()
         try:

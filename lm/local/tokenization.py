@@ -3,11 +3,11 @@
 import functools
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dspy.lm15 import InvalidRequestError, Request, TextPart
+from dspy.lm15 import InvalidRequestError, Request, TextPart, UnsupportedFeatureError
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.token_tree import common_length
@@ -15,6 +15,14 @@ from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_SAID = {"TextPart", "ThinkingPart", "CitationPart"}
+"""What a message may hold: text, and beside it what no model reads again."""
+
+
+def _text_of(parts: Iterable[Any]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def check_text(text: str) -> None:
@@ -64,14 +72,16 @@ class Text:
 
         Raises:
             InvalidRequestError: the template refuses the messages.
+            UnsupportedFeatureError: a message holds something else than text.
         """
         completion = request.config.extensions == COMPLETION
         marks = request.config.stop if completion else ()
-        messages = [{"role": message.role, "content": message.text or ""} for message in request.messages]
+        if strange := {type(part).__name__ for message in request.messages for part in message.parts} - _SAID:
+            raise UnsupportedFeatureError(f"this model reads text alone, and was given: {', '.join(sorted(strange))}")
+        messages = [{"role": message.role, "content": _text_of(message.parts)} for message in request.messages]
         if request.system is not None:
             parts = [TextPart(request.system)] if isinstance(request.system, str) else request.system
-            system = "".join(part.text for part in parts if isinstance(part, TextPart))
-            messages.insert(0, {"role": "system", "content": system})
+            messages.insert(0, {"role": "system", "content": _text_of(parts)})
         messages = self._plain_messages(messages, marks)
         if completion or not getattr(self.tokenizer, "chat_template", None):
             return "\n\n".join(message["content"] for message in messages), True

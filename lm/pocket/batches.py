@@ -187,6 +187,7 @@ def _put(queue: Any, what: Any) -> bool:
         except Full:
             continue
         return True
+    queue.cancel_join_thread()  # else the process would wait until what it has put is read
     return False
 
 

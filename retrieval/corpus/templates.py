@@ -43,9 +43,11 @@ def as_markdown(text: str) -> str:
         while within and line.strip() and indent < within[-1]:
             within.pop()
         line = line[min(within[-1], indent) :] if within else line
-        if fence or (mark := _FENCE.match(line)):
-            closed = fence and line.strip().startswith(fence) and not line.strip().strip(fence[0])
-            fence = "" if closed else fence or mark[1]
+        if fence:
+            closed = line.strip().startswith(fence) and not line.strip().strip(fence[0])
+            fence = "" if closed else fence
+        elif mark := _FENCE.match(line):
+            fence = mark[1]
         else:
             line = without_tags(line)
             if (block := _INDENTED.match(line)) and (block[2] or _is_indented(written[number : number + 2])):

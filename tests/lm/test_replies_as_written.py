@@ -1,0 +1,103 @@
+"""Replies are read as they were written, whole and while they are streamed; what cannot be read is told."""
+
+import asyncio
+from typing import Any
+
+import dspy
+import pytest
+
+from raisf.lm.adapter import CompactAdapter
+from raisf.lm.labels import Unreadable
+from raisf.lm.reading import read
+
+ASKED = dspy.Signature("question -> answer")
+BOTH = dspy.Signature("question -> evidence, answer")
+
+
+@pytest.mark.parametrize(
+    ("said", "questions"),
+    [
+        ("What is 2 + 2?", ["What is 2 + 2?"]),
+        ("Who directed Mission: Impossible - Fallout?", ["Who directed Mission: Impossible - Fallout?"]),
+        ("- Who ran in 2008. And who won?\n- Who lost?", ["Who ran in 2008. And who won?", "Who lost?"]),
+        ("Where was it on 11 September 2001: in Rome?", ["Where was it on 11 September 2001: in Rome?"]),
+        ("Who sang 'Hello; goodbye'? ; Who wrote #1?", ["Who sang 'Hello; goodbye'?", "Who wrote #1?"]),
+        ("Who sang 'Hello; goodbye'?", ["Who sang 'Hello; goodbye'?"]),
+    ],
+)
+def test_of_an_item_of_a_list_nothing_is_lost(said: str, questions: list[str]) -> None:
+    """What looked like a mark in the midst of it was taken out, and the question that was left asked and searched."""
+    assert read(said, list[str]) == questions
+
+
+@pytest.mark.parametrize(
+    ("said", "fields"),
+    [
+        (" E\n**Answer:** Paris", {"evidence": "E", "answer": "Paris"}),
+        (" E\nanswer: Paris\nanswer: Paris", {"evidence": "E", "answer": "Paris"}),
+        ("\nevidence: E\nanswer: **Paris**", {"evidence": "E", "answer": "**Paris**"}),
+    ],
+)
+def test_an_output_is_read_as_it_is_named(said: str, fields: dict[str, str]) -> None:
+    assert CompactAdapter().parse(BOTH, said) == fields
+
+
+def test_an_output_with_two_values_has_none() -> None:
+    with pytest.raises(Exception, match="there twice, with different values"):
+        CompactAdapter().parse(BOTH, " E\nanswer: Paris\nanswer: Rome")
+    with pytest.raises(Unreadable):
+        CompactAdapter().sections(BOTH, " E\nanswer: Paris\nanswer: Rome")
+
+
+class Delta:
+    def __init__(self, content: str | None) -> None:
+        self.content = content
+
+
+class Choice:
+    def __init__(self, content: str | None, finish_reason: str | None) -> None:
+        self.delta, self.finish_reason = Delta(content), finish_reason
+
+
+class Chunk:
+    def __init__(self, content: str | None, finish_reason: str | None = None) -> None:
+        self.choices = [Choice(content, finish_reason)]
+
+
+@pytest.mark.parametrize(
+    ("signature", "said", "shown"),
+    [
+        (ASKED, "<think>I wonder.</think> Paris", "[[ ## answer ## ]]\nParis"),
+        (ASKED, "Paris<|im_end|>", "[[ ## answer ## ]]\nParis"),
+        (ASKED, "x < y", "[[ ## answer ## ]]\nx < y"),
+        (BOTH, "```\nE\n```\nanswer: Paris", "[[ ## evidence ## ]]\nE\n\n[[ ## answer ## ]]\nParis"),
+        (BOTH, "<think>No.</think> E\nanswer: Paris", "[[ ## evidence ## ]]\nE\n\n[[ ## answer ## ]]\nParis"),
+    ],
+)
+def test_a_stream_shows_what_is_read_in_the_end(signature: Any, said: str, shown: str) -> None:
+    """It showed the thinking, and never the answer."""
+    sent: list[str] = []
+
+    class Stream:
+        async def send(self, chunk: Any) -> None:
+            sent.append(chunk.choices[0].delta.content or "")
+
+    async def stream() -> None:
+        with dspy.context(send_stream=Stream()), CompactAdapter()._streaming(signature):
+            through = dspy.settings.send_stream
+            for letter in said:
+                await through.send(Chunk(letter))
+            await through.send(Chunk(None, "stop"))
+
+    asyncio.run(stream())
+    assert "".join(sent) == f"{shown}\n\n[[ ## completed ## ]]\n"
+
+
+def test_what_is_no_text_is_refused_by_a_model_that_reads_text(llama: Any) -> None:
+    """It was given an empty prompt, and made something up."""
+    from raisf.lm.local.model import LocalLM
+
+    lm = LocalLM(f"local/{llama}", cache=False)
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    with pytest.raises(Exception, match="reads text alone, and was given: ImagePart"):
+        lm(messages=[{"role": "user", "content": [{"type": "text", "text": "Who?"}, picture]}])
