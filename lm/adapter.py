@@ -157,13 +157,14 @@ class CompactAdapter(WholeReplies):
             name, colon, rest = line.partition(":")
             key = name.strip(" *").casefold()
             if colon and key in outputs:
-                line = rest.removeprefix("**") if "**" in name else rest  # **answer:** Paris
+                line = rest.removeprefix("**") if name.count("**") == 1 else rest  # **answer:** Paris
                 found.append((outputs[key], []))
             elif colon and key in inputs:
                 break  # the model went on to write the next block
             found[-1][1].append(line)
-        texts = [(name, "\n".join(lines).strip()) for name, lines in found]
-        return once(texts if texts[0][1] else texts[1:] or texts)
+        # What stands before the first name is that output's, unless it is named later.
+        named = found[any(name == current for name, _ in found[1:]) :]
+        return once((name, "\n".join(lines).strip()) for name, lines in named)
 
     def _block(self, completion: str) -> str:
         if mark := self.end.strip():

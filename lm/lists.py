@@ -33,6 +33,7 @@ _MARK = re.compile(
     r"\s*(?:[-*\u2022+]|\[\d+\][.:)]?|\(\d+\)|\**(?:q|sub[- ]?questions?\s*)?#?\d+\s*[.):]\**)\s+", re.IGNORECASE
 )
 _ASKS = ("?", "\uff1f", "\u061f")  # full-width and Arabic, too
+_PARTING = re.compile(r"""("[^"]*"|“[^”]*”|(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*'(?!\w))|;""")
 _INLINE = re.compile(r"(?:^|(?<=\s))(\d+)[.)]\s+")
 
 
@@ -121,16 +122,8 @@ def _balanced(text: str) -> bool:
 
 
 def _between_semicolons(line: str) -> list[str]:
-    """The parts of `Who?; Where?`; of a line that ends as a question does, a semicolon within one parts nothing."""
-    parts, whole = [part for part in line.split(";") if part.strip()], list[str]()
-    if not _plain(line).endswith(_ASKS):
-        return parts
-    for part in parts:
-        if whole and not _plain(whole[-1]).endswith(_ASKS):
-            whole[-1] += f";{part}"
-        else:
-            whole.append(part)
-    return whole
+    """The parts of `Who?; Where?`; a semicolon within quotation marks parts nothing."""
+    return [part for part in _PARTING.sub(lambda found: found[1] or "\n", line).split("\n") if part.strip()]
 
 
 def _inline(line: str) -> Iterator[str]:

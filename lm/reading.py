@@ -264,6 +264,7 @@ def once(found: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     sections: dict[str, str] = {}
     for name, said in found:
-        if sections.setdefault(name, said) != said:
+        sections[name] = sections.get(name) or said
+        if said and sections[name].casefold() != said.casefold():
             raise Unreadable(f"`{name}` is there twice, with different values")
     return sections

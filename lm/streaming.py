@@ -73,8 +73,8 @@ def pieces(
     for place, (name, written) in enumerate(found):
         done = finished or place + 1 < len(found)
         annotation = signature.output_fields[name].annotation
-        if not done and (annotation is not str or written.startswith("`")):
-            break  # a list, a label or a block cannot be read before it is there
+        if not done and (annotation is not str or written.startswith("`") or (written and not written.strip("*"))):
+            break  # a list, a label or a block cannot be read before it is there, nor what is but marks
         try:
             known.append((name, read(written, annotation, name), done))
         except Unreadable:

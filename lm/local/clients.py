@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -119,11 +120,20 @@ class AsyncEngineClient:
 
     async def _submitted(self, request: Request, *listener: Any) -> Any:
         """The request's future; who stops waiting while the model is loaded has it cancelled once it is there."""
-        submitting = asyncio.ensure_future(asyncio.to_thread(self.client.submit, request, *listener))
+        made, left = list[Any](), threading.Event()
+
+        def submit() -> Any:
+            made.append(self.client.submit(request, *listener))
+            if left.is_set():
+                made[0].cancel()
+            return made[0]
+
         try:
-            return await asyncio.shield(submitting)
+            return await asyncio.to_thread(submit)
         except asyncio.CancelledError:
-            submitting.add_done_callback(lambda done: done.exception() or done.result().cancel())
+            left.set()
+            for future in made:
+                future.cancel()
             raise
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:

@@ -21,8 +21,8 @@ _SAID = {"TextPart", "ThinkingPart", "CitationPart"}
 """What a message may hold: text, and beside it what no model reads again."""
 
 
-def _text_of(parts: Iterable[Any]) -> str:
-    return "".join(part.text for part in parts if isinstance(part, TextPart))
+def _text_of(parts: Iterable[Any], between: str) -> str:
+    return between.join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def check_text(text: str) -> None:
@@ -78,10 +78,10 @@ class Text:
         marks = request.config.stop if completion else ()
         if strange := {type(part).__name__ for message in request.messages for part in message.parts} - _SAID:
             raise UnsupportedFeatureError(f"this model reads text alone, and was given: {', '.join(sorted(strange))}")
-        messages = [{"role": message.role, "content": _text_of(message.parts)} for message in request.messages]
+        messages = [{"role": message.role, "content": _text_of(message.parts, "\n")} for message in request.messages]
         if request.system is not None:
             parts = [TextPart(request.system)] if isinstance(request.system, str) else request.system
-            messages.insert(0, {"role": "system", "content": _text_of(parts)})
+            messages.insert(0, {"role": "system", "content": _text_of(parts, "")})
         messages = self._plain_messages(messages, marks)
         if completion or not getattr(self.tokenizer, "chat_template", None):
             return "\n\n".join(message["content"] for message in messages), True

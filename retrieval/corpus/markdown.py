@@ -13,7 +13,7 @@ from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
-from raisf.retrieval.corpus.titles import title_of, titled, without_front_matter
+from raisf.retrieval.corpus.titles import says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
@@ -31,7 +31,9 @@ _LONGEST_HEADING = 15
 
 _TITLES = 2
 """Headings of the first level that may be titles, of a document and of another one below it."""
-_CHAPTER = re.compile(r"(article|section|chapter|part|schedule|appendix|[ivxlc]+[.)])\b|\W*\d|.*:$", re.IGNORECASE)
+_CHAPTER = re.compile(
+    r"(article|section|chapter|part|schedule|appendix|version|release|[ivxlc]+[.)])\b|\W*v?\d|.*:$", re.IGNORECASE
+)
 
 _LOOKED_FOR, _NEAR = 5, 10_000
 """Words of a paragraph of HTML by which it is found in its block, and characters within which each is."""
@@ -41,6 +43,7 @@ _CAPTION = 5
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
 _ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
+_ITEM = re.compile(r"^(?:- |\d+\. )")
 _ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
 _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
 # Inline tags that say nothing, and those that part words; others, as of Vec<String>, are text.
@@ -71,25 +74,37 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     """The sections of a text, each with the number of its first line.
 
     A heading of the first level is the document's title, or that of a second one behind it; of more than two each
-    heads a chapter, and the title is what the document tells before, a first heading that is no chapter's, or its name.
+    heads a chapter, and the title is what the document tells before, or its name, or a first heading that has no text
+    of its own or a word of that name.
     """
     tokens, title = _parser().parse(text), told or name
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
     starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
-    chapters = sum(tokens[start].tag == "h1" for start in starts) > _TITLES
-    yield _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
+    chapters = sum(tokens[start].tag == "h1" for start in starts) > (1 if told else _TITLES)
+    before = _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
+    said = before.text.strip()
+    yield before
     for start, end in zip_longest(starts, starts[1:]):
         opening, words = tokens[start : start + 2]
         heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
         if "{{" in heading or "<%" in heading:  # a template's, whose title it is to be
             heading = ""
-        if chapters and start == 0 and (heading == told or not (told or _CHAPTER.match(heading))):
-            title, heading, level = heading or title, "", 0  # it leads no chapter
+        bare = start + 3 == end
+        if chapters and start == starts[0] and not said and _is_of_all(heading, told, name, bare):
+            title, heading, level = heading, "", 0  # it leads no chapter
         elif level == 1 and not chapters:
             title, heading = heading or title, ""
         yield _section(title, heading, level, line, tokens[start + 3 : end])
+
+
+def _is_of_all(heading: str, told: str, name: str, bare: bool) -> bool:
+    """Whether the first of many headings is the document's title."""
+    if told:
+        return heading == told
+    shared = set(heading.casefold().split()) & set(name.casefold().split())
+    return says_something(heading) and not _CHAPTER.match(heading) and bool(bare or shared or not name)
 
 
 def _begins_section(token: "Token", words: Sequence["Token"]) -> bool:
@@ -110,19 +125,21 @@ def _section(title: str, heading: str, level: int, first: int, tokens: Iterable[
 def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]]:
     """The paragraphs, items of lists and rows of tables, each with its lines; of their marks, those of items."""
     mark, table = "", list[tuple[int, list[str]]]()
-    numbers = list[int]()  # of the last item of each list that is open; those of a list without numbers do not count
+    numbers = list[int | None]()  # of the last item of each list that is open
     for token in tokens:
         found = list[tuple[_Lines, str]]()
         line = token.map[0] + 1 if token.map else line
         match token.type:
             case "ordered_list_open" | "bullet_list_open":
-                numbers.append(0)
+                numbers.append(None)
             case "ordered_list_close" | "bullet_list_close":
                 numbers.pop()
             case "list_item_open":
-                # All may be written as 1, and are shown as 1, 2, 3.
-                numbers[-1] = max(numbers[-1] + 1, int(token.info or 0))
-                mark = f"{numbers[-1]}{token.markup} " if token.info else "- "
+                mark = "- "
+                if token.info:  # all may be written as 1, and are shown as 1, 2, 3
+                    last, written = numbers[-1], int(token.info)
+                    numbers[-1] = written if last is None else max(last + 1, written)
+                    mark = f"{numbers[-1]}{token.markup} "
             case "list_item_close":
                 mark = ""
             case "tr_open":
@@ -166,9 +183,9 @@ def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
     found, line, at = list[tuple[_Lines, str]](), first, 0
     for text in texts:
         # Where the first of its words stands that is written as it is shown.
-        places = (seen.find(word, at, at + _NEAR) for word in text.removeprefix("- ").split()[:_LOOKED_FOR])
+        places = (seen.find(word, at, at + _NEAR) for word in _ITEM.sub("", text).split()[:_LOOKED_FOR])
         place = next((place for place in places if place >= 0), at)
-        line, at = line + seen.count("\n", at, place), place
+        line, at = line + seen.count("\n", at, place), place + 1
         found.append(([(0, line)], text))
     return found
 

@@ -28,6 +28,9 @@ _HELD = 1000
 _BLANK = " \r\n\t,;|"
 """What lines hold that a spreadsheet's empty rows are written as."""
 _LETTER = re.compile(r"[^\W\d_]")
+_CAPTIONS = 3
+"""Rows at most that stand above the columns' names, empty ones among them."""
+_SIGN = re.compile(r"[,;\t]")
 _LOOKED_AT = 10
 """Lines behind the first by which the columns are told apart."""
 _SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
@@ -59,8 +62,9 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
         return
     if double := next((column for column in columns if column and columns.count(column) > 1), None):
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
+    shared = {"title": caption} if caption and "title" not in columns else {}
     for line, cells in rows:
-        yield from row_passages(dict(zip(columns, cells, strict=True)), name, line)
+        yield from row_passages({**shared, **dict(zip(columns, cells, strict=True))}, name, line)
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
@@ -83,7 +87,8 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
             first, *others = (len(cells) for cells in filter(None, csv.reader(lines, delimiter=sign)))
         except (csv.Error, ValueError):
             return False, 0.0, 0
-        return first > 1, sum(count == first for count in others) / max(1, len(others)), first
+        alike = sum(count == first for count in others) / max(1, len(others)) if first > 1 else 0.0
+        return alike > 0, alike, first
 
     return max((usual, ",", ";", "\t"), key=fits)
 
@@ -110,19 +115,20 @@ def _parsed(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
 
 
 def _without_caption(rows: Iterator[_Row]) -> tuple[str, Iterator[_Row]]:
-    """What a spreadsheet has in a row of its own above the columns' names, and the rows from these on.
+    """What a spreadsheet has in rows of their own above the columns' names, and the rows from these on.
 
-    A caption has more words than one in the first cell, and no other cell; names are words in all cells.
+    Such a row has more words than one in its first cell and nothing in two or more others; the names below it are words
+    in all cells, and two rows or more stand below them.
     """
-    head, caption = list(itertools.islice(rows, 2)), ""
-    while len(head) == 2 and len(head[0][1]) == len(head[1][1]) > 1 and not _filled(head[0][1][1:]):
-        first, below = head[0][1][0].strip(), head[1][1]
-        above_names = all(map(_LETTER.search, below)) or not _filled(below[1:])
-        if first and not (len(first.split()) > 1 and above_names):
-            break
-        caption = caption or first
-        head = [*head[1:], *itertools.islice(rows, 1)]
-    return caption, itertools.chain(head, rows)
+    head = list(itertools.islice(rows, _CAPTIONS + 3))
+    for names in range(1, len(head) - 2):
+        above, wide = head[:names], len(head[names][1])
+        told = [cells[0].strip() for _, cells in above]
+        alone = all(len(cells) == wide > 2 and not _filled(cells[1:]) for _, cells in above)
+        worded = all(not caption or len(caption.split()) > 1 for caption in told) and any(told)
+        if alone and worded and all(map(_LETTER.search, head[names][1])):
+            return " ".join(filter(None, told)), itertools.chain(head[names:], rows)
+    return "", itertools.chain(head, rows)
 
 
 def _filled(cells: Iterable[str]) -> bool:
@@ -143,7 +149,8 @@ def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:
             columns, named = len(cells), line
             names = [clean(cell).lower() for cell in cells]
             needed = columns if usual != "," else names.index("text") + 1 if "text" in names else 1
-        if not needed <= len(cells) <= columns:
+        unparted = 1 == len(cells) < columns and _SIGN.search(cells[0])  # by another sign than the first line's
+        if unparted or not needed <= len(cells) <= columns:
             state = "more" if len(cells) > columns else "fewer"
             raise InputError(f"{name}, line {line}: {state} than the {columns} columns of line {named}")
         yield line, cells + [""] * (columns - len(cells))

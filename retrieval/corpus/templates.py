@@ -5,33 +5,49 @@ Lines stay lines: what stands in which one is cited.
 
 import re
 
-# Liquid's, Jinja's, Nunjucks', Hugo's and ERB's tags; what is to be written out, `{{ name }}`, stands for text. In code
-# they are none. A tag of more characters, or over lines, is left: what nobody closes must not cost a search each.
+# Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
+# `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
+# nobody closes must not cost a search each.
 _TAG = re.compile(
-    r"(?P<tick>`+)(?!`)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
-    r"|(?P<tag>\{%[^\n]{0,500}?%\}|\{\{[<%][^\n]{0,500}?[>%]\}\}|<%[^\n]{0,500}?%>)"
+    r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
+    r"|(?P<target>(?<=\]\()[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}(?=\)))"
+    r"|(?P<tag>\{%[^\n]{0,500}?%\}|\{\{[<%][^\n]{0,500}?[>%]\}\}|<%(?!=)[^\n]{0,500}?%>)"
 )
-_TARGET = re.compile(r"(?<=\]\()(?:[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}|\s{1,9})(?=\))")
-_QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1""")
+_QUOTED = re.compile(r"""(=?)(["'])((?:(?!\2).)+)\2""")
 _SAID = 5
 """Words of a tag's text that say something, as of a picture's; fewer name a file or a colour."""
+# Within a line of text a shortcode stands for a word of it, as `{{< var glossary.quorum >}}`, and so do translations.
+_WORD = re.compile(r"\{\{[<%]|\{%-?\s*trans")
+_LAST = re.compile(r"([\w-]+)\W*$")
 
 # Blocks of MkDocs and MyST: `!!! note "Title"` above indented lines, `:::{note} Title` above a `:::`; HTML's headings.
-_INDENTED = re.compile(r"""( *)(?:(?:!!!|\?\?\?\+?)[ \t]+[\w-][\w -]*|===(?=[ \t]+"))[ \t]*(?:"([^"]*)")?[ \t]*$""")
-_COLONS = re.compile(r" {0,3}:{3,}[ \t]*(?:\{[\w-]+\}|[\w-]+)?[ \t]*(.*?)[ \t]*:*$")
-_HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>\s*$", re.IGNORECASE)
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_INDENTED = re.compile(r"""( *)(?:(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?: [\w-]+)*|===(?=[ \t]+"))(?:[ \t]+"([^"]*)")?$""")
+_COLONS = re.compile(
+    r" {0,3}:{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?[ \t]*"
+)
+_HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
+_FENCE = re.compile(r"[ >]*(`{3,}(?!.*`)|~{3,})")
+_CODE_INDENT = 4
 
 
 def without_tags(line: str) -> str:
     """A line without the tags of a site's templates, but for what these say in quotes; code stays as it is."""
     if "{%" not in line and "{{" not in line and "<%" not in line:
         return line
-    return _TARGET.sub("", _TAG.sub(lambda found: _said(found["tag"]) if found["tag"] else found[0], line))
+    alone = not _TAG.sub("", line).strip()
 
+    def said(found: re.Match[str]) -> str:
+        tag = found["tag"]
+        if tag is None:
+            return "" if found["target"] else found[0]
+        quoted = [(given, words) for given, _, words in _QUOTED.findall(tag)]
+        long = [words for _, words in quoted if len(words.split()) >= _SAID]
+        if long or alone or not _WORD.match(tag):
+            return " ".join(long)
+        last = None if "=" in tag else _LAST.search(tag)
+        return " ".join(words for given, words in quoted if not given) or (last[1].replace("-", " ") if last else "")
 
-def _said(tag: str) -> str:
-    return " ".join(words for _, words in _QUOTED.findall(tag) if len(words.split()) >= _SAID)
+    return _TAG.sub(said, line)
 
 
 def as_markdown(text: str) -> str:
@@ -43,19 +59,22 @@ def as_markdown(text: str) -> str:
         while within and line.strip() and indent < within[-1]:
             within.pop()
         line = line[min(within[-1], indent) :] if within else line
+        bare = line.rstrip()
         if fence:
-            closed = line.strip().startswith(fence) and not line.strip().strip(fence[0])
+            closed = bare.strip(" >").startswith(fence) and not bare.strip(" >").strip(fence[0])
             fence = "" if closed else fence
         elif mark := _FENCE.match(line):
             fence = mark[1]
+        elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
+            within.append((within[-1] if within else 0) + len(block[1]) + 4)
+            line = f"{block[2]}:" if block[2] else ""
+        elif line.startswith(" " * _CODE_INDENT):
+            pass  # code perhaps
+        elif block := _COLONS.match(bare) if bare.lstrip().startswith(":::") else None:
+            line = bare[block.end() :].rstrip(" :")
         else:
             line = without_tags(line)
-            if (block := _INDENTED.match(line)) and (block[2] or _is_indented(written[number : number + 2])):
-                within.append((within[-1] if within else 0) + len(block[1]) + 4)
-                line = f"{block[2]}:" if block[2] else ""
-            elif line.lstrip().startswith(":::") and (block := _COLONS.match(line)):
-                line = block[1]
-            elif not above.strip() and (heading := _HEADING.match(line)):
+            if not above.strip() and (heading := _HEADING.match(line.rstrip())):
                 line = f"{'#' * int(heading[1])} {heading[2]}"
         lines.append(line)
         above = line

@@ -27,6 +27,9 @@ _NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|.*[.,;:\u2026\u30
 _TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
 _FOLDED = re.compile(r"[>|][+-]?\d?$")
 _NUMERAL = re.compile(r"(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_PART = re.compile(r"(PART|CHAPTER|SECTION|SUMMARY|INTRODUCTION|CONTENTS|APPENDIX|PREFACE|CONCLUSIONS?)\b")
+_ENTRY = 8
+"""Words of a line from which on it begins a paragraph, and not what stands below a title."""
 _KEY = re.compile(r"[\w.-]+(:(\s|$)|\s*=)|\[[\w.-]+\]\s*$")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
@@ -50,17 +53,18 @@ def title_of(file: Path, told: object = None) -> str:
     title = clean(str(told or ""))
     if _MADE_BY.match(title):
         title = title_of(Path(_MADE_BY.sub("", title)))
-    if _says_something(title):
+    if says_something(title):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
     name = clean(re.sub(r"[_-]+", " ", stem))
-    if not _says_something(name):
+    if not says_something(name):
         return ""
     # Names are capitalised in texts, and models know them so.
     return name if name != name.lower() else re.sub(r"(?<!\S)\w", lambda first: first[0].upper(), name)
 
 
-def _says_something(name: str) -> bool:
+def says_something(name: str) -> bool:
+    """Whether a name tells one document from others."""
     return any(word.casefold() not in _SAYS_NOTHING and not _NUMERAL.fullmatch(word) for word in _WORD.findall(name))
 
 
@@ -92,7 +96,7 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
         told = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), head[place + 1 : end]))
     title = clean(told.strip("'\""))
     said = (line.strip(" -'\"\n\r\t") for line in head[1:end] if not line.startswith("#"))
-    front = FrontMatter(title if _says_something(title) else "", "\n".join(filter(None, said)))
+    front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)))
     return front, itertools.chain(["\n"] * (end + 1), head[end + 1 :], rest)
 
 
@@ -124,13 +128,18 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 def _is_title(line: str) -> bool:
     """Whether a line may be a title, by its words."""
     short = len(line.split()) <= _LONGEST and len(line) <= _WIDEST
-    return short and not _NO_TITLE.match(line) and _says_something(line)
+    return short and not _NO_TITLE.match(line) and says_something(line)
 
 
 def _is_one_of_several(title: str, below: list[str]) -> bool:
-    """Whether a line in capitals heads the first of several parts: behind its text comes another one like it."""
-    text = itertools.dropwhile(lambda line: not line.strip() or line.isupper(), below)
-    return title.isupper() and any(line.isupper() and _is_title(clean(line)) for line in text)
+    """Whether a line in capitals heads the first of several entries: behind its paragraph comes another one like it."""
+    told = list(filter(str.strip, below))
+    paragraph = not told[0].isupper() and len(told[0].split()) >= _ENTRY
+    return title.isupper() and paragraph and any(line.isupper() and _is_entry(clean(line)) for line in told)
+
+
+def _is_entry(line: str) -> bool:
+    return _is_title(line) and not _PART.match(line)
 
 
 def _stands_apart(title: str, below: str) -> bool:

@@ -60,6 +60,8 @@ _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", 
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_NUMBERED = re.compile(r"\s*\d+[.)]")
+_CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _TERMS = {"dt": ":", "dd": "."}
 """What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
@@ -79,7 +81,9 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     from lxml.etree import ErrorLevels, ParserError
 
     front, lines = without_front_matter(_decode(file.read_bytes(), name, encoding).splitlines(keepends=True))
-    text = "".join(map(without_tags, lines))
+    text = "".join(lines)
+    if front.text or text.lstrip().startswith("{%"):  # a template's page, and none about templates
+        text = "".join(part if _CODE.match(part) else without_tags(part) for part in _CODE.split(text))
     if not text.strip():
         return passages_of(name, [Section(title_of(file, front.title), "", {}, front.text)])
     try:
@@ -94,7 +98,7 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
     if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
-    title = title_of(file, front.title or told)
+    title = title_of(file, told or front.title)
     return passages_of(name, _html_sections(root, title))
 
 
@@ -183,12 +187,16 @@ def _next_number(item: Any, numbers: dict[Any, int]) -> str:
         numbers: By list, the number of its last item.
     """
     parent = item.getparent() if item.tag == "li" else None
-    if parent is None or parent.tag != "ol":
+    if parent is None or parent.tag != "ol" or parent.get("type", "1") != "1" or parent.get("reversed") is not None:
         return ""
     told, first = item.get("value", "").strip(), parent.get("start", "1").strip()
-    last = numbers.get(parent, int(first) - 1 if first.isdecimal() else 0)
-    numbers[parent] = int(told) if told.isdecimal() else last + 1
-    return f"{numbers[parent]}. "
+    last = numbers.get(parent, int(first) - 1 if _is_number(first) else 0)
+    numbers[parent] = int(told) if _is_number(told) else last + 1
+    return "" if _NUMBERED.match(item.text or "") else f"{numbers[parent]}. "
+
+
+def _is_number(told: str) -> bool:
+    return told.isdecimal() and len(told) < 10
 
 
 def _apart(element: Any, before: str, within: str) -> str:
@@ -233,7 +241,7 @@ def _html_rows(table) -> list[str]:
 
 
 def _is_names(row: list[Any]) -> bool:
-    return all(cell.tag == "th" for cell in row) or row[0].getparent().getparent().tag == "thead"
+    return all(cell.tag == "th" for cell in row)
 
 
 def _led(row: list[Any], line: list[str]) -> list[str]:

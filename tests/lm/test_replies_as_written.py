@@ -23,6 +23,8 @@ BOTH = dspy.Signature("question -> evidence, answer")
         ("Where was it on 11 September 2001: in Rome?", ["Where was it on 11 September 2001: in Rome?"]),
         ("Who sang 'Hello; goodbye'? ; Who wrote #1?", ["Who sang 'Hello; goodbye'?", "Who wrote #1?"]),
         ("Who sang 'Hello; goodbye'?", ["Who sang 'Hello; goodbye'?"]),
+        ("Find the author of X ; Where was #1 born?", ["Find the author of X", "Where was #1 born?"]),
+        ("When was A; when was B; which was first?", ["When was A", "when was B", "which was first?"]),
     ],
 )
 def test_of_an_item_of_a_list_nothing_is_lost(said: str, questions: list[str]) -> None:
@@ -36,6 +38,8 @@ def test_of_an_item_of_a_list_nothing_is_lost(said: str, questions: list[str]) -
         (" E\n**Answer:** Paris", {"evidence": "E", "answer": "Paris"}),
         (" E\nanswer: Paris\nanswer: Paris", {"evidence": "E", "answer": "Paris"}),
         ("\nevidence: E\nanswer: **Paris**", {"evidence": "E", "answer": "**Paris**"}),
+        (" E\n**answer**:**Paris**", {"evidence": "E", "answer": "**Paris**"}),
+        ("Sure!\nevidence: E\nanswer:\nanswer: Paris", {"evidence": "E", "answer": "Paris"}),
     ],
 )
 def test_an_output_is_read_as_it_is_named(said: str, fields: dict[str, str]) -> None:
@@ -70,6 +74,7 @@ class Chunk:
         (ASKED, "<think>I wonder.</think> Paris", "[[ ## answer ## ]]\nParis"),
         (ASKED, "Paris<|im_end|>", "[[ ## answer ## ]]\nParis"),
         (ASKED, "x < y", "[[ ## answer ## ]]\nx < y"),
+        (BOTH, "E\n**answer:** Paris", "[[ ## evidence ## ]]\nE\n\n[[ ## answer ## ]]\nParis"),
         (BOTH, "```\nE\n```\nanswer: Paris", "[[ ## evidence ## ]]\nE\n\n[[ ## answer ## ]]\nParis"),
         (BOTH, "<think>No.</think> E\nanswer: Paris", "[[ ## evidence ## ]]\nE\n\n[[ ## answer ## ]]\nParis"),
     ],

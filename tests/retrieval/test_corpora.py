@@ -269,13 +269,20 @@ def test_a_million_passages_are_read_in_the_memory_of_fifty_thousand(tmp_path: P
     assert late - early < 8 * 1024, f"{early} kB after 50,000 passages, {late} kB after {count}"
 
 
+ROWS = "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59."
+BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
         # empty cells that a spreadsheet leaves off, a caption of its own, a sign in the names that parts no columns
         ("Plan,Fee,Note\nLite,39\nPlus,59,x\n", [("Price List", "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59; Note: x.")]),
-        ("Prices of 2024,\n,\nPlan,Fee\nLite,39\n", [("Prices of 2024", "Plan: Lite; Fee: 39.")]),
+        ("Prices of now,,\nIn euros,,\nPlan,Fee,Note\nLite,39,\nPlus,59,\n", [("Prices of now In euros", ROWS)]),
+        ("Board of ours,\nPresident,Ann\nTreasurer,Bob\n", [("Price List", BOARD)]),
+        ("Who pays?,\nWho runs it?,\n", [("Price List", "Who pays?: Who runs it?")]),
         ("Plan;Fee (EUR, net);Notes, all\nA;39;x\n", [("Price List", "Plan: A; Fee (EUR, net): 39; Notes, all: x.")]),
+        ("Fees now,,\nid,text,year\na,Ten.,1\nb,Two.,2\n", [("Fees now", "Ten."), ("Fees now", "Two.")]),
         (",value\n0,5\n1,6\n", [("Price List", "0; value: 5. 1; value: 6.")]),
         ("date,text,image\n1913,No hunting.\n", [("", "No hunting.")]),
     ],

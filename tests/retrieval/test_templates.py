@@ -1,5 +1,6 @@
 """What site generators leave in documents is not read, and a document keeps its title."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def read(folder: Path, name: str, text: str) -> list[tuple[str, str]]:
         ("See [us](x){:target='_blank'} for more.", "See us for more."),
         ("1. Get.\n1. Fix.\n   1. Left.\n   1. Right.\n1. Go.", "1. Get. 2. Fix. 1. Left. 2. Right. 3. Go."),
         ("3. Boil.\n5. Cool.", "3. Boil. 5. Cool."),
+        ("0. Read.\n1. Boil.", "0. Read. 1. Boil."),
+        ("By a {{< var words.two-thirds >}} vote. It is <%= tax %>.", "By a two thirds vote. It is <%= tax %>."),
+        ("1. Write:\n\n    ~~~\n    {% for x in y %}\n    ~~~", "1. Write: {% for x in y %}"),
+        ("Use `[text]({{ url }})`.\n\n```a``` {% x %}", "Use [text]({{ url }}). a"),
+        ("::: The answer is 4", "The answer is 4"),
     ],
 )  # fmt: skip
 def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path: Path) -> None:
@@ -38,11 +44,15 @@ def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path:
 def test_a_page_without_its_generator(tmp_path: Path) -> None:
     page = "---\ntitle: Pool\n---\n{% extends 'base' %}\n<ol start=4><li>Pay.<li>Swim.<ol><li>Slowly.</ol></ol>"
     assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
+    page = f"<p>Begin with <code>{{% for x in y %}}</code>.<ol type=a><li>Pay.</ol><ol start={'9' * 5000}><li>Go.</ol>"
+    assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. - Pay. 1. Go.")]
 
 
-def test_cells_in_the_head_of_a_table_are_names(tmp_path: Path) -> None:
-    page = "<table><thead><tr><td>Plan<td>Fee</thead><tr><td>Lite<td>39</table>"
-    assert read(tmp_path, "a.html", page) == [("", "Plan: Lite; Fee: 39.")]
+def test_numbered_items_of_html_in_markdown_are_cited_by_their_own_lines(tmp_path: Path) -> None:
+    items = [f"<li>Rule {number} of the club is {'long ' * 60}.</li>" for number in range(1, 5)]
+    (tmp_path / "a.md").write_text("\n".join(["<ol>", *items, "</ol>", "<p>Meeting 3.</p>"]))
+    found = [passage for passage in read_documents(tmp_path / "a.md") if "Rule" in passage.text]
+    assert [passage.metadata["line"] for passage in found] == [1, 3, 4, 5]
 
 
 def test_front_matter_is_read_where_there_is_nothing_else(tmp_path: Path) -> None:
@@ -66,6 +76,8 @@ def test_front_matter_is_read_where_there_is_nothing_else(tmp_path: Path) -> Non
         # many headings of the first level are chapters
         ("# Rules of the club\n# 1. Name\nOurs.\n# 2. Aims\nTo play.\n# 3. Fees\nTen.\n", ["Rules of the club"] * 3),
         ("# 1. Name\nOurs.\n# 2. Aims\nTo play.\n# 3. Fees\nTen.\n", ["Some File"] * 3),
+        ("# v6.0\nFaster.\n# v5.9\nSlower.\n# v5.8\nSlow.\n", ["Some File"] * 3),
+        ("![](x.png)\n\n# A file of rules\nOurs.\n# Aims\nTo play.\n# Fees\nTen.\n", ["A file of rules"] * 3),
         ("# One\nOurs.\n# Another\nTo play.\n", ["One", "Another"]),
     ],
 )
@@ -81,13 +93,21 @@ def test_the_heading_of_a_chapter_leads_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "title"),
     [
-        ("CHAMPAGNE JULEP\n\nFill a glass.\n\nCLARET CUP\n\nDissolve it.\n", "Drinks"),
+        ("JULEP\n\nFill a glass with ice and pour the champagne.\n\nCUP\n\nDissolve it.\n", "Drinks"),
+        ("THE GREAT GATSBY\n\nBy F. Scott Fitzgerald\n\nCHAPTER ONE\n\nIn my years.\n", "THE GREAT GATSBY"),
         ("DRINKS FOR SUMMER\n\nCLARET CUP\n\nDissolve it.\n", "DRINKS FOR SUMMER"),
         ("III\n\nIt rained.\n", "Drinks"),
     ],
 )
 def test_the_first_of_several_entries_is_no_title_of_all(text: str, title: str, tmp_path: Path) -> None:
     assert {found for found, _ in read(tmp_path, "drinks.txt", text)} == {title}
+
+
+@pytest.mark.parametrize("line", [f"!!! note{' ' * 9_000}!", f"::: note a{' ' * 60_000}b", "{%" + "`" * 60_000])
+def test_marks_that_nobody_ends_cost_no_time(line: str) -> None:
+    start = time.process_time()
+    as_markdown(line)
+    assert time.process_time() - start < 2
 
 
 def test_comments_that_nobody_closes_cost_no_search_each(tmp_path: Path) -> None:
