@@ -133,12 +133,15 @@ def test_pocket_is_obeyed_where_it_is_asked_for(real: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["trace"]["system"] == "ra-isf"
 
 
-def test_a_shipped_program_needs_an_index_and_is_listed(capsys: pytest.CaptureFixture[str], some_weights) -> None:
-    assert cli.main(["ask", "Where?", "--program", "smollm2"]) == 2
-    assert "smollm2 retrieves passages: give --index DIR" in capsys.readouterr().err
+def test_a_shipped_program_is_listed_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["programs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["compiled"][0]
     assert listed["name"] == "smollm2" and listed["options"]["insist"] is True
+
+
+def test_a_shipped_program_needs_an_index_and_is_named(capsys: pytest.CaptureFixture[str], some_weights) -> None:
+    assert cli.main(["ask", "Where?", "--program", "smollm2"]) == 2
+    assert "smollm2 retrieves passages: give --index DIR" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"choose one of ra-isf, .*smollm2, or give a folder"):
         open_program("no-such-program")
 

@@ -136,12 +136,7 @@ real_options = as_one(
     "minilm in a closed world and for dense, else raisf-minilm",
 )
 @option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
-@option(
-    "--rows",
-    type=at_least(2),
-    metavar="N",
-    help="examples a judge's weights learn from (not data-efficiency); default: 1000",
-)
+@option("--rows", type=at_least(2), metavar="N", help="rows a judge learns from (not: data-efficiency); default: 1000")
 @option(
     "--base",
     metavar="SPEC",
