@@ -151,8 +151,7 @@ class CompactAdapter(WholeReplies):
         """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
         outputs = {name.casefold(): name for name in signature.output_fields}
         inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
-        current = next(iter(signature.output_fields))
-        found: list[tuple[str, list[str]]] = [(current, [])]
+        found: list[tuple[str, list[str]]] = [(next(iter(signature.output_fields)), [])]
         for line in self._block(self._said(signature) + completion).split("\n"):
             name, colon, rest = line.partition(":")
             key = name.strip(" *").casefold()
@@ -162,9 +161,9 @@ class CompactAdapter(WholeReplies):
             elif colon and key in inputs:
                 break  # the model went on to write the next block
             found[-1][1].append(line)
-        # What stands before the first name is that output's, unless it is named later.
-        named = found[any(name == current for name, _ in found[1:]) :]
-        return once((name, "\n".join(lines).strip()) for name, lines in named)
+        (first, _), *named = found
+        # What stands before any name is the first output's, unless that is named later.
+        return once((name, "\n".join(lines).strip()) for name, lines in (named if first in dict(named) else found))
 
     def _block(self, completion: str) -> str:
         if mark := self.end.strip():

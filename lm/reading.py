@@ -257,7 +257,7 @@ def sections_of(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str
 
 
 def once(found: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The outputs of a reply by their names.
+    """The outputs of a reply by their names. A name with nothing below it does not count, nor does a value's case.
 
     Raises:
         Unreadable: One is there twice, with different values.

@@ -87,8 +87,9 @@ def judge_knowledge(
 
 def _agreement(run: Run, answerer: dspy.Predict, lm: Any, question: str, draft: str, samples: int) -> float:
     # A model that reasons takes no temperature but its own, at which it samples.
-    own = {} if "max_completion_tokens" in lm.kwargs else {"temperature": TEMPERATURE}
-    drawn = {"temperature": told} if (told := lm.kwargs.get("temperature")) else own
+    reasons = "max_completion_tokens" in lm.kwargs
+    temperature = lm.kwargs.get("temperature") or (None if reasons else TEMPERATURE)
+    drawn = {"temperature": temperature} if temperature else {}
     seeded = "seed" in (getattr(lm, "supported_params", None) or ())
     rollout = lm.kwargs.get("rollout_id")  # who asks for another one wants other samples, too
 

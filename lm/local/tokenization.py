@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dspy.lm15 import InvalidRequestError, Request, TextPart, UnsupportedFeatureError
+from dspy.lm15 import CitationPart, InvalidRequestError, Request, TextPart, ThinkingPart, UnsupportedFeatureError
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.token_tree import common_length
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-_SAID = {"TextPart", "ThinkingPart", "CitationPart"}
+_SAID = (TextPart, ThinkingPart, CitationPart)
 """What a message may hold: text, and beside it what no model reads again."""
 
 
@@ -76,7 +76,8 @@ class Text:
         """
         completion = request.config.extensions == COMPLETION
         marks = request.config.stop if completion else ()
-        if strange := {type(part).__name__ for message in request.messages for part in message.parts} - _SAID:
+        parts = (part for message in request.messages for part in message.parts)
+        if strange := {type(part).__name__ for part in parts if not isinstance(part, _SAID)}:
             raise UnsupportedFeatureError(f"this model reads text alone, and was given: {', '.join(sorted(strange))}")
         messages = [{"role": message.role, "content": _text_of(message.parts, "\n")} for message in request.messages]
         if request.system is not None:

@@ -178,7 +178,7 @@ def _on_one_line(words: str, first: int) -> tuple[_Lines, str]:
 def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
     """The paragraphs of a block of HTML, as web pages are read where their reader is installed, with their lines."""
     block = _without_comments(block)
-    seen = _TAG.sub(_blank, block)
+    seen = _TAG.sub(lambda tag: _blank(tag[0]), block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
     found, line, at = list[tuple[_Lines, str]](), first, 0
     for text in texts:
@@ -194,14 +194,14 @@ def _without_comments(block: str) -> str:
     """A block of HTML with its comments blank; what nobody closes is not hidden."""
     parts, at = list[str](), 0
     while (start := block.find("<!--", at)) >= 0 and (end := block.find("-->", start + 4)) >= 0:
-        parts += [block[at:start], re.sub(r"[^\n]", " ", block[start : end + 3])]
+        parts += [block[at:start], _blank(block[start : end + 3])]
         at = end + 3
     return "".join(parts) + block[at:].replace("<!--", "    ")
 
 
-def _blank(found: re.Match[str]) -> str:
+def _blank(text: str) -> str:
     """As many spaces, on as many lines."""
-    return re.sub(r"[^\n]", " ", found[0])
+    return re.sub(r"[^\n]", " ", text)
 
 
 def _words(token: "Token") -> str:

@@ -189,14 +189,15 @@ def _next_number(item: Any, numbers: dict[Any, int]) -> str:
     parent = item.getparent() if item.tag == "li" else None
     if parent is None or parent.tag != "ol" or parent.get("type", "1") != "1" or parent.get("reversed") is not None:
         return ""
-    told, first = item.get("value", "").strip(), parent.get("start", "1").strip()
-    last = numbers.get(parent, int(first) - 1 if _is_number(first) else 0)
-    numbers[parent] = int(told) if _is_number(told) else last + 1
+    last = numbers.get(parent, _number(parent.get("start"), 1) - 1)
+    numbers[parent] = _number(item.get("value"), last + 1)
     return "" if _NUMBERED.match(item.text or "") else f"{numbers[parent]}. "
 
 
-def _is_number(told: str) -> bool:
-    return told.isdecimal() and len(told) < 10
+def _number(told: str | None, otherwise: int) -> int:
+    """The number that an attribute tells; the other one where it tells none, or one of no page."""
+    told = (told or "").strip()
+    return int(told) if told.isdecimal() and len(told) < 10 else otherwise
 
 
 def _apart(element: Any, before: str, within: str) -> str:
@@ -287,8 +288,7 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list
 
 def _span(cell: Any, name: str) -> int:
     """How many rows or columns a cell spans, 1 where it says nothing sensible."""
-    told = cell.get(name, "1").strip()
-    return min(int(told), _WIDEST) if told.isdecimal() and told != "0" else 1
+    return min(_number(cell.get(name), 1) or 1, _WIDEST)
 
 
 def declared_charset(page: bytes) -> str | None:
