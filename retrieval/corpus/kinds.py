@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import formats, markdown, readers, tables, web
+from raisf.retrieval.corpus import formats, markdown, readers, restructured, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
@@ -11,6 +11,8 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".txt": readers.read_text,
     ".md": markdown.read_markdown,
     ".markdown": markdown.read_markdown,
+    ".mdx": markdown.read_mdx,
+    ".rst": restructured.read_rst,
     ".jsonl": readers.read_jsonl_rows,
     ".csv": tables.read_table,
     ".tsv": tables.read_table,
@@ -27,6 +29,8 @@ ONLY_ALONE = (".json",)
 PARSED = {
     ".md": "markdown_it",
     ".markdown": "markdown_it",
+    ".mdx": "markdown_it",
+    ".rst": "docutils",
     ".html": "lxml",
     ".htm": "lxml",
     ".pdf": "pypdf",
@@ -34,7 +38,7 @@ PARSED = {
 }
 """Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
 
-_PACKABLE = (".txt", ".md", ".markdown", ".jsonl", ".csv", ".tsv")
+_PACKABLE = (".txt", ".md", ".markdown", ".mdx", ".rst", ".jsonl", ".csv", ".tsv")
 
 
 def kind_of(file: Path) -> str:

@@ -9,11 +9,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raisf.retrieval.corpus.jsx import without_jsx
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Section, joined, passages_of
+from raisf.retrieval.corpus.readers import Lines, Section, joined, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
-from raisf.retrieval.corpus.titles import says_something, title_of, titled, without_front_matter
+from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
@@ -53,13 +54,19 @@ _SILENT = frozenset(
 )
 _PARTING = PARTING | {"input", "wbr"}
 
-_Lines = list[tuple[int, int]]
-"""From which character of a text on it stands in which line, see `readers.Section`."""
-
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading. Of a link its text is read, of a picture its caption."""
+    return _passages(file, name, *without_front_matter(read_lines(file, name, encoding)))
+
+
+def read_mdx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of an mdx file: Markdown with the components of a site."""
     front, lines = without_front_matter(read_lines(file, name, encoding))
+    return _passages(file, name, front, without_jsx(joined(lines, name)))
+
+
+def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -> Iterator[Passage]:
     title = front.title
     if not title:
         title, lines = titled(lines)
@@ -122,12 +129,12 @@ def _section(title: str, heading: str, level: int, first: int, tokens: Iterable[
     return Section(title, heading, {"line": first}, text, level, [lines for lines, _ in blocks])
 
 
-def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]]:
+def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[Lines, str]]:
     """The paragraphs, items of lists and rows of tables, each with its lines; of their marks, those of items."""
     mark, table = "", list[tuple[int, list[str]]]()
     numbers = list[int | None]()  # of the last item of each list that is open
     for token in tokens:
-        found = list[tuple[_Lines, str]]()
+        found = list[tuple[Lines, str]]()
         line = token.map[0] + 1 if token.map else line
         match token.type:
             case "ordered_list_open" | "bullet_list_open":
@@ -151,7 +158,7 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]
                 yield from (([(0, place)], text) for (place, _), text in zip(table, rows, strict=True) if text)
                 table = []
             case "inline":
-                found = [_on_one_line(_words(token), line)]
+                found = [on_one_line(_words(token), line)]
             case "fence" | "code_block":
                 first = line + (token.type == "fence")
                 written = token.content.removesuffix("\n").split("\n")
@@ -164,23 +171,12 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[_Lines, str]
                 mark = ""
 
 
-def _on_one_line(words: str, first: int) -> tuple[_Lines, str]:
-    """The words of a paragraph, and where in them those of each of its lines begin."""
-    texts, lines, at = list[str](), [(0, first)], 0
-    for number, text in enumerate(map(clean, words.split("\n")), start=first):
-        if text:
-            texts.append(text)
-            lines.append((at, number))
-            at += len(text) + 1
-    return lines, " ".join(texts)
-
-
-def _html_texts(block: str, first: int) -> list[tuple[_Lines, str]]:
+def _html_texts(block: str, first: int) -> list[tuple[Lines, str]]:
     """The paragraphs of a block of HTML, as web pages are read where their reader is installed, with their lines."""
     block = _without_comments(block)
     seen = _TAG.sub(lambda tag: _blank(tag[0]), block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
-    found, line, at = list[tuple[_Lines, str]](), first, 0
+    found, line, at = list[tuple[Lines, str]](), first, 0
     for text in texts:
         # Where the first of its words stands that is written as it is shown.
         places = (seen.find(word, at, at + _NEAR) for word in _ITEM.sub("", text).split()[:_LOOKED_FOR])

@@ -22,6 +22,10 @@ LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
 
 
+Lines = list[tuple[int, int]]
+"""From which character of a text on it stands in which line, see `Section`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a document; no passage spans two.
@@ -137,6 +141,17 @@ def joined(lines: Iterable[str], name: str) -> str:
         if room < 0:
             raise InputError(f"{name}: a text of over {LONGEST_TEXT:,} characters; break it into several files")
     return "".join(kept)
+
+
+def on_one_line(words: str, first: int) -> tuple[Lines, str]:
+    """The words of a paragraph, and where in them those of each of its lines begin."""
+    texts, lines, at = list[str](), [(0, first)], 0
+    for number, text in enumerate(map(clean, words.split("\n")), start=first):
+        if text:
+            texts.append(text)
+            lines.append((at, number))
+            at += len(text) + 1
+    return lines, " ".join(texts)
 
 
 def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:

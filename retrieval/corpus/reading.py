@@ -22,8 +22,8 @@ HELD = 20_000
 def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Passage]:
     """Passages of about 100 words from a file or a folder (with its subfolders), streamed in the order of the paths.
 
-    txt, md, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a passage's title is
-    the document's, and the heading it stands under begins its text. So are pdf files, and no passage spans two
+    txt, md, mdx, rst, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a passage's title
+    is the document's, and the heading it stands under begins its text. So are pdf files, and no passage spans two
     pages. A row of a jsonl, csv or tsv file (or of a list in a json file, which must be given by its name) has a
     `text`, maybe a `title` and an `id`; it stays one passage up to 130 words, and a longer one becomes `id#1`,
     `id#2`, ...; its other columns become metadata. Rows without text are left out. Where a csv or tsv file has no such

@@ -117,7 +117,7 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
         return "", itertools.chain(head, rest)
     title, underlined = clean(head[first]), _UNDERLINE.match(below[0]) is not None
     apart = underlined or _stands_apart(title, below[0].strip())
-    if not _is_title(title) or not apart or _is_one_of_several(title, below):
+    if not is_title(title) or not apart or _is_one_of_several(title, below):
         return "", itertools.chain(head, rest)
     head[first] = "\n"
     if underlined:
@@ -125,7 +125,7 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     return title, itertools.chain(head, rest)
 
 
-def _is_title(line: str) -> bool:
+def is_title(line: str) -> bool:
     """Whether a line may be a title, by its words."""
     short = len(line.split()) <= _LONGEST and len(line) <= _WIDEST
     return short and not _NO_TITLE.match(line) and says_something(line)
@@ -139,7 +139,7 @@ def _is_one_of_several(title: str, below: list[str]) -> bool:
 
 
 def _is_entry(line: str) -> bool:
-    return _is_title(line) and not _PART.match(line)
+    return is_title(line) and not _PART.match(line)
 
 
 def _stands_apart(title: str, below: str) -> bool:

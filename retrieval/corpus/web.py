@@ -232,11 +232,8 @@ def _html_rows(table) -> list[str]:
         captions += table_rows([[texts[rows.pop(0)[0]]]], named=False)  # one name over all columns
     # The rows of names: below one that spans columns stand those of each. A table may consist of names alone.
     named = next((count for count, row in enumerate(rows) if not _is_names(row) or len(row) == 1), 1)
-    grid = _grid(rows, texts, named)
-    if named:
-        names = zip_longest(*grid[:named], fillvalue="")
-        grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]
-    else:
+    grid = named_grid(rows, texts, named)
+    if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
     return [*captions, *filter(None, table_rows(grid, bool(named)))]
 
@@ -261,6 +258,21 @@ def _only_cells(table) -> bool:
         if clean(part.text) or any(clean(child.tail) for child in part) or next(strange, None) is not None:
             return False
     return True
+
+
+def named_grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:
+    """The cells' texts by row and column, the rows of names as one.
+
+    Args:
+        rows: Their cells, with the attributes `colspan` and `rowspan` of HTML.
+        texts: Of each cell.
+        named: How many rows have the columns' names.
+    """
+    grid = _grid(rows, texts, named)
+    if named:
+        names = zip_longest(*grid[:named], fillvalue="")
+        grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]
+    return grid
 
 
 def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:

@@ -31,8 +31,9 @@ def make(seed: int, folder: Path) -> Path:
         The file, named by its seed and of a kind that is read.
     """
     rng = random.Random(seed)
-    kind = rng.choice([*_MAKERS])
-    content = rng.choice(_MAKERS[kind])(rng)
+    makers = _MAKERS if seed % _EACH else _MARKED  # the seeds of the others make what they made before
+    kind = rng.choice([*makers])
+    content = rng.choice(makers[kind])(rng)
     if rng.random() < 0.4:
         content = _spoilt(rng, content)
     file = folder / f"{seed}{kind}"
@@ -195,6 +196,26 @@ def _markdown(rng: random.Random) -> bytes:
     ).encode()
 
 
+def _restructured(rng: random.Random) -> bytes:
+    deep = rng.choice([20, 200, 1_000])
+    return rng.choice(
+        [
+            "".join(f"{'  ' * depth}{rng.choice(['- x', '.. note::', 'x', '1. x'])}\n\n" for depth in range(deep)),
+            "".join(f".. |a{n}| replace:: {f'|a{n + 1}| ' * 10}\n" for n in range(deep)) + "\n|a0| |a0|\n",
+            ".. include:: /etc/passwd\n\n.. csv-table::\n   :file: /etc/passwd\n\n.. raw:: html\n   :url: file:///x\n",
+            "+---+\n| a |\n" * 1_000,
+            f"{words(rng, 3)}\n===\n---\n" * 1_000,
+            rng.choice(["`a ", "*", "|a ", ":a:`", "a_ ", "[#]_ ", "`a <", ".. ", "::\n\n"]) * 5_000,
+            words(rng, 3_000),
+        ]
+    ).encode()
+
+
+def _mdx(rng: random.Random) -> bytes:
+    piece = rng.choice(["<A ", '<a "', "<A x={", "{/*", "import {\n", "<A>\n  ", "</A>", "export const a = {\n\n"])
+    return (piece * rng.choice([1, 20_000]) + words(rng, 100)).encode()
+
+
 def _encoded(rng: random.Random) -> bytes:
     encoding = rng.choice(["utf-8", "utf-16", "utf-16-le", "utf-32", "latin-1", "utf-7", "cp1252", "utf-8-sig"])
     return words(rng, 100).encode(encoding, "replace")
@@ -226,3 +247,9 @@ _MAKERS: dict[str, list[Callable[[random.Random], bytes]]] = {
     ".jsonl.gz": [_gzip, _rows],
     ".txt.bz2": [_bzip2, _text],
 }
+
+_MARKED: dict[str, list[Callable[[random.Random], bytes]]] = {
+    ".rst": [_restructured, _encoded, _text],
+    ".mdx": [_mdx, _markdown],
+}
+_EACH = 8

@@ -68,6 +68,9 @@ def bad(hostile: ModuleType) -> dict[str, tuple[bytes, str]]:
         "seven.html": (b'<meta charset="utf-7"><p>+2AA-', "'utf-7', which is unknown"),
         "deep.html": (b"<div>" * 20_000 + b"words" + b"</div>" * 20_000, "Excessive depth"),
         "latin.txt": (b"caf\xe9", "not utf-8"),
+        "latin.rst": (b"caf\xe9", "not utf-8"),
+        "include.rst": (b".. include:: z.txt\n\n.. csv-table::\n   :file: z.txt\n", "has no text"),
+        "empty.mdx": (b'import A from "a"\n\n<A/>\n', "has no text"),
         "broken.jsonl": (b'{"text": "x"}\n{"text": ', "line 2: not JSON"),
         "nested.jsonl": (b"[" * 100_000, "not JSON"),
         "rows.csv": (b"title,text\na\n", "fewer than the 2 columns"),
@@ -172,7 +175,7 @@ def test_what_was_read_of_a_document_stays_while_it_cannot_be_read_and_goes_when
     assert open_folder(out).corpus_hash == build_index(docs, docs.parent / "fresh", "bm25").corpus_hash
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "pdf", "docx", "html", "md", "txt"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "pdf", "docx", "html", "md", "mdx", "rst", "txt"])
 def test_a_file_without_a_byte_loses_its_passages_whatever_its_kind(docs: Path, kind: str):
     out, file = docs.parent / "index", docs / f"a.{kind}"
     build_index(docs, out, "bm25")

@@ -1,0 +1,291 @@
+"""Reading rst files, with docutils of the extra `documents`: sections by their headings, and of marks what they say."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.readers import Lines, Section, joined, on_one_line, passages_of
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.templates import without_tags
+from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
+from raisf.retrieval.corpus.web import named_grid
+from raisf.retrieval.passage import Passage
+from raisf.utils.text import clean
+
+_CAPTION = 5
+"""Words of a picture's text that say what it shows; fewer are a name, as a badge has."""
+_REPLACEMENT = 500
+"""Characters that a substitution stands for at most."""
+_PARAGRAPHS = frozenset("paragraph caption attribution rubric title subtitle line raw_text".split())
+_UNSEEN = frozenset(
+    "comment target substitution_definition pending meta decoration raw transition label colspec".split()
+)
+_NO_FIELDS = frozenset("orphan tocdepth nocomments nosearch no-search hide-toc".split())
+"""Fields that tell Sphinx how to show a page."""
+_UNDERLINES = re.compile(r"^([^\w\s])\1*\s*$", re.MULTILINE)
+_LOST = 3
+"""Level of a message from which on the text that it is about stands nowhere else."""
+_SPANS = frozenset("reference inline literal strong emphasis".split())
+_DIRECTIVE = re.compile(r"\s*\.\. [\w:.+-]+ ?::[ \t]*")
+_HEADER, _KEY = re.compile(r"PEP: *(\d+)\s*$"), re.compile(r"[A-Z][\w-]*:(\s|$)")
+"""How a Python Enhancement Proposal begins, and each line of its header."""
+
+
+_Block = tuple[Lines, str]
+"""A paragraph, an item of a list or a row of a table on one line, and where in it which line begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A heading and what stands below it, before the next one; of the first one the heading is empty."""
+
+    heading: str
+    level: int
+    line: int
+    blocks: list[_Block]
+
+
+def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of an rst file, none across a heading. Of a link its text is read, of a picture what it shows."""
+    front, lines = without_front_matter(read_lines(file, name, encoding))
+    told, written = _without_header(list(lines))
+    # What is further in is code, perhaps about templates.
+    text = joined((line if line[:1].isspace() else without_tags(line) for line in written), name)
+    if not text.strip():
+        return passages_of(name, [Section(title_of(file, front.title), "", {"line": 1}, front.text)])
+    return passages_of(name, _sections(text, told or front.title, title_of(file)))
+
+
+def _parts(text: str) -> list[_Part]:
+    from raisf.retrieval.corpus.rst_markup import parse
+
+    try:
+        return list(_Reader(parse(text)).parts())
+    except RecursionError:  # lists within each other, hundreds of them: read as it is written
+        return [_Part("", 0, 1, list(_lines(text, 1)))]
+
+
+def _sections(text: str, told: str, name: str) -> Iterator[Section]:
+    """The sections; the title is what is told, the only heading of the first level, or the first that may be one."""
+    parts = _parts(text)
+    highest = [part for part in parts if part.level == 1]
+    first = highest[0].heading if highest else ""
+    leads = len(highest) == 1 or (len(parts) > 1 and not parts[0].blocks and is_title(first))
+    heads = highest[0] if highest and (first == told if told else leads) else None
+    title = heads.heading if heads else told
+    for part in parts:
+        heading, level = ("", part.level if len(highest) == 1 else 0) if part is heads else (part.heading, part.level)
+        paragraphs = BREAK.join(text for _, text in part.blocks)
+        lines = [lines for lines, _ in part.blocks]
+        yield Section(title or name, heading, {"line": part.line}, paragraphs, level, lines)
+
+
+def _without_header(lines: list[str]) -> tuple[str, list[str]]:
+    """The title that the header of a Python Enhancement Proposal tells, and the lines, the header's as fields."""
+    number = _HEADER.match(lines[0]) if lines else None
+    if number is None:
+        return "", lines
+    end = next((place for place, line in enumerate(lines) if not line.strip()), len(lines))
+    header = [f":{line}" if _KEY.match(line) else line for line in lines[:end]]
+    title = next((line.partition(":")[2] for line in lines[:end] if line.startswith("Title:")), "")
+    return f"PEP {number[1]}: {clean(title)}" if title.strip() else "", [*header, *lines[end:]]
+
+
+class _Reader:
+    """Reads a docutils tree."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        self._line = 1  # in which line the reader is
+        self._replacements = dict[str, str]()
+        self._places = dict[str, str]()  # headings by the names of their places
+        names = list[str]()
+        for node in document.findall():
+            if node.tagname == "target":
+                names += node.get("names", ())
+            elif node.tagname == "title":
+                self._places |= dict.fromkeys(names, clean(node.astext()))
+                names = []
+            elif node.tagname == "#text":
+                names = []
+
+    def parts(self) -> Iterator[_Part]:
+        """The headings of the document in their order, each with its paragraphs."""
+        yield from self._parts(self._document, "", 0)
+
+    def _parts(self, section: Any, heading: str, level: int) -> Iterator[_Part]:
+        line = self._line
+        below = [node for node in section.children if node.tagname == "section"]
+        own = [node for node in section.children if node.tagname not in ("section", "title")]
+        yield _Part(heading, level, line, [block for node in own for block in self._block(node)])
+        for node in below:
+            title = node.children[0]
+            self._line = max((title.line or self._line + 1) - 1, 1)  # docutils tells the underline's
+            yield from self._parts(node, clean(self._words(title)), level + 1)
+
+    def _blocks(self, node: Any) -> Iterator[_Block]:
+        for child in node.children:
+            yield from self._block(child)
+
+    def _block(self, node: Any) -> Iterator[_Block]:
+        """The paragraphs, items of lists and rows of tables that a node shows; of their marks, those of items."""
+        kind = node.tagname
+        if kind in _UNSEEN:
+            return
+        self._line = getattr(node, "line", None) or self._line
+        match kind:
+            case "literal_block" | "doctest_block":
+                yield from _lines(self._words(node), self._line)
+            case "system_message":
+                if node["level"] >= _LOST:
+                    lost = "\n".join(child.astext() for child in node.children if child.tagname == "literal_block")
+                    yield from _lines(_UNDERLINES.sub("", _DIRECTIVE.sub("", lost)), self._line)
+            case "bullet_list" | "enumerated_list":
+                for number, item in enumerate(node.children, start=node.get("start", 1)):
+                    yield from _led(_mark(node, number), self._blocks(item))
+            case "definition_list_item":
+                yield from self._definition(node)
+            case "field":
+                name, body = node.children
+                told = list(self._blocks(body))
+                if told and name.astext() not in _NO_FIELDS:
+                    yield from _led(f"{clean(self._words(name)).removeprefix('param ')}: ", told)
+            case "option_list_item":
+                options, description = node.children
+                yield from _led(f"{', '.join(map(self._words, options.children))}: ", self._blocks(description))
+            case "footnote" | "citation":
+                label = next((child.astext() for child in node.children if child.tagname == "label"), "")
+                yield from _led(f"[{label}] ", self._blocks(node))
+            case "table":
+                yield from self._table(node)
+            case "image":
+                if told := _seen_of(node):
+                    yield [(0, self._line)], told
+            case _ if kind in _PARAGRAPHS or any(child.tagname == "#text" for child in node.children):
+                lines, words = on_one_line(self._words(node), self._line)
+                if words:
+                    yield lines, words
+            case _:
+                yield from self._blocks(node)
+
+    def _definition(self, item: Any) -> Iterator[_Block]:
+        """A term and what describes it, as `Deposit: Two rents`."""
+        words = list[str]()
+        for child in item.children:
+            told = clean(self._words(child)) if child.tagname != "definition" else ""
+            words += [f"({told})" if child.tagname == "classifier" else told] if told else []
+        term, first = " ".join(words), self._line
+        *told, (lines, last) = list(self._blocks(item.children[-1])) or [([], "")]
+        if not last:
+            yield [(0, first)], term
+            return
+        yield [(0, first)], term if term[-1:] in PUNCTUATION else f"{term}:"
+        yield from told
+        yield lines, last if last[-1] in PUNCTUATION else f"{last}."
+
+    def _table(self, table: Any) -> Iterator[_Block]:
+        first, rows, named, texts = self._line, list[Any](), 0, dict[Any, str]()
+        for part in table.children:
+            yield from self._block(part) if part.tagname == "title" else ()
+            for group in part.children if part.tagname == "tgroup" else ():
+                rows += group.children if group.tagname in ("thead", "tbody") else ()
+                named += len(group.children) if group.tagname == "thead" else 0
+        places = list[int]()
+        for row in rows:
+            found = {cell: list(self._blocks(cell)) for cell in row.children}
+            texts |= {cell: " ".join(text for _, text in blocks) for cell, blocks in found.items()}
+            places.append(max(first, next((blocks[0][0][0][1] for blocks in found.values() if blocks), first)))
+            for cell in row.children:
+                cell["colspan"], cell["rowspan"] = (str(cell.get(more, 0) + 1) for more in ("morecols", "morerows"))
+        grid = named_grid([row.children for row in rows], texts, named)
+        places = [*places[: 1 if named else 0], *places[named:]]
+        told = zip(places, table_rows(grid, bool(named)), strict=True)
+        yield from (([(0, place)], text) for place, text in told if text)
+
+    def _words(self, node: Any) -> str:
+        """What a paragraph says, on the lines on which it says it."""
+        words = ""
+        for child, behind in zip_longest(node.children, node.children[1:]):
+            shown = self._shown(child, words, behind)
+            # A role's text and its target may stand on two lines.
+            missing = getattr(child, "rawsource", "").count("\n") - shown.count("\n")
+            words += "\n" * missing if words[-1:].isspace() and child.tagname in _SPANS else ""
+            words += shown
+        return words
+
+    def _shown(self, node: Any, before: str, behind: Any) -> str:
+        match node.tagname:
+            case "#text":
+                return node.astext()
+            case "raw" | "comment" | "system_message":
+                return ""
+            case "image":
+                return _seen_of(node)
+            case "substitution_reference":
+                return self._replacement(node, before, behind)
+            case "footnote_reference" | "citation_reference":
+                return f"[{node.astext()}]"
+        words = self._words(node)
+        match node.tagname:
+            case "inline" if node.get("place"):
+                return self._places.get(node["place"], words)
+            case "option_argument":
+                return node.get("delimiter", " ") + words
+            case "superscript":
+                return power_sign("sup", before, words) + words
+            case "reference":
+                return words + address_of(node.get("refuri"), words)
+        return words
+
+    def _replacement(self, node: Any, before: str, behind: Any) -> str:
+        """What stands for a name between bars; the name itself where that is told elsewhere.
+
+        But for one that leads a sentence which is whole without it: that is a picture's.
+        """
+        told, definitions = node["refname"], self._document.substitution_defs
+        name = told if told in definitions else self._document.substitution_names.get(told.lower())
+        if name is None:
+            after = behind.astext().lstrip() if behind is not None else ""
+            return "" if not before.strip() and (not after or after[0].isupper()) else node.astext()
+        if name not in self._replacements:
+            self._replacements[name] = ""  # what stands for itself
+            words = self._words(definitions[name])
+            self._replacements[name] = words if len(words) <= _REPLACEMENT else node.astext()
+        return self._replacements[name]
+
+
+def _led(mark: str, blocks: Iterable[_Block]) -> Iterator[_Block]:
+    """The paragraphs with a mark before the first."""
+    for lines, text in blocks:
+        yield [(at + len(mark) * (at > 0), line) for at, line in lines], mark + text
+        mark = ""
+
+
+def _lines(text: str, first: int) -> Iterator[_Block]:
+    """A text, each of its lines a paragraph."""
+    for number, line in enumerate(map(clean, text.split("\n")), start=first):
+        if line:
+            yield [(0, number)], line
+
+
+def _mark(items: Any, number: int) -> str:
+    """What an item of a list begins with: its number or letter, or a dash."""
+    end = ")" if items.get("suffix") == ")" else "."
+    match items.get("enumtype"):
+        case "arabic":
+            return f"{number}{end} "
+        case "loweralpha" | "upperalpha" as kind if number <= len(ascii_lowercase):
+            letter = ascii_lowercase[number - 1]
+            return f"{letter.upper() if kind == 'upperalpha' else letter}{end} "
+    return "- "
+
+
+def _seen_of(image: Any) -> str:
+    """What a picture shows, where more than a name tells it."""
+    told = clean(image.get("alt", ""))
+    return told if len(told.split()) >= _CAPTION else ""

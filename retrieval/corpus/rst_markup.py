@@ -1,0 +1,294 @@
+"""What directives and roles of reStructuredText show, docutils' own and Sphinx's: no file is opened, nothing is run.
+
+For `restructured`, with docutils of the extra `documents`. A directive or a role that nobody knows keeps its text.
+"""
+
+import re
+from typing import Any
+
+from docutils import nodes, utils
+from docutils.parsers.rst import Directive, directives, roles, states
+from docutils.parsers.rst.directives import misc, tables
+
+# What puts nothing into the text that stands in the file: other files, lists that are made, what is drawn or run.
+_UNSEEN = re.compile(
+    r"include|raw|literalinclude|toctree|contents|index|meta|highlight(lang)?|current-?module|module|date|role|"
+    r"default-role|title|header|footer|sectnum|section-numbering|target-notes|(section|code|module)author|"
+    r"tabularcolumns|todo(list)?|testsetup|testcleanup|graphviz|(di)?graph|inheritance-diagram|mermaid|plantuml|uml|"
+    r"plot|gnuplot|jupyter-.*|bibliography|program-?output|command-output|runblock|youtube|vimeo|video|iframe|"
+    r"([\w.+-]+:)?auto\w+|restructuredtext-test-directive|glossary-?list|post(list)?|feed|update|language"
+)
+_TEXTS = frozenset(
+    "attention caution danger error hint important note tip warning seealso epigraph pull-quote highlights compound "
+    "glossary hlist acks line-block".split()
+)
+"""Directives whose text may begin in their own line."""
+_CODES = frozenset(
+    "code code-block sourcecode code-tab testcode testoutput doctest prompt productionlist literal math console "
+    "ipython parsed-literal".split()
+)
+_SILENT = frozenset(
+    "container class rst-class cssclass css-class div tabs tab-set grid grid-item panels columns column ifconfig only "
+    "card-carousel button-link button-ref".split()
+)
+"""Directives that take what nobody sees, a class or a condition, before their text."""
+_SINCE = {
+    "versionadded": "Added in version",
+    "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+    "versionremoved": "Removed in version",
+}
+# Builders of Sphinx: what is for others alone is on no page.
+_ELSEWHERE = re.compile(r"\s*(not\s+(html|builder_html)|(latex|man|text|texinfo|epub|pdf)(\s+or\s+\w+)*)\s*")
+_PATH = re.compile(r"\S*(/\S*|\.\w{2,4})")
+_WORD = re.compile(r"[^\W\d_]")
+
+# Roles whose text is meant as it is written; other roles name a target behind it, `:ref:`text <target>``.
+_LITERAL = frozenset(
+    "code literal math kbd samp file sub subscript sup superscript emphasis strong title title-reference regexp "
+    "command program mimetype abbr abbreviation menuselection guilabel dfn".split()
+)
+_DRAWN = frozenset("fa fas fab far octicon rspan cspan raw cite:empty".split())
+"""Roles that show an icon, or nothing."""
+_TARGETED = re.compile(r"(.*?\S)\s*<([^<>]*)>", re.DOTALL)
+_PLACES = frozenset("ref numref doc any".split())
+_BEFORE = {"pep": "PEP ", "rfc": "RFC "}
+
+
+_SETTINGS = {
+    **{"file_insertion_enabled": False, "raw_enabled": False, "report_level": 5, "halt_level": 6},
+    **{"warning_stream": False, "syntax_highlight": "none", "smart_quotes": False, "line_length_limit": 1 << 26},
+}
+
+
+def parse(text: str) -> nodes.document:
+    """The tree of a text; what of it is wrong stands there, as a `system_message`."""
+    from docutils.frontend import get_default_settings
+    from docutils.parsers.rst import Parser
+    from docutils.transforms.references import Footnotes
+
+    settings = get_default_settings(Parser())  # it reads no file of settings
+    for name, setting in _SETTINGS.items():
+        setattr(settings, name, setting)
+    document = utils.new_document("", settings)
+    kept = directives.directive, roles.role
+    directives.directive, roles.role = _directive, _role
+    try:
+        Parser().parse(text, document)
+    finally:
+        directives.directive, roles.role = kept
+    document.transformer.add_transform(Footnotes)
+    document.transformer.apply_transforms()
+    return document
+
+
+class _AnyOption(dict[str, Any]):
+    """Takes any option of a directive, as it is written."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> Any:
+        return lambda told: told or ""
+
+
+class _Unseen(Directive):
+    """Nothing is read of it."""
+
+    optional_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        return []
+
+
+class _Texts(Directive):
+    """Its text is read."""
+
+    has_content = True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        return _nested(self)
+
+
+class _Any(Directive):
+    """What stands in its own line, a title perhaps, and its text."""
+
+    optional_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        told = self.arguments[0] if self.arguments else ""
+        if isinstance(self.state, states.SubstitutionDef):
+            return [nodes.inline("", " ".join([told, *self.content]))]
+        if self.name.lower() == "only" and _ELSEWHERE.fullmatch(told):
+            return []
+        return [*self._title("" if self.name.lower() in _SILENT else told), *_nested(self)]
+
+    def _title(self, told: str) -> list[nodes.Node]:
+        if not _WORD.search(told) or (not self.content and _PATH.fullmatch(told)):
+            return []
+        leads = self.content and "\n" not in told and told[-1].isalnum()
+        return _paragraph(self, f"{told}:" if leads else told)
+
+
+class _Code(Directive):
+    """The lines of its code; of a formula, too, those that begin beside its name."""
+
+    optional_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        name, told = self.name.lower(), self.arguments[0] if self.arguments else ""
+        lines = list(self.content)
+        found = _paragraph(self, f"{self.options['caption']}:") if self.options.get("caption") else []
+        if name in ("math", "parsed-literal") and told:
+            lines, self.content_offset = [*told.split("\n"), *lines], self.lineno - 1
+        elif name == "code-tab" and " " in told:
+            found = _paragraph(self, f"{told.split(None, 1)[1]}:")
+        block = nodes.literal_block("\n".join(lines), "\n".join(lines))
+        if name == "parsed-literal":
+            inline, _ = self.state.inline_text("\n".join(lines), self.lineno)
+            block = nodes.literal_block("\n".join(lines), "", *inline)
+        block.line = self.content_offset + 1
+        return [*found, block]
+
+
+class _Since(Directive):
+    """In which version something changed, and how."""
+
+    required_arguments, optional_arguments, final_argument_whitespace, has_content = 1, 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        version, *how = self.arguments
+        told = f"{_SINCE[self.name.lower()]} {version}{':' if how or self.content else '.'}"
+        return [*_paragraph(self, " ".join([told, *how])), *_nested(self)]
+
+
+class _Picture(Directive):
+    """What a picture shows, as far as it is told, and the text below it."""
+
+    optional_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        told = " ".join(self.options.get("alt", "").split())
+        image = nodes.image("", alt="" if told in " ".join(" ".join(self.content).split()) else told)
+        image.line = self.lineno
+        return [image, *_nested(self)]
+
+
+class _Rows(tables.CSVTable):
+    """A table out of the text below it; one that lies in a file of its own is not looked for."""
+
+    option_spec = _AnyOption(
+        {**(tables.CSVTable.option_spec or {}), "widths": lambda _: "auto", "width": str, "encoding": str}
+    )
+
+    def run(self) -> list[Any]:
+        found = list(super().run())
+        for node in found:
+            node.line = self.lineno
+        return found
+
+
+class _ListTable(Directive):
+    """A list of lists, whose items are the rows and cells of a table."""
+
+    optional_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        caption = _paragraph(self, self.arguments[0]) if self.arguments else []
+        found = _nested(self)
+        rows = [item.children[0] for item in found[0].children if item.children] if len(found) == 1 else []
+        if not rows or not all(isinstance(row, nodes.bullet_list) for row in [*found, *rows]):
+            return [*caption, *found]
+        told = str(self.options.get("header-rows", ""))
+        named = min(int(told) if told.isdecimal() and len(told) < 3 else 0, len(rows))
+        made = [nodes.row("", *(nodes.entry("", *item.children) for item in row.children)) for row in rows]
+        group = nodes.tgroup("", nodes.thead("", *made[:named]), nodes.tbody("", *made[named:]))
+        table = nodes.table("", group)
+        table.line = self.lineno
+        return [*caption, table]
+
+
+_OWN: dict[str, type[Directive]] = {
+    "replace": misc.Replace,
+    "unicode": misc.Unicode,
+    "image": _Picture,
+    "figure": _Picture,
+    "thumbnail": _Picture,
+    "csv-table": _Rows,
+    "list-table": _ListTable,
+    "flat-table": _ListTable,
+    **dict.fromkeys(_TEXTS, _Texts),
+    **dict.fromkeys(_CODES, _Code),
+    **dict.fromkeys(_SINCE, _Since),
+}
+
+
+def _directive(name: str, *_: object) -> tuple[type[Directive], list[nodes.Node]]:
+    name = name.lower()
+    return (_Unseen if _UNSEEN.fullmatch(name) else _OWN.get(name, _Any)), []
+
+
+def _nested(directive: Directive) -> list[nodes.Node]:
+    """What the text of a directive says."""
+    holder = nodes.container()
+    directive.state.nested_parse(directive.content, directive.content_offset, holder)
+    return list(holder.children)
+
+
+def _paragraph(directive: Directive, text: str) -> list[nodes.Node]:
+    inline, _ = directive.state.inline_text(text, directive.lineno)
+    paragraph = nodes.paragraph(text, "", *inline)
+    paragraph.line = directive.lineno
+    return [paragraph]
+
+
+def _role(name: str, *_: object) -> tuple[Any, list[nodes.Node]]:
+    return _shown_by_role, []
+
+
+def _shown_by_role(
+    name: str, rawtext: str, text: str, lineno: int, inliner: object, *_: object
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    """What a reader sees of `:name:`text``."""
+    name, text = name.lower(), utils.unescape(text)
+    kind = name.rpartition(":")[2]
+    if kind in _DRAWN or kind.startswith(("raw", "material", "fa-")):
+        return [], []
+    if kind in ("sup", "superscript"):
+        return [nodes.superscript(rawtext, text)], []
+    found = None if not kind or kind in _LITERAL else _TARGETED.fullmatch(text)
+    if found:
+        return [nodes.inline(rawtext, found[1])], []
+    shown = nodes.inline(rawtext, _untargeted(kind, text))
+    if kind in _PLACES:
+        shown["place"] = " ".join(text.lower().split())  # the heading of that place is shown, where it is known
+    return [shown], []
+
+
+def _untargeted(kind: str, text: str) -> str:
+    """What is shown of a role's text that names no target besides."""
+    match kind:
+        case "ref" | "numref" | "doc" | "any":  # the title of what it names, whose name is the nearest thing to it
+            return re.sub(r"[-_]+", " ", text.rstrip("/").rpartition("/")[2])
+        case "menuselection":
+            return text.replace("-->", ">").replace("&", "")
+        case "guilabel":
+            return re.sub(r"&(?=\w)", "", text)
+        case "file" | "samp":
+            return re.sub(r"(?<!\\)[{}]", "", text)
+        case "index":
+            return text.partition(";")[0]
+        case "" | "code" | "math" | "literal":
+            return text
+    text = text.rpartition(".")[2] if text.startswith("~") else text.removeprefix("!")
+    return _BEFORE.get(kind, "") + text
