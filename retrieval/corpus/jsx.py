@@ -6,13 +6,15 @@ Lines stay lines: what stands in which one is cited.
 import re
 from collections.abc import Iterable, Iterator
 
+from raisf.retrieval.corpus.splitting import is_caption
+from raisf.retrieval.corpus.templates import fence_at
+
 _STATEMENT = re.compile(
     r"import\s*(?:[\"'{*]|[^\"'\n]{1,300}\bfrom\s*[\"'])|export\s+(?:default|const|let|var|function|async|class)\b|export\s*[{*]"
 )
 _LONGEST = 200
 """Lines of a statement with blank ones between them."""
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
-_FENCE = re.compile(r"[ >]*(`{3,}(?!.*`)|~{3,})")
 # A tag, with values in quotes and in braces; what is longer, or nobody closes, is left as it is.
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}+\}){0,500}+\}){0,500}+\}"
 _PIECES = re.compile(
@@ -26,8 +28,7 @@ _PIECES = re.compile(
 )
 # What components show of their attributes.
 _SHOWN = re.compile(r"""\s(?:title|label|heading|header|summary|question|caption|description)=(["'])(.+?)\1""")
-_ALT, _CAPTION = re.compile(r"""\salt=(["'])(.+?)\1"""), 5
-"""Words of a picture's text that say what it shows; fewer are a name."""
+_ALT = re.compile(r"""\salt=(["'])(.+?)\1""")
 _HOLDERS = frozenset("address article aside center details div font footer header main p section span".split())
 """Elements of HTML within which mdx reads Markdown, and Markdown does not."""
 
@@ -42,7 +43,7 @@ def _without_statements(lines: list[str]) -> list[str]:
     kept, fence, above, place = list[str](), "", "", 0
     while place < len(lines):
         line = lines[place]
-        fence = _fence(line, fence)
+        fence = fence_at(line, fence)
         if not fence and (not above.strip() or _STATEMENT.match(above)) and _STATEMENT.match(line):
             end = _end(lines, place)
             kept += [""] * (end - place)
@@ -72,7 +73,7 @@ def _outdented(lines: Iterable[str]) -> Iterator[str]:
     """The lines without the indents that show which component they are in, and are no code: mdx has none such."""
     base, item, fence = 0, False, ""
     for line in lines:
-        before, fence, indent = fence, _fence(line, fence), len(line) - len(line.lstrip())
+        before, fence, indent = fence, fence_at(line, fence), len(line) - len(line.lstrip())
         if line.strip() and not before and not (item and indent > base):
             base, item = indent, _ITEM.match(line) is not None
         yield line[min(base, indent) :]
@@ -82,7 +83,7 @@ def _without_tags(lines: Iterable[str]) -> Iterator[str]:
     """The lines without tags, but for what these are titled, and but for those in code."""
     text, fence = list[str](), ""
     for line in lines:
-        before, fence = fence, _fence(line, fence)
+        before, fence = fence, fence_at(line, fence)
         if (before or fence) and text:
             yield from _as_text(text)
             text = []
@@ -109,15 +110,6 @@ def _said(found: re.Match[str]) -> str:
     if name[:1].islower() and "." not in name and name not in _HOLDERS:  # HTML's, which Markdown reads but for braces
         return f"{found[0][: 1 + len(name)]}{lines}>" if "{" in told and found[0][1] != "/" else found[0]
     titles = [words for _, words in _SHOWN.findall(told)]
-    alts = [words for _, words in _ALT.findall(told) if len(words.split()) >= _CAPTION]
+    alts = [words for _, words in _ALT.findall(told) if is_caption(words)]
     shown = f"{' '.join(titles)}{':' if titles and titles[-1][-1].isalnum() else ''} {' '.join(alts)}"
     return f"{shown.strip()}{lines}"
-
-
-def _fence(line: str, fence: str) -> str:
-    """The fence of the code that a line is in, or opens; nothing behind the line that closes it."""
-    if not fence:
-        mark = _FENCE.match(line)
-        return mark[1] if mark else ""
-    bare = line.strip(" >\r\n")
-    return "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.jsx import without_jsx
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Lines, Section, joined, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.readers import Block, Section, joined, on_one_line, passages_of
+from raisf.retrieval.corpus.splitting import BREAK, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
@@ -38,9 +38,6 @@ _CHAPTER = re.compile(
 
 _LOOKED_FOR, _NEAR = 5, 10_000
 """Words of a paragraph of HTML by which it is found in its block, and characters within which each is."""
-
-_CAPTION = 5
-"""Words of a picture's text or title that say what it shows; fewer are a name, as a badge has."""
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
 _ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
@@ -124,17 +121,15 @@ def _begins_section(token: "Token", words: Sequence["Token"]) -> bool:
 
 def _section(title: str, heading: str, level: int, first: int, tokens: Iterable["Token"]) -> Section:
     """A section of the paragraphs that the tokens are, with their lines."""
-    blocks = list(_blocks(tokens, first))
-    text = BREAK.join(text for _, text in blocks)
-    return Section(title, heading, {"line": first}, text, level, [lines for lines, _ in blocks])
+    return Section.of_blocks(title, heading, level, first, list(_blocks(tokens, first)))
 
 
-def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[Lines, str]]:
+def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
     """The paragraphs, items of lists and rows of tables, each with its lines; of their marks, those of items."""
     mark, table = "", list[tuple[int, list[str]]]()
     numbers = list[int | None]()  # of the last item of each list that is open
     for token in tokens:
-        found = list[tuple[Lines, str]]()
+        found = list[Block]()
         line = token.map[0] + 1 if token.map else line
         match token.type:
             case "ordered_list_open" | "bullet_list_open":
@@ -171,12 +166,12 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[tuple[Lines, str]]
                 mark = ""
 
 
-def _html_texts(block: str, first: int) -> list[tuple[Lines, str]]:
+def _html_texts(block: str, first: int) -> list[Block]:
     """The paragraphs of a block of HTML, as web pages are read where their reader is installed, with their lines."""
     block = _without_comments(block)
     seen = _TAG.sub(lambda tag: _blank(tag[0]), block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
-    found, line, at = list[tuple[Lines, str]](), first, 0
+    found, line, at = list[Block](), first, 0
     for text in texts:
         # Where the first of its words stands that is written as it is shown.
         places = (seen.find(word, at, at + _NEAR) for word in _ITEM.sub("", text).split()[:_LOOKED_FOR])
@@ -225,7 +220,7 @@ def _words(token: "Token") -> str:
                 words += " " if name in _PARTING else part.content if tag and name not in _SILENT else ""
             case "image":
                 told = (clean(text) for text in (part.content, part.attrs.get("title", "")))
-                words += " ".join(text for text in told if len(text.split()) >= _CAPTION)
+                words += " ".join(filter(is_caption, told))
             case "link_open":
                 link = str(part.attrs.get("href", ""))
             case "link_close":

@@ -11,7 +11,7 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import entries_apart, pieces_of, split_text
+from raisf.retrieval.corpus.splitting import BREAK, entries_apart, pieces_of, split_text
 from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
@@ -21,9 +21,11 @@ from raisf.utils.text import clean
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
 
-
 Lines = list[tuple[int, int]]
 """From which character of a text on it stands in which line, see `Section`."""
+
+Block = tuple[Lines, str]
+"""A paragraph, an item of a list or a row of a table on one line, and where in it which line begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,13 @@ class Section:
     place: Mapping[str, Value]
     text: str
     level: int = 0
-    lines: Sequence[Sequence[tuple[int, int]]] = ()
+    lines: Sequence[Lines] = ()
+
+    @classmethod
+    def of_blocks(cls, title: str, heading: str, level: int, line: int, blocks: Sequence[Block]) -> "Section":
+        """A part of the paragraphs that are given, from a line on."""
+        text = BREAK.join(text for _, text in blocks)
+        return cls(title, heading, {"line": line}, text, level, [lines for lines, _ in blocks])
 
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -143,7 +151,7 @@ def joined(lines: Iterable[str], name: str) -> str:
     return "".join(kept)
 
 
-def on_one_line(words: str, first: int) -> tuple[Lines, str]:
+def on_one_line(words: str, first: int) -> Block:
     """The words of a paragraph, and where in them those of each of its lines begin."""
     texts, lines, at = list[str](), [(0, first)], 0
     for number, text in enumerate(map(clean, words.split("\n")), start=first):

@@ -9,16 +9,14 @@ from string import ascii_lowercase
 from typing import Any
 
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Lines, Section, joined, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.readers import Block, Section, joined, on_one_line, passages_of
+from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
 from raisf.retrieval.corpus.web import named_grid
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
-_CAPTION = 5
-"""Words of a picture's text that say what it shows; fewer are a name, as a badge has."""
 _REPLACEMENT = 500
 """Characters that a substitution stands for at most."""
 _PARAGRAPHS = frozenset("paragraph caption attribution rubric title subtitle line raw_text".split())
@@ -36,10 +34,6 @@ _HEADER, _KEY = re.compile(r"PEP: *(\d+)\s*$"), re.compile(r"[A-Z][\w-]*:(\s|$)"
 """How a Python Enhancement Proposal begins, and each line of its header."""
 
 
-_Block = tuple[Lines, str]
-"""A paragraph, an item of a list or a row of a table on one line, and where in it which line begins."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A heading and what stands below it, before the next one; of the first one the heading is empty."""
@@ -47,7 +41,7 @@ class _Part:
     heading: str
     level: int
     line: int
-    blocks: list[_Block]
+    blocks: list[Block]
 
 
 def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -80,9 +74,7 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     title = heads.heading if heads else told
     for part in parts:
         heading, level = ("", part.level if len(highest) == 1 else 0) if part is heads else (part.heading, part.level)
-        paragraphs = BREAK.join(text for _, text in part.blocks)
-        lines = [lines for lines, _ in part.blocks]
-        yield Section(title or name, heading, {"line": part.line}, paragraphs, level, lines)
+        yield Section.of_blocks(title or name, heading, level, part.line, part.blocks)
 
 
 def _without_header(lines: list[str]) -> tuple[str, list[str]]:
@@ -128,11 +120,11 @@ class _Reader:
             self._line = max((title.line or self._line + 1) - 1, 1)  # docutils tells the underline's
             yield from self._parts(node, clean(self._words(title)), level + 1)
 
-    def _blocks(self, node: Any) -> Iterator[_Block]:
+    def _blocks(self, node: Any) -> Iterator[Block]:
         for child in node.children:
             yield from self._block(child)
 
-    def _block(self, node: Any) -> Iterator[_Block]:
+    def _block(self, node: Any) -> Iterator[Block]:
         """The paragraphs, items of lists and rows of tables that a node shows; of their marks, those of items."""
         kind = node.tagname
         if kind in _UNSEEN:
@@ -173,7 +165,7 @@ class _Reader:
             case _:
                 yield from self._blocks(node)
 
-    def _definition(self, item: Any) -> Iterator[_Block]:
+    def _definition(self, item: Any) -> Iterator[Block]:
         """A term and what describes it, as `Deposit: Two rents`."""
         words = list[str]()
         for child in item.children:
@@ -188,7 +180,7 @@ class _Reader:
         yield from told
         yield lines, last if last[-1] in PUNCTUATION else f"{last}."
 
-    def _table(self, table: Any) -> Iterator[_Block]:
+    def _table(self, table: Any) -> Iterator[Block]:
         first, rows, named, texts = self._line, list[Any](), 0, dict[Any, str]()
         for part in table.children:
             yield from self._block(part) if part.tagname == "title" else ()
@@ -259,14 +251,14 @@ class _Reader:
         return self._replacements[name]
 
 
-def _led(mark: str, blocks: Iterable[_Block]) -> Iterator[_Block]:
+def _led(mark: str, blocks: Iterable[Block]) -> Iterator[Block]:
     """The paragraphs with a mark before the first."""
     for lines, text in blocks:
         yield [(at + len(mark) * (at > 0), line) for at, line in lines], mark + text
         mark = ""
 
 
-def _lines(text: str, first: int) -> Iterator[_Block]:
+def _lines(text: str, first: int) -> Iterator[Block]:
     """A text, each of its lines a paragraph."""
     for number, line in enumerate(map(clean, text.split("\n")), start=first):
         if line:
@@ -288,4 +280,4 @@ def _mark(items: Any, number: int) -> str:
 def _seen_of(image: Any) -> str:
     """What a picture shows, where more than a name tells it."""
     told = clean(image.get("alt", ""))
-    return told if len(told.split()) >= _CAPTION else ""
+    return told if is_caption(told) else ""

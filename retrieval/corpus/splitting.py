@@ -26,6 +26,8 @@ _ENTRIES, _ENTRY = 3, 6
 """Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
 _HEADING = 8
 """Words of a line at most that is a heading of the paragraph below it: it ends in no punctuation mark, that does."""
+_CAPTION = 5
+"""Words of a picture's text that say what it shows."""
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
@@ -66,6 +68,11 @@ def address_of(link: str | None, words: str) -> str:
 def power_sign(tag: str, before: str, within: str) -> str:
     """What stands between a word and an element of HTML that raises a number: 10<sup>6</sup> is 10^6, not 106."""
     return "^" if tag == "sup" and before[-1:].isalnum() and within[:1].isdigit() else ""
+
+
+def is_caption(words: str) -> bool:
+    """Whether a picture's text, or a template's, says what is shown: fewer words are a name, as a badge has."""
+    return len(words.split()) >= _CAPTION
 
 
 def split_text(text: str) -> list[str]:

@@ -5,6 +5,8 @@ Lines stay lines: what stands in which one is cited.
 
 import re
 
+from raisf.retrieval.corpus.splitting import is_caption
+
 # Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
 # `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
 # nobody closes must not cost a search each.
@@ -14,8 +16,6 @@ _TAG = re.compile(
     r"|(?P<tag>\{%[^\n]{0,500}?%\}|\{\{[<%][^\n]{0,500}?[>%]\}\}|<%(?!=)[^\n]{0,500}?%>)"
 )
 _QUOTED = re.compile(r"""(=?)(["'])((?:(?!\2).)+)\2""")
-_SAID = 5
-"""Words of a tag's text that say something, as of a picture's; fewer name a file or a colour."""
 # Within a line of text a shortcode stands for a word of it, as `{{< var glossary.quorum >}}`, and so do translations.
 _WORD = re.compile(r"\{\{[<%]|\{%-?\s*trans")
 _LAST = re.compile(r"([\w-]+)\W*$")
@@ -41,7 +41,7 @@ def without_tags(line: str) -> str:
         if tag is None:
             return "" if found["target"] else found[0]
         quoted = [(given, words) for given, _, words in _QUOTED.findall(tag)]
-        long = [words for _, words in quoted if len(words.split()) >= _SAID]
+        long = [words for _, words in quoted if is_caption(words)]
         if long or alone or not _WORD.match(tag):
             return " ".join(long)
         last = None if "=" in tag else _LAST.search(tag)
@@ -59,12 +59,9 @@ def as_markdown(text: str) -> str:
         while within and line.strip() and indent < within[-1]:
             within.pop()
         line = line[min(within[-1], indent) :] if within else line
-        bare = line.rstrip()
-        if fence:
-            closed = bare.strip(" >").startswith(fence) and not bare.strip(" >").strip(fence[0])
-            fence = "" if closed else fence
-        elif mark := _FENCE.match(line):
-            fence = mark[1]
+        bare, before, fence = line.rstrip(), fence, fence_at(line, fence)
+        if before or fence:
+            pass  # code
         elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
             within.append((within[-1] if within else 0) + len(block[1]) + 4)
             line = f"{block[2]}:" if block[2] else ""
@@ -79,6 +76,20 @@ def as_markdown(text: str) -> str:
         lines.append(line)
         above = line
     return "\n".join(lines)
+
+
+def fence_at(line: str, fence: str) -> str:
+    """The fence of the code that a line is in, or opens; nothing at the line that closes it, and outside of code.
+
+    Args:
+        line: Of Markdown.
+        fence: What this gave for the line above.
+    """
+    if not fence:
+        opens = _FENCE.match(line)
+        return opens[1] if opens else ""
+    bare = line.rstrip().strip(" >")
+    return "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
 
 
 def _is_indented(below: list[str]) -> bool:
