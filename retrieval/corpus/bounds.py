@@ -18,8 +18,8 @@ GROWTH = 50
 FREE = 1 << 22
 """Characters of passages that any file may become."""
 
-_EACH = 20
-"""Characters that a passage takes besides its texts."""
+_EACH = 80
+"""Characters that a passage counts for besides its texts: one of a letter takes as long to make as one of words."""
 
 
 def seconds_for(size: int) -> int:

@@ -31,9 +31,8 @@ def make(seed: int, folder: Path) -> Path:
         The file, named by its seed and of a kind that is read.
     """
     rng = random.Random(seed)
-    makers = _MAKERS if seed % _EACH else _MARKED  # the seeds of the others make what they made before
-    kind = rng.choice([*makers])
-    content = rng.choice(makers[kind])(rng)
+    kind = rng.choice([*_MAKERS])
+    content = rng.choice(_MAKERS[kind])(rng)
     if rng.random() < 0.4:
         content = _spoilt(rng, content)
     file = folder / f"{seed}{kind}"
@@ -242,14 +241,10 @@ _MAKERS: dict[str, list[Callable[[random.Random], bytes]]] = {
     ".csv": [_wide_table, _quotes, _long_title, _encoded],
     ".tsv": [_wide_table, _quotes, _rows],
     ".md": [_markdown, _encoded, _text],
+    ".mdx": [_mdx, _markdown],
+    ".rst": [_restructured, _encoded, _text],
     ".txt": [_encoded, _text],
     ".txt.gz": [_gzip, _text],
     ".jsonl.gz": [_gzip, _rows],
     ".txt.bz2": [_bzip2, _text],
 }
-
-_MARKED: dict[str, list[Callable[[random.Random], bytes]]] = {
-    ".rst": [_restructured, _encoded, _text],
-    ".mdx": [_mdx, _markdown],
-}
-_EACH = 8
