@@ -21,13 +21,16 @@ _PIECES = re.compile(
     r"(?P<tick>(?<!`)`++)(?:[^\n]|\n(?!\s*\n)){0,500}?(?<!`)(?P=tick)(?!`)"
     r"|(?P<comment>\{/\*.{0,1000}?\*/\})"
     r"|(?P<space>\{\s*([\"'`])\s*\4\s*\})"
-    r"|(?P<tag></?(?P<name>[A-Za-z][\w.-]*)?"
-    rf"(?P<told>(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]{{0,2000}}+\"|'[^']{{0,2000}}+'|{_BRACES}))?|\s+{_BRACES}){{0,50}}+)"
-    r"\s*/?>)",
+    r"|(?P<tag>(?<!\\)</?(?:(?P<name>[A-Za-z][\w.-]*)"
+    rf"(?P<told>(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]{{0,2000}}+\"|'[^']{{0,2000}}+'|{_BRACES}))?|\s+{_BRACES}){{0,50}}+)\s*)?"
+    r"/?>)",
     re.DOTALL,
 )
 # What components show of their attributes.
-_SHOWN = re.compile(r"""\s(?:title|label|heading|header|summary|question|caption|description)=(["'])(.+?)\1""")
+_SHOWN = re.compile(r"""\s(?:title|label|heading|header|summary|question|caption|description)=\{?(["'`])(.+?)\1""")
+_NAMED = re.compile(r"""\s(?:name|path|query|body|header)=\{?(["'`])(.+?)\1""")
+_FIELDS = frozenset(("ParamField", "ResponseField"))
+"""Components that describe a parameter, and show its name."""
 _ALT = re.compile(r"""\salt=(["'])(.+?)\1""")
 _HOLDERS = frozenset("address article aside center details div font footer header main p section span".split())
 """Elements of HTML within which mdx reads Markdown, and Markdown does not."""
@@ -109,7 +112,7 @@ def _said(found: re.Match[str]) -> str:
     name, told = found["name"] or "", found["told"] or ""
     if name[:1].islower() and "." not in name and name not in _HOLDERS:  # HTML's, which Markdown reads but for braces
         return f"{found[0][: 1 + len(name)]}{lines}>" if "{" in told and found[0][1] != "/" else found[0]
-    titles = [words for _, words in _SHOWN.findall(told)]
+    titles = [words for _, words in (*(_NAMED.findall(told) if name in _FIELDS else ()), *_SHOWN.findall(told))]
     alts = [words for _, words in _ALT.findall(told) if is_caption(words)]
     shown = f"{' '.join(titles)}{':' if titles and titles[-1][-1].isalnum() else ''} {' '.join(alts)}"
-    return f"{shown.strip()}{lines}"
+    return f"{shown.strip()}{lines or ' ' * bool(titles)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.jsx import without_jsx
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Block, Section, joined, on_one_line, passages_of
+from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
@@ -156,14 +156,12 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
                 found = [on_one_line(_words(token), line)]
             case "fence" | "code_block":
                 first = line + (token.type == "fence")
-                written = token.content.removesuffix("\n").split("\n")
-                found = [([(0, first + at)], clean(text)) for at, text in enumerate(written)]
+                found = list(each_line(token.content, first))
             case "html_block":
                 found = _html_texts(token.content, line)
-        for lines, text in found:
-            if text:
-                yield [(at + len(mark) * (at > 0), place) for at, place in lines], mark + text
-                mark = ""
+        found = [block for block in found if block[1]]
+        yield from led(mark, found)
+        mark = "" if found else mark
 
 
 def _html_texts(block: str, first: int) -> list[Block]:

@@ -151,6 +151,20 @@ def joined(lines: Iterable[str], name: str) -> str:
     return "".join(kept)
 
 
+def each_line(text: str, first: int) -> Iterator[Block]:
+    """A text, each of its lines a paragraph."""
+    for number, line in enumerate(map(clean, text.split("\n")), start=first):
+        if line:
+            yield [(0, number)], line
+
+
+def led(mark: str, blocks: Iterable[Block]) -> Iterator[Block]:
+    """The paragraphs with a mark before the first."""
+    for lines, text in blocks:
+        yield [(at + len(mark) * (at > 0), line) for at, line in lines], mark + text
+        mark = ""
+
+
 def on_one_line(words: str, first: int) -> Block:
     """The words of a paragraph, and where in them those of each of its lines begin."""
     texts, lines, at = list[str](), [(0, first)], 0

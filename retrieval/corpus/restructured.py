@@ -1,7 +1,7 @@
 """Reading rst files, with docutils of the extra `documents`: sections by their headings, and of marks what they say."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Block, Section, joined, on_one_line, passages_of
+from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
@@ -23,6 +23,7 @@ _PARAGRAPHS = frozenset("paragraph caption attribution rubric title subtitle lin
 _UNSEEN = frozenset(
     "comment target substitution_definition pending meta decoration raw transition label colspec".split()
 )
+_CODE = frozenset(("literal_block", "doctest_block"))
 _NO_FIELDS = frozenset("orphan tocdepth nocomments nosearch no-search hide-toc".split())
 """Fields that tell Sphinx how to show a page."""
 _UNDERLINES = re.compile(r"^([^\w\s])\1*\s*$", re.MULTILINE)
@@ -48,8 +49,9 @@ def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an rst file, none across a heading. Of a link its text is read, of a picture what it shows."""
     front, lines = without_front_matter(read_lines(file, name, encoding))
     told, written = _without_header(list(lines))
-    # What is further in is code, perhaps about templates.
-    text = joined((line if line[:1].isspace() else without_tags(line) for line in written), name)
+    # What is further in is code, perhaps about templates; a tag within a line may stand in a table's column.
+    tags = (not line[:1].isspace() and not without_tags(line).strip() for line in written)
+    text = joined(("\n" if tag else line for tag, line in zip(tags, written, strict=True)), name)
     if not text.strip():
         return passages_of(name, [Section(title_of(file, front.title), "", {"line": 1}, front.text)])
     return passages_of(name, _sections(text, told or front.title, title_of(file)))
@@ -61,7 +63,7 @@ def _parts(text: str) -> list[_Part]:
     try:
         return list(_Reader(parse(text)).parts())
     except RecursionError:  # lists within each other, hundreds of them: read as it is written
-        return [_Part("", 0, 1, list(_lines(text, 1)))]
+        return [_Part("", 0, 1, list(each_line(text, 1)))]
 
 
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:
@@ -131,28 +133,28 @@ class _Reader:
             return
         self._line = getattr(node, "line", None) or self._line
         match kind:
-            case "literal_block" | "doctest_block":
-                yield from _lines(self._words(node), self._line)
+            case _ if kind in _CODE:
+                yield from each_line(self._words(node), self._line)
             case "system_message":
                 if node["level"] >= _LOST:
                     lost = "\n".join(child.astext() for child in node.children if child.tagname == "literal_block")
-                    yield from _lines(_UNDERLINES.sub("", _DIRECTIVE.sub("", lost)), self._line)
+                    yield from each_line(_UNDERLINES.sub("", _DIRECTIVE.sub("", lost)), self._line)
             case "bullet_list" | "enumerated_list":
                 for number, item in enumerate(node.children, start=node.get("start", 1)):
-                    yield from _led(_mark(node, number), self._blocks(item))
+                    yield from led(_mark(node, number), self._blocks(item))
             case "definition_list_item":
                 yield from self._definition(node)
             case "field":
                 name, body = node.children
                 told = list(self._blocks(body))
                 if told and name.astext() not in _NO_FIELDS:
-                    yield from _led(f"{clean(self._words(name)).removeprefix('param ')}: ", told)
+                    yield from led(f"{clean(self._words(name)).removeprefix('param ')}: ", told)
             case "option_list_item":
                 options, description = node.children
-                yield from _led(f"{', '.join(map(self._words, options.children))}: ", self._blocks(description))
+                yield from led(f"{', '.join(map(self._words, options.children))}: ", self._blocks(description))
             case "footnote" | "citation":
                 label = next((child.astext() for child in node.children if child.tagname == "label"), "")
-                yield from _led(f"[{label}] ", self._blocks(node))
+                yield from led(f"[{label}] ", self._blocks(node))
             case "table":
                 yield from self._table(node)
             case "image":
@@ -178,7 +180,8 @@ class _Reader:
             return
         yield [(0, first)], term if term[-1:] in PUNCTUATION else f"{term}:"
         yield from told
-        yield lines, last if last[-1] in PUNCTUATION else f"{last}."
+        code = item.children[-1].children[-1].tagname in _CODE
+        yield lines, last if code or last[-1] in PUNCTUATION else f"{last}."
 
     def _table(self, table: Any) -> Iterator[Block]:
         first, rows, named, texts = self._line, list[Any](), 0, dict[Any, str]()
@@ -249,20 +252,6 @@ class _Reader:
             words = self._words(definitions[name])
             self._replacements[name] = words if len(words) <= _REPLACEMENT else node.astext()
         return self._replacements[name]
-
-
-def _led(mark: str, blocks: Iterable[Block]) -> Iterator[Block]:
-    """The paragraphs with a mark before the first."""
-    for lines, text in blocks:
-        yield [(at + len(mark) * (at > 0), line) for at, line in lines], mark + text
-        mark = ""
-
-
-def _lines(text: str, first: int) -> Iterator[Block]:
-    """A text, each of its lines a paragraph."""
-    for number, line in enumerate(map(clean, text.split("\n")), start=first):
-        if line:
-            yield [(0, number)], line
 
 
 def _mark(items: Any, number: int) -> str:

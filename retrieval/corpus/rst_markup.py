@@ -10,12 +10,14 @@ from docutils import nodes, utils
 from docutils.parsers.rst import Directive, directives, roles, states
 from docutils.parsers.rst.directives import misc, tables
 
+from raisf.retrieval.corpus.web import number_of
+
 # What puts nothing into the text that stands in the file: other files, lists that are made, what is drawn or run.
 _UNSEEN = re.compile(
-    r"include|raw|literalinclude|toctree|contents|index|meta|highlight(lang)?|current-?module|module|date|role|"
-    r"default-role|title|header|footer|sectnum|section-numbering|target-notes|(section|code|module)author|"
+    r"include|raw|literalinclude|toctree|contents|index|meta|highlight(lang)?|([\w.+-]+:)?(current-?module|module|namespace)|date|"
+    r"default-(role|domain)|program|title|header|footer|sectnum|section-numbering|target-notes|(section|code|module)author|"
     r"tabularcolumns|todo(list)?|testsetup|testcleanup|graphviz|(di)?graph|inheritance-diagram|mermaid|plantuml|uml|"
-    r"plot|gnuplot|jupyter-.*|bibliography|program-?output|command-output|runblock|youtube|vimeo|video|iframe|"
+    r"plot|gnuplot|jupyter-(?!execute).*|bibliography|program-?output|command-output|runblock|youtube|vimeo|video|iframe|"
     r"([\w.+-]+:)?auto\w+|restructuredtext-test-directive|glossary-?list|post(list)?|feed|update|language"
 )
 _TEXTS = frozenset(
@@ -25,7 +27,7 @@ _TEXTS = frozenset(
 """Directives whose text may begin in their own line."""
 _CODES = frozenset(
     "code code-block sourcecode code-tab testcode testoutput doctest prompt productionlist literal math console "
-    "ipython parsed-literal".split()
+    "ipython parsed-literal jupyter-execute".split()
 )
 _SILENT = frozenset(
     "container class rst-class cssclass css-class div tabs tab-set grid grid-item panels columns column ifconfig only "
@@ -39,8 +41,15 @@ _SINCE = {
     "versionremoved": "Removed in version",
 }
 # Builders of Sphinx: what is for others alone is on no page.
-_ELSEWHERE = re.compile(r"\s*(not\s+(html|builder_html)|(latex|man|text|texinfo|epub|pdf)(\s+or\s+\w+)*)\s*")
-_PATH = re.compile(r"\S*(/\S*|\.\w{2,4})")
+_ELSEWHERE = re.compile(
+    r"\s*(not\s+(html|builder_html)|{0}(\s+or\s+{0})*)\s*".format("(latex|man|text|texinfo|epub|pdf)")
+)
+_PATH = re.compile(
+    r"\.{0,2}/\S*|\S*\.(png|jpe?g|gif|svg|webp|pdf|mp4|webm|py|rst|txt|md|ipynb|inc|c|h|cpp|js|ts|json|ya?ml|toml|csv|html?|sh)"
+)
+"""What names a file, where a directive has nothing besides; the paths that an API answers to stand in domains."""
+_STYLE = re.compile(r"[a-z\d_ -]+")
+"""Names of docutils' classes; in Sphinx the directive of that name describes one of Python's, with a signature."""
 _WORD = re.compile(r"[^\W\d_]")
 
 # Roles whose text is meant as it is written; other roles name a target behind it, `:ref:`text <target>``.
@@ -48,10 +57,14 @@ _LITERAL = frozenset(
     "code literal math kbd samp file sub subscript sup superscript emphasis strong title title-reference regexp "
     "command program mimetype abbr abbreviation menuselection guilabel dfn".split()
 )
+_AS_WRITTEN = frozenset(("code", "literal", "math"))
+"""Those of them in which a backslash is one; a document may have others like them, `.. role:: cpp(code)`."""
 _DRAWN = frozenset("fa fas fab far octicon rspan cspan raw cite:empty".split())
 """Roles that show an icon, or nothing."""
 _TARGETED = re.compile(r"(.*?\S)\s*<([^<>]*)>", re.DOTALL)
 _PLACES = frozenset("ref numref doc any".split())
+_OWN_CODE = "code_roles"
+"""Where a document keeps the names of its own roles that are code."""
 _BEFORE = {"pep": "PEP ", "rfc": "RFC "}
 
 
@@ -122,16 +135,22 @@ class _Any(Directive):
     option_spec = _AnyOption()
 
     def run(self) -> list[nodes.Node]:
-        told = self.arguments[0] if self.arguments else ""
+        told, name = self.arguments[0] if self.arguments else "", self.name.lower()
         if isinstance(self.state, states.SubstitutionDef):
             return [nodes.inline("", " ".join([told, *self.content]))]
-        if self.name.lower() == "only" and _ELSEWHERE.fullmatch(told):
+        if name == "only" and _ELSEWHERE.fullmatch(told):
             return []
-        return [*self._title("" if self.name.lower() in _SILENT else told), *_nested(self)]
+        silent = name in _SILENT and (name != "class" or _STYLE.fullmatch(told))
+        return [*self._title("" if silent else told), *_nested(self)]
 
     def _title(self, told: str) -> list[nodes.Node]:
-        if not _WORD.search(told) or (not self.content and _PATH.fullmatch(told)):
+        domain, _, kind = self.name.lower().rpartition(":")
+        if not _WORD.search(told) or (not self.content and not domain and _PATH.fullmatch(told)):
             return []
+        if domain == "http":
+            told = f"{kind.upper()} {told}"  # a path may be asked in several ways
+        details = [f"{key}: {self.options[key]}" for key in ("type", "default") if self.options.get(key)]
+        told += f" ({', '.join(details)})" if kind == "confval" and details else ""
         leads = self.content and "\n" not in told and told[-1].isalnum()
         return _paragraph(self, f"{told}:" if leads else told)
 
@@ -146,10 +165,13 @@ class _Code(Directive):
         name, told = self.name.lower(), self.arguments[0] if self.arguments else ""
         lines = list(self.content)
         found = _paragraph(self, f"{self.options['caption']}:") if self.options.get("caption") else []
+        language, *beside = told.split("\n")  # no blank line below the language makes the code a part of it
         if name in ("math", "parsed-literal") and told:
-            lines, self.content_offset = [*told.split("\n"), *lines], self.lineno - 1
-        elif name == "code-tab" and " " in told:
-            found = _paragraph(self, f"{told.split(None, 1)[1]}:")
+            lines, self.content_offset = [language, *beside, *lines], self.lineno - 1
+        elif beside:
+            lines, self.content_offset = [*beside, *lines], self.lineno
+        if name == "code-tab" and " " in language:
+            found = _paragraph(self, f"{language.split(None, 1)[1]}:")
         block = nodes.literal_block("\n".join(lines), "\n".join(lines))
         if name == "parsed-literal":
             inline, _ = self.state.inline_text("\n".join(lines), self.lineno)
@@ -209,8 +231,7 @@ class _ListTable(Directive):
         rows = [item.children[0] for item in found[0].children if item.children] if len(found) == 1 else []
         if not rows or not all(isinstance(row, nodes.bullet_list) for row in [*found, *rows]):
             return [*caption, *found]
-        told = str(self.options.get("header-rows", ""))
-        named = min(int(told) if told.isdecimal() and len(told) < 3 else 0, len(rows))
+        named = min(number_of(self.options.get("header-rows"), 0), len(rows))
         made = [nodes.row("", *(nodes.entry("", *item.children) for item in row.children)) for row in rows]
         group = nodes.tgroup("", nodes.thead("", *made[:named]), nodes.tbody("", *made[named:]))
         table = nodes.table("", group)
@@ -218,7 +239,21 @@ class _ListTable(Directive):
         return [*caption, table]
 
 
+class _OwnRole(Directive):
+    """A role of the document's own: one that is made of code is read as code."""
+
+    required_arguments, final_argument_whitespace, has_content = 1, True, True
+    option_spec = _AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        name, _, made_of = self.arguments[0].partition("(")
+        if made_of.rstrip(" )") in _AS_WRITTEN:
+            self.state.document.setdefault(_OWN_CODE, []).append(name.strip().lower())
+        return []
+
+
 _OWN: dict[str, type[Directive]] = {
+    "role": _OwnRole,
     "replace": misc.Replace,
     "unicode": misc.Unicode,
     "image": _Picture,
@@ -257,16 +292,17 @@ def _role(name: str, *_: object) -> tuple[Any, list[nodes.Node]]:
 
 
 def _shown_by_role(
-    name: str, rawtext: str, text: str, lineno: int, inliner: object, *_: object
+    name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: object
 ) -> tuple[list[nodes.Node], list[nodes.Node]]:
     """What a reader sees of `:name:`text``."""
-    name, text = name.lower(), utils.unescape(text)
-    kind = name.rpartition(":")[2]
+    kind = name.lower().rpartition(":")[2]
+    code = kind in _AS_WRITTEN or kind in inliner.document.get(_OWN_CODE, ())
+    text = utils.unescape(text, restore_backslashes=code)
     if kind in _DRAWN or kind.startswith(("raw", "material", "fa-")):
         return [], []
     if kind in ("sup", "superscript"):
         return [nodes.superscript(rawtext, text)], []
-    found = None if not kind or kind in _LITERAL else _TARGETED.fullmatch(text)
+    found = None if not kind or code or kind in _LITERAL else _TARGETED.fullmatch(text)
     if found:
         return [nodes.inline(rawtext, found[1])], []
     shown = nodes.inline(rawtext, _untargeted(kind, text))

@@ -26,7 +26,7 @@ _COLONS = re.compile(
     r" {0,3}:{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?[ \t]*"
 )
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
-_FENCE = re.compile(r"[ >]*(`{3,}(?!.*`)|~{3,})")
+_FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
 _CODE_INDENT = 4
 
 

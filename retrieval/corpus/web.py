@@ -189,12 +189,12 @@ def _next_number(item: Any, numbers: dict[Any, int]) -> str:
     parent = item.getparent() if item.tag == "li" else None
     if parent is None or parent.tag != "ol" or parent.get("type", "1") != "1" or parent.get("reversed") is not None:
         return ""
-    last = numbers.get(parent, _number(parent.get("start"), 1) - 1)
-    numbers[parent] = _number(item.get("value"), last + 1)
+    last = numbers.get(parent, number_of(parent.get("start"), 1) - 1)
+    numbers[parent] = number_of(item.get("value"), last + 1)
     return "" if _NUMBERED.match(item.text or "") else f"{numbers[parent]}. "
 
 
-def _number(told: str | None, otherwise: int) -> int:
+def number_of(told: str | None, otherwise: int) -> int:
     """The number that an attribute tells; the other one where it tells none, or one of no page."""
     told = (told or "").strip()
     return int(told) if told.isdecimal() and len(told) < 10 else otherwise
@@ -300,7 +300,7 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list
 
 def _span(cell: Any, name: str) -> int:
     """How many rows or columns a cell spans, 1 where it says nothing sensible."""
-    return min(_number(cell.get(name), 1) or 1, _WIDEST)
+    return min(number_of(cell.get(name), 1) or 1, _WIDEST)
 
 
 def declared_charset(page: bytes) -> str | None:

@@ -29,6 +29,9 @@ def found(tmp_path: Path, content: str) -> list[tuple[str, str]]:
         ('<td style={{ width: 1 }}>a < b</td> and {"{x}"}', 'a < b and {"{x}"}'),
         (":::tip Title\n\nText.\n\n:::", "Title Text."),
         ("| Plan | Fee |\n| --- | --- |\n| Lite | <B id='x' />39 |", "Plan: Lite; Fee: 39."),
+        ("If a < b and c > d, stop; write \\<Foo> so.", "If a < b and c > d, stop; write <Foo> so."),
+        ('<Card title={"Billing"} />\n\n<TabItem label="Windows">Use it.</TabItem>', "Billing: Windows: Use it."),
+        ('<ParamField path="limit" type="integer" required>Max number.</ParamField>', "limit: Max number."),
         ("<Unclosed x={ and\n\nmore {", "<Unclosed x={ and more {"),
     ],
 )
@@ -42,7 +45,9 @@ def test_what_stands_below_a_component_is_cited_by_its_line(tmp_path: Path):
     assert found(tmp_path, written) == [("Lite: It costs $39.", "10")]
 
 
-@pytest.mark.parametrize("piece", ["<A ", '<a "', "<A x={", "{/*", "`a", "<A x={{{", "import {\n", "{ ' ", '<A a="" '])
+@pytest.mark.parametrize(
+    "piece", ["<A ", '<a "', "<A x={", "{/*", "`a", "<A x={{{", "import {\n", "{ ' ", '<A a="" ', "``````"]
+)
 def test_what_nobody_closes_costs_no_search_each(piece: str):
     start = time.process_time()
     assert "".join(without_jsx(piece * 20_000)).strip() or piece == "import {\n"

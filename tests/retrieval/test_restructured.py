@@ -53,6 +53,13 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         (".. parsed-literal::\n\n   ls *name*\n\n.. math:: a^2", "ls name a^2"),
         (".. a comment\n   of two lines\n\n.. note: and one\n\nText.", "Text."),
         ("{% if x %}\nText.\n{% endif %}", "Text."),
+        (
+            "The {% if %} tag.\n\n+-----------+---+\n| {% if %}  | a |\n+-----------+---+",
+            "The {% if %} tag. {% if %}; a.",
+        ),
+        (":math:`\\alpha + \\frac{1}{2}`, :code:`C:\\path`", "\\alpha + \\frac{1}{2}, C:\\path"),
+        (".. role:: cpp(code)\n   :language: cpp\n\nUse :cpp:`std::vector<int>`.", "Use std::vector<int>."),
+        ("Linux\n   Run::\n\n      apt install x", "Linux: Run: apt install x"),
     ],
 )
 def test_marks_are_read_as_what_they_say(marks: str, text: str | None, tmp_path: Path):
@@ -75,6 +82,22 @@ def test_marks_are_read_as_what_they_say(marks: str, text: str | None, tmp_path:
         (".. py:function:: run(fast=True)\n\n   Runs.\n\n   :param fast: Soon.", "run(fast=True) Runs. fast: Soon."),
         (".. toctree::\n   :maxdepth: 2\n\n   a\n   b\n\n.. contents::\n\n.. todo:: Draft.\n\nEnd.", "End."),
         (".. only:: latex\n\n   Paper.\n\n.. only:: html\n\n   Page.", "Page."),
+        (".. only:: latex or html\n\n   Both.\n\n.. only:: latex or man\n\n   None.", "Both."),
+        (".. class:: Thread(group=None)\n\n   Runs.\n\n.. class:: wide\n\nText.", "Thread(group=None) Runs. Text."),
+        (
+            ".. productionlist:: grammar\n   if: test\n\nAfter.\n\n.. code-block:: sh\n   ls -l\n",
+            "if: test After. ls -l",
+        ),
+        (
+            ".. rubric:: Read/Write\n\n.. py:data:: sys.path\n\n.. plain:: a/b\n\n.. plain:: x.png",
+            "Read/Write sys.path a/b",
+        ),
+        (".. http:get:: /users/\n\n.. http:delete:: /users/\n\n   All.", "GET /users/ DELETE /users/ All."),
+        (
+            ".. confval:: port\n   :type: int\n   :default: 80\n\n   Where it listens.",
+            "port (type: int, default: 80) Where it listens.",
+        ),
+        (".. default-domain:: cpp\n\n.. program:: curl\n\n.. py:currentmodule:: widget\n\nEnd.", "End."),
         (".. image:: x.png\n   :alt: Logo\n\n.. image:: a map of the five rooms.png\n\nEnd.", "End."),
         (
             ".. figure:: x.png\n   :alt: The five rooms of the house\n\n   A plan.",
