@@ -8,30 +8,38 @@ from collections.abc import Iterable, Iterator
 
 from raisf.retrieval.corpus.splitting import is_caption
 from raisf.retrieval.corpus.templates import fence_at
+from raisf.utils.text import clean
 
 _STATEMENT = re.compile(
     r"import\s*(?:[\"'{*]|[^\"'\n]{1,300}\bfrom\s*[\"'])|export\s+(?:default|const|let|var|function|async|class)\b|export\s*[{*]"
 )
 _LONGEST = 200
 """Lines of a statement with blank ones between them."""
+_TEXT = re.compile(r""""(?:[^"\\\n]|\\.){0,2000}+"|'(?:[^'\\\n]|\\.){0,2000}+'|`(?:[^`\\\n]|\\.){0,2000}+`|//.*""")
+"""What of a statement's line says nothing about its braces."""
+_GOES_ON = re.compile(r"(?:=>?|[(,?:+]|&&|\|\|)\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
-# A tag, with values in quotes and in braces; what is longer, or nobody closes, is left as it is.
-_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}+\}){0,500}+\}){0,500}+\}"
 _PIECES = re.compile(
     r"(?P<tick>(?<!`)`++)(?:[^\n]|\n(?!\s*\n)){0,500}?(?<!`)(?P=tick)(?!`)"
-    r"|(?P<comment>\{/\*.{0,1000}?\*/\})"
+    r"|(?P<comment>\{/\*)"
     r"|(?P<space>\{\s*([\"'`])\s*\4\s*\})"
-    r"|(?P<tag>(?<!\\)</?(?:(?P<name>[A-Za-z][\w.-]*)"
-    rf"(?P<told>(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]{{0,2000}}+\"|'[^']{{0,2000}}+'|{_BRACES}))?|\s+{_BRACES}){{0,50}}+)\s*)?"
-    r"/?>)",
-    re.DOTALL,
+    r"|(?P<tag>(?<!\\)</?(?P<name>[A-Za-z][\w.-]*)?)"
 )
+_ATTRIBUTE = re.compile(r"""\s+(?:[\w:-]+(?:\s*=\s*(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|(?=\{)))?|(?=\{))""")
+_MOST = 50
+"""Attributes of a tag."""
+_TAG_END = re.compile(r"\s*/?>")
 # What components show of their attributes.
-_SHOWN = re.compile(r"""\s(?:title|label|heading|header|summary|question|caption|description)=\{?(["'`])(.+?)\1""")
-_NAMED = re.compile(r"""\s(?:name|path|query|body|header)=\{?(["'`])(.+?)\1""")
+_SHOWN = re.compile(
+    r"""\s(?:title|label|heading|header|summary|question|caption|description)=\{?(["'`])((?:(?!\1).)+)\1""", re.DOTALL
+)
+_NAMED = re.compile(r"""\s(?:name|path|query|body|header)=\{?(["'`])((?:(?!\1).)+)\1""")
+_DETAIL = re.compile(
+    r"""\s(?:(type|default)=(?:(["'])((?:(?!\2).)+)\2|\{([^{}]{1,200})\})|(required|deprecated)(?=\s|$|=\{true))"""
+)
 _FIELDS = frozenset(("ParamField", "ResponseField"))
 """Components that describe a parameter, and show its name."""
-_ALT = re.compile(r"""\salt=(["'])(.+?)\1""")
+_ALT = re.compile(r"""\salt=(["'])((?:(?!\1).)+)\1""")
 _HOLDERS = frozenset("address article aside center details div font footer header main p section span".split())
 """Elements of HTML within which mdx reads Markdown, and Markdown does not."""
 
@@ -66,8 +74,14 @@ def _end(lines: list[str], start: int) -> int:
             first = first or place
             if open_braces <= 0:
                 return place
+        line = _TEXT.sub("", line)
         open_braces += sum(map(line.count, "{([")) - sum(map(line.count, "})]"))
-        if open_braces <= 0 and place + 1 < len(lines) and not _STATEMENT.match(lines[place + 1]):
+        if (
+            open_braces <= 0
+            and not _GOES_ON.search(line)
+            and place + 1 < len(lines)
+            and not _STATEMENT.match(lines[place + 1])
+        ):
             return place + 1
     return first or min(start + _LONGEST, len(lines))
 
@@ -98,21 +112,74 @@ def _without_tags(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _as_text(lines: list[str]) -> Iterator[str]:
-    bare = _PIECES.sub(_said, "\n".join(lines)).split("\n")
+    bare = _bare("\n".join(lines)).split("\n")
     return (f"{line}\n" for line in bare)
 
 
-def _said(found: re.Match[str]) -> str:
-    """What a piece says, on as many lines."""
-    lines = "\n" * found[0].count("\n")
-    if found["tick"]:
-        return found[0]
-    if found["tag"] is None:
-        return " " if found["space"] else lines
-    name, told = found["name"] or "", found["told"] or ""
+def _bare(text: str) -> str:
+    """The text without tags, comments and blanks in braces; a tag that nobody closes is none."""
+    closes, kept, place = _closing_braces(text), list[str](), 0
+    last_comment = text.rfind("*/}")
+    while found := _PIECES.search(text, place):
+        end, said = found.end(), found[0]
+        if found["comment"] and end <= last_comment:
+            end = text.index("*/}", end) + 3
+            said = ""
+        elif found["space"]:
+            said = " "
+        elif found["tag"]:
+            after = _behind_attributes(text, end, closes) if found["name"] else end
+            if closed := _TAG_END.match(text, after) if after else None:
+                said = _said(
+                    found["tag"], found["name"] or "", text[end : closed.start()], text[found.start() : closed.end()]
+                )
+                end = closed.end()
+        lines = text.count("\n", found.start(), end) - said.count("\n")  # lines stay lines
+        kept += [text[place : found.start()], said, "\n" * lines]
+        place = end
+    return "".join([*kept, text[place:]])
+
+
+def _closing_braces(text: str) -> dict[int, int]:
+    """The place of each brace that opens -> that of the one that closes it."""
+    closes, opened = dict[int, int](), list[int]()
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closes[opened.pop()] = brace.start()
+    return closes
+
+
+def _behind_attributes(text: str, place: int, closes: dict[int, int]) -> int:
+    """Where the attributes of a tag end that begin at a place; 0 where one is not whole."""
+    for _ in range(_MOST):
+        found = _ATTRIBUTE.match(text, place)
+        if found is None:
+            break
+        place = found.end()
+        if text[place : place + 1] == "{":
+            if place not in closes:
+                return 0
+            place = closes[place] + 1
+    return place
+
+
+def _said(tag: str, name: str, told: str, whole: str) -> str:
+    """What a tag says."""
     if name[:1].islower() and "." not in name and name not in _HOLDERS:  # HTML's, which Markdown reads but for braces
-        return f"{found[0][: 1 + len(name)]}{lines}>" if "{" in told and found[0][1] != "/" else found[0]
-    titles = [words for _, words in (*(_NAMED.findall(told) if name in _FIELDS else ()), *_SHOWN.findall(told))]
+        lines = "\n" * whole.count("\n")
+        return f"{tag}{lines}>" if "{" in told and not tag.startswith("</") else whole
+    titles = [clean(words) for _, words in (*(_NAMED.findall(told) if name in _FIELDS else ()), *_SHOWN.findall(told))]
+    if name in _FIELDS and titles and (details := [_detail(*found) for found in _DETAIL.findall(told)]):
+        titles[0] += f" ({', '.join(details)})"
     alts = [words for _, words in _ALT.findall(told) if is_caption(words)]
-    shown = f"{' '.join(titles)}{':' if titles and titles[-1][-1].isalnum() else ''} {' '.join(alts)}"
-    return f"{shown.strip()}{lines or ' ' * bool(titles)}"
+    titles = [title for title in titles if title]
+    leads = titles and (titles[-1][-1].isalnum() or titles[-1][-1] == ")")
+    shown = f"{' '.join(titles)}{':' if leads else ''} {' '.join(alts)}"
+    return shown.strip() + " " * (bool(titles) and "\n" not in whole)
+
+
+def _detail(key: str, _: str, quoted: str, braced: str, flag: str) -> str:
+    value = clean(quoted or braced)
+    return f"default {value}" if key == "default" else value or flag

@@ -41,6 +41,8 @@ _LOOKED_FOR, _NEAR = 5, 10_000
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
 _ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
+_CODE_TITLE = re.compile(r"""\btitle=["']([^"']+)["']|\[([^\[\]]+)\]\s*$""")
+"""What some sites show above code, `title="fees.toml"` or `[fees.toml]` behind its language."""
 _ITEM = re.compile(r"^(?:- |\d+\. )")
 _ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
 _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
@@ -156,7 +158,9 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
                 found = [on_one_line(_words(token), line)]
             case "fence" | "code_block":
                 first = line + (token.type == "fence")
-                found = list(each_line(token.content, first))
+                title = _CODE_TITLE.search(token.info)
+                found = [([(0, line)], f"{title[1] or title[2]}:")] if title else []
+                found += each_line(token.content, first)
             case "html_block":
                 found = _html_texts(token.content, line)
         found = [block for block in found if block[1]]

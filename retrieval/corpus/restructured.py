@@ -263,7 +263,19 @@ def _mark(items: Any, number: int) -> str:
         case "loweralpha" | "upperalpha" as kind if number <= len(ascii_lowercase):
             letter = ascii_lowercase[number - 1]
             return f"{letter.upper() if kind == 'upperalpha' else letter}{end} "
+        case "lowerroman" | "upperroman" as kind:
+            roman = _roman(number)
+            return f"{roman.upper() if kind == 'upperroman' else roman}{end} "
     return "- "
+
+
+def _roman(number: int) -> str:
+    signs = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x", 9: "ix"}
+    written = ""
+    for value, sign in {**signs, 5: "v", 4: "iv", 1: "i"}.items():
+        written += sign * (number // value)
+        number %= value
+    return written
 
 
 def _seen_of(image: Any) -> str:

@@ -1,8 +1,9 @@
-"""What directives and roles of reStructuredText show, docutils' own and Sphinx's: no file is opened, nothing is run.
+"""What directives of reStructuredText show, docutils' own and Sphinx's: no file is opened, nothing is run.
 
-For `restructured`, with docutils of the extra `documents`. A directive or a role that nobody knows keeps its text.
+For `restructured`, with docutils of the extra `documents`. A directive that nobody knows keeps its text.
 """
 
+import csv
 import re
 from typing import Any
 
@@ -10,15 +11,16 @@ from docutils import nodes, utils
 from docutils.parsers.rst import Directive, directives, roles, states
 from docutils.parsers.rst.directives import misc, tables
 
+from raisf.retrieval.corpus.rst_roles import AS_WRITTEN, OWN_CODE, role
 from raisf.retrieval.corpus.web import number_of
 
 # What puts nothing into the text that stands in the file: other files, lists that are made, what is drawn or run.
 _UNSEEN = re.compile(
-    r"include|raw|literalinclude|toctree|contents|index|meta|highlight(lang)?|([\w.+-]+:)?(current-?module|module|namespace)|date|"
+    r"include|raw|literalinclude|toctree|contents|index|meta|highlight(lang)?|([\w.+-]+:)?(current-?module|namespace)|date|"
     r"default-(role|domain)|program|title|header|footer|sectnum|section-numbering|target-notes|(section|code|module)author|"
     r"tabularcolumns|todo(list)?|testsetup|testcleanup|graphviz|(di)?graph|inheritance-diagram|mermaid|plantuml|uml|"
-    r"plot|gnuplot|jupyter-(?!execute).*|bibliography|program-?output|command-output|runblock|youtube|vimeo|video|iframe|"
-    r"([\w.+-]+:)?auto\w+|restructuredtext-test-directive|glossary-?list|post(list)?|feed|update|language"
+    r"plot|gnuplot|jupyter-(?!execute).*|bibliography|program-?output|command-output|runblock|youtube|vimeo|iframe|"
+    r"autosummary|restructuredtext-test-directive|glossary-?list|post(list)?|feed|language"
 )
 _TEXTS = frozenset(
     "attention caution danger error hint important note tip warning seealso epigraph pull-quote highlights compound "
@@ -31,15 +33,18 @@ _CODES = frozenset(
 )
 _SILENT = frozenset(
     "container class rst-class cssclass css-class div tabs tab-set grid grid-item panels columns column ifconfig only "
-    "card-carousel button-link button-ref".split()
+    "card-carousel button-link button-ref module automodule video update".split()
 )
-"""Directives that take what nobody sees, a class or a condition, before their text."""
+"""Directives that take what nobody sees, a class or a condition, before their text; with a domain, too."""
 _SINCE = {
     "versionadded": "Added in version",
     "versionchanged": "Changed in version",
     "deprecated": "Deprecated since version",
     "versionremoved": "Removed in version",
+    "deprecated-removed": "Deprecated since version",
 }
+_VALUED = frozenset("confval attribute data property variable".split())
+"""Directives that describe a value, whose type and value are told beside its name."""
 # Builders of Sphinx: what is for others alone is on no page.
 _ELSEWHERE = re.compile(
     r"\s*(not\s+(html|builder_html)|{0}(\s+or\s+{0})*)\s*".format("(latex|man|text|texinfo|epub|pdf)")
@@ -51,21 +56,12 @@ _PATH = re.compile(
 _STYLE = re.compile(r"[a-z\d_ -]+")
 """Names of docutils' classes; in Sphinx the directive of that name describes one of Python's, with a signature."""
 _WORD = re.compile(r"[^\W\d_]")
-
-# Roles whose text is meant as it is written; other roles name a target behind it, `:ref:`text <target>``.
-_LITERAL = frozenset(
-    "code literal math kbd samp file sub subscript sup superscript emphasis strong title title-reference regexp "
-    "command program mimetype abbr abbreviation menuselection guilabel dfn".split()
+_SIGNED = re.compile(
+    r"(auto)?(class|exception|function|method|classmethod|staticmethod|attribute|data|property|decorator)|"
+    r"option|cmdoption|envvar|describe|object|macro|type|member|opcode"
 )
-_AS_WRITTEN = frozenset(("code", "literal", "math"))
-"""Those of them in which a backslash is one; a document may have others like them, `.. role:: cpp(code)`."""
-_DRAWN = frozenset("fa fas fab far octicon rspan cspan raw cite:empty".split())
-"""Roles that show an icon, or nothing."""
-_TARGETED = re.compile(r"(.*?\S)\s*<([^<>]*)>", re.DOTALL)
-_PLACES = frozenset("ref numref doc any".split())
-_OWN_CODE = "code_roles"
-"""Where a document keeps the names of its own roles that are code."""
-_BEFORE = {"pep": "PEP ", "rfc": "RFC "}
+"""Directives whose own line is a signature, in which a star and an underscore are themselves."""
+_ESCAPED = re.compile(r"\\(.)")
 
 
 _SETTINGS = {
@@ -85,7 +81,7 @@ def parse(text: str) -> nodes.document:
         setattr(settings, name, setting)
     document = utils.new_document("", settings)
     kept = directives.directive, roles.role
-    directives.directive, roles.role = _directive, _role
+    directives.directive, roles.role = _directive, role
     try:
         Parser().parse(text, document)
     finally:
@@ -140,19 +136,28 @@ class _Any(Directive):
             return [nodes.inline("", " ".join([told, *self.content]))]
         if name == "only" and _ELSEWHERE.fullmatch(told):
             return []
-        silent = name in _SILENT and (name != "class" or _STYLE.fullmatch(told))
+        silent = name.rpartition(":")[2] in _SILENT and (name != "class" or _STYLE.fullmatch(told))
         return [*self._title("" if silent else told), *_nested(self)]
 
     def _title(self, told: str) -> list[nodes.Node]:
         domain, _, kind = self.name.lower().rpartition(":")
         if not _WORD.search(told) or (not self.content and not domain and _PATH.fullmatch(told)):
             return []
+        if kind.startswith("auto") and not self.content and "(" not in told:
+            return []  # what is shown of it stands in another file
         if domain == "http":
             told = f"{kind.upper()} {told}"  # a path may be asked in several ways
-        details = [f"{key}: {self.options[key]}" for key in ("type", "default") if self.options.get(key)]
-        told += f" ({', '.join(details)})" if kind == "confval" and details else ""
-        leads = self.content and "\n" not in told and told[-1].isalnum()
-        return _paragraph(self, f"{told}:" if leads else told)
+        details = [f"{key}: {self.options[key]}" for key in ("type", "value", "default") if self.options.get(key)]
+        told += f" ({', '.join(details)})" if kind in _VALUED and details else ""
+        told = f"Availability: {told}" if kind == "availability" else told
+        leads = self.content and "\n" not in told and (told[-1].isalnum() or told[-1] == "_")
+        told += ":" if leads else ""
+        signature = domain or _SIGNED.fullmatch(kind)
+        return (
+            [_plain(self, told if kind == "option" else _ESCAPED.sub(r"\1", told))]
+            if signature
+            else _paragraph(self, told)
+        )
 
 
 class _Code(Directive):
@@ -166,7 +171,9 @@ class _Code(Directive):
         lines = list(self.content)
         found = _paragraph(self, f"{self.options['caption']}:") if self.options.get("caption") else []
         language, *beside = told.split("\n")  # no blank line below the language makes the code a part of it
-        if name in ("math", "parsed-literal") and told:
+        if told and self.block_text.split("\n", 1)[0].rstrip().endswith("::"):  # no language either
+            lines, self.content_offset = [language, *beside, *lines], self.lineno
+        elif name in ("math", "parsed-literal") and told:
             lines, self.content_offset = [language, *beside, *lines], self.lineno - 1
         elif beside:
             lines, self.content_offset = [*beside, *lines], self.lineno
@@ -188,6 +195,9 @@ class _Since(Directive):
 
     def run(self) -> list[nodes.Node]:
         version, *how = self.arguments
+        if self.name.lower() == "deprecated-removed" and how:
+            removed, *how = how[0].split(None, 1)
+            version = f"{version}, removed in version {removed}"
         told = f"{_SINCE[self.name.lower()]} {version}{':' if how or self.content else '.'}"
         return [*_paragraph(self, " ".join([told, *how])), *_nested(self)]
 
@@ -218,6 +228,17 @@ class _Rows(tables.CSVTable):
             node.line = self.lineno
         return found
 
+    def parse_csv_data_into_rows(self, csv_data: Any, dialect: Any, source: Any) -> Any:
+        """Docutils' rows, whose cells know the line in which their row begins."""
+        rows, columns = super().parse_csv_data_into_rows(csv_data, dialect, source)
+        first = self.content_offset if csv_data is self.content else self.lineno - 1
+        reader, at = csv.reader((f"{line}\n" for line in csv_data), dialect=dialect), 0
+        for row, _ in zip(rows, reader, strict=True):
+            for _, _, _, text in row:
+                text.items = [(source, first + at)] * len(text)
+            at = reader.line_num
+        return rows, columns
+
 
 class _ListTable(Directive):
     """A list of lists, whose items are the rows and cells of a table."""
@@ -247,8 +268,8 @@ class _OwnRole(Directive):
 
     def run(self) -> list[nodes.Node]:
         name, _, made_of = self.arguments[0].partition("(")
-        if made_of.rstrip(" )") in _AS_WRITTEN:
-            self.state.document.setdefault(_OWN_CODE, []).append(name.strip().lower())
+        if made_of.rstrip(" )") in AS_WRITTEN:
+            self.state.document.setdefault(OWN_CODE, []).append(name.strip().lower())
         return []
 
 
@@ -287,44 +308,7 @@ def _paragraph(directive: Directive, text: str) -> list[nodes.Node]:
     return [paragraph]
 
 
-def _role(name: str, *_: object) -> tuple[Any, list[nodes.Node]]:
-    return _shown_by_role, []
-
-
-def _shown_by_role(
-    name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: object
-) -> tuple[list[nodes.Node], list[nodes.Node]]:
-    """What a reader sees of `:name:`text``."""
-    kind = name.lower().rpartition(":")[2]
-    code = kind in _AS_WRITTEN or kind in inliner.document.get(_OWN_CODE, ())
-    text = utils.unescape(text, restore_backslashes=code)
-    if kind in _DRAWN or kind.startswith(("raw", "material", "fa-")):
-        return [], []
-    if kind in ("sup", "superscript"):
-        return [nodes.superscript(rawtext, text)], []
-    found = None if not kind or code or kind in _LITERAL else _TARGETED.fullmatch(text)
-    if found:
-        return [nodes.inline(rawtext, found[1])], []
-    shown = nodes.inline(rawtext, _untargeted(kind, text))
-    if kind in _PLACES:
-        shown["place"] = " ".join(text.lower().split())  # the heading of that place is shown, where it is known
-    return [shown], []
-
-
-def _untargeted(kind: str, text: str) -> str:
-    """What is shown of a role's text that names no target besides."""
-    match kind:
-        case "ref" | "numref" | "doc" | "any":  # the title of what it names, whose name is the nearest thing to it
-            return re.sub(r"[-_]+", " ", text.rstrip("/").rpartition("/")[2])
-        case "menuselection":
-            return text.replace("-->", ">").replace("&", "")
-        case "guilabel":
-            return re.sub(r"&(?=\w)", "", text)
-        case "file" | "samp":
-            return re.sub(r"(?<!\\)[{}]", "", text)
-        case "index":
-            return text.partition(";")[0]
-        case "" | "code" | "math" | "literal":
-            return text
-    text = text.rpartition(".")[2] if text.startswith("~") else text.removeprefix("!")
-    return _BEFORE.get(kind, "") + text
+def _plain(directive: Directive, text: str) -> nodes.Node:
+    paragraph = nodes.paragraph(text, text)
+    paragraph.line = directive.lineno
+    return paragraph

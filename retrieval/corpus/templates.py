@@ -23,7 +23,8 @@ _LAST = re.compile(r"([\w-]+)\W*$")
 # Blocks of MkDocs and MyST: `!!! note "Title"` above indented lines, `:::{note} Title` above a `:::`; HTML's headings.
 _INDENTED = re.compile(r"""( *)(?:(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?: [\w-]+)*|===(?=[ \t]+"))(?:[ \t]+"([^"]*)")?$""")
 _COLONS = re.compile(
-    r" {0,3}:{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?[ \t]*"
+    r"( *):{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?"
+    r"""[ \t]*(?:\[(.*)\]$|\{[^{}]{0,200}\btitle="([^"]{0,200})"[^{}]{0,200}\}$)?"""
 )
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
 _FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
@@ -65,10 +66,11 @@ def as_markdown(text: str) -> str:
         elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
             within.append((within[-1] if within else 0) + len(block[1]) + 4)
             line = f"{block[2]}:" if block[2] else ""
+        elif block := _COLONS.match(bare) if bare.lstrip().startswith(":::") else None:
+            title = (block[2] or block[3] or bare[block.end() :]).rstrip(" :")
+            line = f"{block[1]}{title}" if title else ""
         elif line.startswith(" " * _CODE_INDENT):
             pass  # code perhaps
-        elif block := _COLONS.match(bare) if bare.lstrip().startswith(":::") else None:
-            line = bare[block.end() :].rstrip(" :")
         else:
             line = without_tags(line)
             if not above.strip() and (heading := _HEADING.match(line.rstrip())):

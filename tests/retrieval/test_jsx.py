@@ -31,7 +31,19 @@ def found(tmp_path: Path, content: str) -> list[tuple[str, str]]:
         ("| Plan | Fee |\n| --- | --- |\n| Lite | <B id='x' />39 |", "Plan: Lite; Fee: 39."),
         ("If a < b and c > d, stop; write \\<Foo> so.", "If a < b and c > d, stop; write <Foo> so."),
         ('<Card title={"Billing"} />\n\n<TabItem label="Windows">Use it.</TabItem>', "Billing: Windows: Use it."),
-        ('<ParamField path="limit" type="integer" required>Max number.</ParamField>', "limit: Max number."),
+        (
+            '<ParamField path="limit" type="integer" required>Max number.</ParamField>',
+            "limit (integer, required): Max number.",
+        ),
+        (
+            '<ParamField body="log" type="boolean" default={false}>Tell.</ParamField>',
+            "log (boolean, default false): Tell.",
+        ),
+        ("<A b={[{ c: (\n<>Lin</>\n), d: { e: { f: { g: 1 } } } }]}>x</A> y{/* " + "no " * 900 + "*/}", "x y"),
+        ('<Card title="" description="Fees">Pay.</Card> <Icon alt="" title="">', "Fees: Pay."),
+        ("export const A = () =>\n  <p>No</p>\n\nText.", "Text."),
+        ('export const note =\n  "No (";\n\n# Fees\n\nText.', "Text."),
+        ("export const rows = [\n  { a: ')' }, // ]\n]\n\nText.", "Text."),
         ("<Unclosed x={ and\n\nmore {", "<Unclosed x={ and more {"),
     ],
 )
@@ -46,7 +58,21 @@ def test_what_stands_below_a_component_is_cited_by_its_line(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "piece", ["<A ", '<a "', "<A x={", "{/*", "`a", "<A x={{{", "import {\n", "{ ' ", '<A a="" ', "``````"]
+    "piece",
+    [
+        "<A ",
+        '<a "',
+        "<A x={",
+        "{/*",
+        "`a",
+        "<A x={{{",
+        "<A x={<A y={",
+        "{/* */",
+        "import {\n",
+        "{ ' ",
+        '<A a="" ',
+        "``````",
+    ],
 )
 def test_what_nobody_closes_costs_no_search_each(piece: str):
     start = time.process_time()

@@ -46,6 +46,8 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         (f"{'word ' * 16}\n---\nMore.", "word " * 16 + "More."),
         ("It is.[^1]\n\n[^1]: Forbidden\n[^2]: Here\n\nEnd.", "It is.[^1] [^1]: Forbidden [^2]: Here End."),
         ("<script>x()</script>\n\n<style>y</style>\n\n[Text", "[Text"),
+        ('```toml title="fees.toml"\nlite = 39\n```', "fees.toml: lite = 39"),
+        ("```sh [All fees] \nfees -a\n```\n\n```{r}\nx\n```", "All fees: fees -a x"),
     ],
 )
 def test_marks_are_read_as_what_they_say(marks: str, text: str, tmp_path: Path):

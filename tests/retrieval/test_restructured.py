@@ -45,6 +45,8 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("It is [1]_ so [#]_ [CIT]_.\n\n.. [1] One.\n.. [#] Two.\n.. [CIT] Three.", None),
         ("- one\n\n  - deeper\n\n- two\n\nAfter.", "- one - deeper - two After."),
         ("3. Boil.\n#. Cool.\n\nb) Eat.\nc) Wash.", "3. Boil. 4. Cool. b) Eat. c) Wash."),
+        ("(i) Pay.\n\n(ii) Fetch, see (ii).\n\nXIV. Ended.", "i) Pay. ii) Fetch, see (ii). XIV. Ended."),
+        ("I. Newton wrote it.", "I. Newton wrote it."),
         ("**Windows**\n  Click it\n\nDeposit : fee\n  Two rents.", "Windows: Click it. Deposit (fee): Two rents."),
         ("-a, --all=N  All of\n             them.", "-a, --all=N: All of them."),
         (":Author: Ada\n:orphan:\n\n| Line one\n| line two", "Author: Ada Line one line two"),
@@ -96,6 +98,25 @@ def test_marks_are_read_as_what_they_say(marks: str, text: str | None, tmp_path:
         (
             ".. confval:: port\n   :type: int\n   :default: 80\n\n   Where it listens.",
             "port (type: int, default: 80) Where it listens.",
+        ),
+        (".. py:data:: fee_\n   :type: int\n   :value: 30\n\n   A week.", "fee_ (type: int, value: 30) A week."),
+        (
+            ".. c:function:: T *get(T *self, int* n)\n\n.. attribute:: coef_\n\n   Weights.\n\n.. option:: C:\\a|b",
+            "T *get(T *self, int* n) coef_: Weights. C:\\a|b",
+        ),
+        (
+            ".. automodule:: halden\n   :members:\n\n   Threads\n   -------\n\n   Not safe.\n\n"
+            ".. autoclass:: halden.Client\n\n.. autofunction:: halden.refund(days=14)\n\n   Pays back.\n\n"
+            ".. module:: x\n\n   Inside.",
+            "Threads Not safe. halden.refund(days=14) Pays back. Inside.",
+        ),
+        (
+            ".. deprecated-removed:: 3.1 3.3\n   Use x.\n\n.. availability:: Linux.",
+            "Deprecated since version 3.1, removed in version 3.3: Use x. Availability: Linux.",
+        ),
+        (
+            ".. code-block::\n   pip install x\n   x run\n\n.. doctest::\n   >>> 1\n   1\n",
+            "pip install x x run >>> 1 1",
         ),
         (".. default-domain:: cpp\n\n.. program:: curl\n\n.. py:currentmodule:: widget\n\nEnd.", "End."),
         (".. image:: x.png\n   :alt: Logo\n\n.. image:: a map of the five rooms.png\n\nEnd.", "End."),
@@ -179,8 +200,9 @@ def test_wrapped_paragraphs_items_code_and_rows_are_cited_by_their_own_lines(tmp
     """Whatever parts the lines: a link over two of them, a directive, a table."""
     marks = ["p{} is a line of eight words or so"] * 60, ["- p{} is an item of nine words or so"] * 60
     code, rows = ["   p{} is a line of nine words and so"] * 60, ["   * - p{} is a line of nine words"] * 60
-    holders = ["", ""], ["", ""], [".. note::", ""], [".. code::", ""], [".. list-table::", ""]
-    for (first, second), parts in zip(holders, [*marks, code, code, rows], strict=True):
+    cells = ['   p{} is a line,"of nine', '   words", or so'] * 30
+    holders = ["", ""], ["", ""], [".. note::", ""], [".. code::", ""], [".. list-table::", ""], [".. csv-table::", ""]
+    for (first, second), parts in zip(holders, [*marks, code, code, rows, cells], strict=True):
         lines = ["Part", "====", "", "Intro.", "", first, second]
         lines += [line.format(number) for number, line in enumerate(parts, start=8)]
         if parts is marks[0]:

@@ -24,6 +24,9 @@ def read(folder: Path, name: str, text: str) -> list[tuple[str, str]]:
         ('!!! warning "Mind it"\n    Hold the *rail*.\n\n    - Both.\nOut.', "Mind it: Hold the rail. - Both. Out."),
         ('=== "Linux"\n    Run it.\n\n    !!! note\n        As root.\n', "Linux: Run it. As root."),
         (":::{important}\nNo fires.\n:::", "No fires."),
+        (":::note[By the way]\nNo fires.\n:::", "By the way No fires."),
+        (':::tip{title="By the way" open}\nNo fires.\n:::', "By the way No fires."),
+        ("10. Ten.\n\n    :::warning\n    No fires.\n    :::", "10. Ten. No fires."),
         ("!!! That hurt\nand was loud.", "!!! That hurt and was loud."),
         ("See [us](x){:target='_blank'} for more.", "See us for more."),
         ("1. Get.\n1. Fix.\n   1. Left.\n   1. Right.\n1. Go.", "1. Get. 2. Fix. 1. Left. 2. Right. 3. Go."),
@@ -103,7 +106,9 @@ def test_the_first_of_several_entries_is_no_title_of_all(text: str, title: str, 
     assert {found for found, _ in read(tmp_path, "drinks.txt", text)} == {title}
 
 
-@pytest.mark.parametrize("line", [f"!!! note{' ' * 9_000}!", f"::: note a{' ' * 60_000}b", "{%" + "`" * 60_000])
+@pytest.mark.parametrize(
+    "line", [f"!!! note{' ' * 9_000}!", f"::: note a{' ' * 60_000}b", ":::{" + 'title="' * 9_000, "{%" + "`" * 60_000]
+)
 def test_marks_that_nobody_ends_cost_no_time(line: str) -> None:
     start = time.process_time()
     as_markdown(line)
