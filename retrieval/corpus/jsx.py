@@ -14,7 +14,7 @@ _STATEMENT = re.compile(
     r"import\s*(?:[\"'{*]|[^\"'\n]{1,300}\bfrom\s*[\"'])|export\s+(?:default|const|let|var|function|async|class)\b|export\s*[{*]"
 )
 _LONGEST = 200
-"""Lines of a statement with blank ones between them."""
+"""Lines that are looked through for the end of a statement, after one that nobody has closed."""
 _TEXT = re.compile(r""""(?:[^"\\\n]|\\.){0,2000}+"|'(?:[^'\\\n]|\\.){0,2000}+'|`(?:[^`\\\n]|\\.){0,2000}+`|//.*""")
 """What of a statement's line says nothing about its braces."""
 _GOES_ON = re.compile(r"(?:=>?|[(,?:+]|&&|\|\|)\s*$")
@@ -52,11 +52,16 @@ def without_jsx(text: str) -> Iterator[str]:
 def _without_statements(lines: list[str]) -> list[str]:
     """The lines, those of imports and exports blank."""
     kept, fence, above, place = list[str](), "", "", 0
+    longest = len(lines)
     while place < len(lines):
         line = lines[place]
         fence = fence_at(line, fence)
         if not fence and (not above.strip() or _STATEMENT.match(above)) and _STATEMENT.match(line):
-            end = _end(lines, place)
+            end = _end(lines, place, place + longest)
+            if end is None:
+                longest = _LONGEST
+                blank = (number for number in range(place + 1, len(lines)) if not lines[number].strip())
+                end = next(blank, len(lines))
             kept += [""] * (end - place)
             place, above = end, ""
             continue
@@ -65,25 +70,18 @@ def _without_statements(lines: list[str]) -> list[str]:
     return kept
 
 
-def _end(lines: list[str], start: int) -> int:
-    """The line behind a statement: the first blank one outside of its braces, or the first where none are closed."""
-    first, open_braces = 0, 0
-    for place in range(start, min(start + _LONGEST, len(lines))):
-        line = lines[place]
-        if not line.strip():
-            first = first or place
-            if open_braces <= 0:
-                return place
-        line = _TEXT.sub("", line)
+def _end(lines: list[str], start: int, last: int) -> int | None:
+    """The line behind a statement: the first one, or blank one, outside of its braces; None where they stay open."""
+    open_braces = 0
+    for place in range(start, min(last, len(lines))):
+        if not lines[place].strip() and open_braces <= 0:
+            return place
+        line = _TEXT.sub("", lines[place])
         open_braces += sum(map(line.count, "{([")) - sum(map(line.count, "})]"))
-        if (
-            open_braces <= 0
-            and not _GOES_ON.search(line)
-            and place + 1 < len(lines)
-            and not _STATEMENT.match(lines[place + 1])
-        ):
+        ended = open_braces <= 0 and not _GOES_ON.search(line)
+        if ended and not (place + 1 < len(lines) and _STATEMENT.match(lines[place + 1])):
             return place + 1
-    return first or min(start + _LONGEST, len(lines))
+    return None
 
 
 def _outdented(lines: Iterable[str]) -> Iterator[str]:
