@@ -128,10 +128,8 @@ def _bare(text: str) -> str:
         elif found["tag"]:
             after = _behind_attributes(text, end, closes) if found["name"] else end
             if closed := _TAG_END.match(text, after) if after else None:
-                said = _said(
-                    found["tag"], found["name"] or "", text[end : closed.start()], text[found.start() : closed.end()]
-                )
-                end = closed.end()
+                told, end = text[end : closed.start()], closed.end()
+                said = _said(found["tag"], found["name"] or "", told, text[found.start() : end])
         lines = text.count("\n", found.start(), end) - said.count("\n")  # lines stay lines
         kept += [text[place : found.start()], said, "\n" * lines]
         place = end
@@ -168,11 +166,11 @@ def _said(tag: str, name: str, told: str, whole: str) -> str:
     if name[:1].islower() and "." not in name and name not in _HOLDERS:  # HTML's, which Markdown reads but for braces
         lines = "\n" * whole.count("\n")
         return f"{tag}{lines}>" if "{" in told and not tag.startswith("</") else whole
-    titles = [clean(words) for _, words in (*(_NAMED.findall(told) if name in _FIELDS else ()), *_SHOWN.findall(told))]
-    if name in _FIELDS and titles and (details := [_detail(*found) for found in _DETAIL.findall(told)]):
+    named = _NAMED.findall(told) if name in _FIELDS else []
+    titles = [title for _, words in (*named, *_SHOWN.findall(told)) if (title := clean(words))]
+    if named and titles and (details := [_detail(*found) for found in _DETAIL.findall(told)]):
         titles[0] += f" ({', '.join(details)})"
     alts = [words for _, words in _ALT.findall(told) if is_caption(words)]
-    titles = [title for title in titles if title]
     leads = titles and (titles[-1][-1].isalnum() or titles[-1][-1] == ")")
     shown = f"{' '.join(titles)}{':' if leads else ''} {' '.join(alts)}"
     return shown.strip() + " " * (bool(titles) and "\n" not in whole)

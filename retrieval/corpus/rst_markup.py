@@ -152,12 +152,9 @@ class _Any(Directive):
         told = f"Availability: {told}" if kind == "availability" else told
         leads = self.content and "\n" not in told and (told[-1].isalnum() or told[-1] == "_")
         told += ":" if leads else ""
-        signature = domain or _SIGNED.fullmatch(kind)
-        return (
-            [_plain(self, told if kind == "option" else _ESCAPED.sub(r"\1", told))]
-            if signature
-            else _paragraph(self, told)
-        )
+        if domain or _SIGNED.fullmatch(kind):
+            return [_plain(self, told if kind == "option" else _ESCAPED.sub(r"\1", told))]
+        return _paragraph(self, told)
 
 
 class _Code(Directive):
