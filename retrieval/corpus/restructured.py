@@ -26,6 +26,9 @@ _UNSEEN = frozenset(
 _CODE = frozenset(("literal_block", "doctest_block"))
 _NO_FIELDS = frozenset("orphan tocdepth nocomments nosearch no-search hide-toc".split())
 """Fields that tell Sphinx how to show a page."""
+_ROMAN = tuple(
+    zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1), "m cm d cd c xc l xl x ix v iv i".split(), strict=True)
+)
 _UNDERLINES = re.compile(r"^([^\w\s])\1*\s*$", re.MULTILINE)
 _LOST = 3
 """Level of a message from which on the text that it is about stands nowhere else."""
@@ -256,23 +259,22 @@ class _Reader:
 
 def _mark(items: Any, number: int) -> str:
     """What an item of a list begins with: its number or letter, or a dash."""
-    end = ")" if items.get("suffix") == ")" else "."
-    match items.get("enumtype"):
+    kind, end = items.get("enumtype", ""), ")" if items.get("suffix") == ")" else "."
+    match kind:
         case "arabic":
-            return f"{number}{end} "
-        case "loweralpha" | "upperalpha" as kind if number <= len(ascii_lowercase):
-            letter = ascii_lowercase[number - 1]
-            return f"{letter.upper() if kind == 'upperalpha' else letter}{end} "
-        case "lowerroman" | "upperroman" as kind:
-            roman = _roman(number)
-            return f"{roman.upper() if kind == 'upperroman' else roman}{end} "
-    return "- "
+            sign = str(number)
+        case "loweralpha" | "upperalpha" if number <= len(ascii_lowercase):
+            sign = ascii_lowercase[number - 1]
+        case "lowerroman" | "upperroman":
+            sign = _roman(number)
+        case _:
+            return "- "
+    return f"{sign.upper() if kind.startswith('upper') else sign}{end} "
 
 
 def _roman(number: int) -> str:
-    signs = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x", 9: "ix"}
     written = ""
-    for value, sign in {**signs, 5: "v", 4: "iv", 1: "i"}.items():
+    for value, sign in _ROMAN:
         written += sign * (number // value)
         number %= value
     return written

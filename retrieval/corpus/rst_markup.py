@@ -10,6 +10,7 @@ from typing import Any
 from docutils import nodes, utils
 from docutils.parsers.rst import Directive, directives, roles, states
 from docutils.parsers.rst.directives import misc, tables
+from docutils.statemachine import StringList
 
 from raisf.retrieval.corpus.rst_roles import AS_WRITTEN, OWN_CODE, role
 from raisf.retrieval.corpus.web import number_of
@@ -153,7 +154,8 @@ class _Any(Directive):
         leads = self.content and "\n" not in told and (told[-1].isalnum() or told[-1] == "_")
         told += ":" if leads else ""
         if domain or _SIGNED.fullmatch(kind):
-            return [_plain(self, told if kind == "option" else _ESCAPED.sub(r"\1", told))]
+            told = told if kind == "option" else _ESCAPED.sub(r"\1", told)
+            return _paragraph(self, told, [nodes.Text(told)])
         return _paragraph(self, told)
 
 
@@ -168,12 +170,12 @@ class _Code(Directive):
         lines = list(self.content)
         found = _paragraph(self, f"{self.options['caption']}:") if self.options.get("caption") else []
         language, *beside = told.split("\n")  # no blank line below the language makes the code a part of it
-        if told and self.block_text.split("\n", 1)[0].rstrip().endswith("::"):  # no language either
-            lines, self.content_offset = [language, *beside, *lines], self.lineno
-        elif name in ("math", "parsed-literal") and told:
-            lines, self.content_offset = [language, *beside, *lines], self.lineno - 1
-        elif beside:
-            lines, self.content_offset = [*beside, *lines], self.lineno
+        below = self.block_text.split("\n", 1)[0].rstrip().endswith("::")  # no language either
+        begins = self.lineno
+        if told and (below or name in ("math", "parsed-literal")):
+            language, beside, begins = "", [language, *beside], self.lineno - (not below)
+        if beside:
+            lines, self.content_offset = [*beside, *lines], begins
         if name == "code-tab" and " " in language:
             found = _paragraph(self, f"{language.split(None, 1)[1]}:")
         block = nodes.literal_block("\n".join(lines), "\n".join(lines))
@@ -226,15 +228,15 @@ class _Rows(tables.CSVTable):
         return found
 
     def parse_csv_data_into_rows(self, csv_data: Any, dialect: Any, source: Any) -> Any:
-        """Docutils' rows, whose cells know the line in which their row begins."""
-        rows, columns = super().parse_csv_data_into_rows(csv_data, dialect, source)
+        """The rows, as docutils has them, whose cells know the line in which their row begins; and how many columns."""
         first = self.content_offset if csv_data is self.content else self.lineno - 1
-        reader, at = csv.reader((f"{line}\n" for line in csv_data), dialect=dialect), 0
-        for row, _ in zip(rows, reader, strict=True):
-            for _, _, _, text in row:
-                text.items = [(source, first + at)] * len(text)
+        reader = csv.reader((f"{line}\n" for line in csv_data), dialect=dialect)
+        rows, at = list[Any](), 0
+        for row in reader:
+            cells = (cell.splitlines() for cell in row)
+            rows.append([(0, 0, 0, StringList(cell, items=[(source, first + at)] * len(cell))) for cell in cells])
             at = reader.line_num
-        return rows, columns
+        return rows, max(map(len, rows), default=0)
 
 
 class _ListTable(Directive):
@@ -298,14 +300,9 @@ def _nested(directive: Directive) -> list[nodes.Node]:
     return list(holder.children)
 
 
-def _paragraph(directive: Directive, text: str) -> list[nodes.Node]:
-    inline, _ = directive.state.inline_text(text, directive.lineno)
+def _paragraph(directive: Directive, text: str, said: list[nodes.Text] | None = None) -> list[nodes.Node]:
+    """A paragraph in the directive's own line; of marks it says what they say, if it is not told."""
+    inline = said or directive.state.inline_text(text, directive.lineno)[0]
     paragraph = nodes.paragraph(text, "", *inline)
     paragraph.line = directive.lineno
     return [paragraph]
-
-
-def _plain(directive: Directive, text: str) -> nodes.Node:
-    paragraph = nodes.paragraph(text, text)
-    paragraph.line = directive.lineno
-    return paragraph
