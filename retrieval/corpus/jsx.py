@@ -15,9 +15,13 @@ _STATEMENT = re.compile(
 )
 _LONGEST = 200
 """Lines that are looked through for the end of a statement, after one that nobody has closed."""
-_TEXT = re.compile(r""""(?:[^"\\\n]|\\.){0,2000}+"|'(?:[^'\\\n]|\\.){0,2000}+'|`(?:[^`\\\n]|\\.){0,2000}+`|//.*""")
+_TEXT = re.compile(
+    r""""(?:[^"\\\n]|\\.){0,2000}+"|'(?:[^'\\\n]|\\.){0,2000}+'|`(?:[^`\\\n]|\\.){0,2000}+`|(?<!:)//.*"""
+)
 """What of a statement's line says nothing about its braces."""
 _GOES_ON = re.compile(r"(?:=>?|[(,?:+]|&&|\|\|)\s*$")
+_CLOSES = re.compile(r"\s*[)\]}]|.*(?:;|>\s*\))\s*$")
+"""How a statement's last line begins or ends, where blank ones are within: brackets of prose close none."""
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 _PIECES = re.compile(
     r"(?P<tick>(?<!`)`++)(?:[^\n]|\n(?!\s*\n)){0,500}?(?<!`)(?P=tick)(?!`)"
@@ -33,7 +37,7 @@ _TAG_END = re.compile(r"\s*/?>")
 _SHOWN = re.compile(
     r"""\s(?:title|label|heading|header|summary|question|caption|description)=\{?(["'`])((?:(?!\1).)+)\1""", re.DOTALL
 )
-_NAMED = re.compile(r"""\s(?:name|path|query|body|header)=\{?(["'`])((?:(?!\1).)+)\1""")
+_NAMED = re.compile(r"""\s(?:name|path|query|body)=\{?(["'`])((?:(?!\1).)+)\1""")
 _DETAIL = re.compile(
     r"""\s(?:(type|default)=(?:(["'])((?:(?!\2).)+)\2|\{([^{}]{1,200})\})|(required|deprecated)(?=\s|$|=\{true))"""
 )
@@ -72,14 +76,25 @@ def _without_statements(lines: list[str]) -> list[str]:
 
 def _end(lines: list[str], start: int, last: int) -> int | None:
     """The line behind a statement: the first one, or blank one, outside of its braces; None where they stay open."""
-    open_braces = 0
+    open_braces, blank, template = 0, False, False
     for place in range(start, min(last, len(lines))):
-        if not lines[place].strip() and open_braces <= 0:
+        line = lines[place]
+        if not line.strip() and open_braces <= 0 and not template:
             return place
-        line = _TEXT.sub("", lines[place])
+        blank = blank or not line.strip()
+        if template:
+            _, closed, line = line.partition("`")
+            template = not closed
+        line = _TEXT.sub("", line)
+        if not template:
+            line, opened, _ = line.partition("`")  # one that goes on below
+            template = bool(opened)
         open_braces += sum(map(line.count, "{([")) - sum(map(line.count, "})]"))
-        ended = open_braces <= 0 and not _GOES_ON.search(line)
-        if ended and not (place + 1 < len(lines) and _STATEMENT.match(lines[place + 1])):
+        if template or open_braces > 0 or _GOES_ON.search(line):
+            continue
+        if blank and not _CLOSES.match(line):
+            return None
+        if not (place + 1 < len(lines) and _STATEMENT.match(lines[place + 1])):
             return place + 1
     return None
 
@@ -168,7 +183,7 @@ def _said(tag: str, name: str, told: str, whole: str) -> str:
         return f"{tag}{lines}>" if "{" in told and not tag.startswith("</") else whole
     named = _NAMED.findall(told) if name in _FIELDS else []
     titles = [title for _, words in (*named, *_SHOWN.findall(told)) if (title := clean(words))]
-    if named and titles and (details := [_detail(*found) for found in _DETAIL.findall(told)]):
+    if name in _FIELDS and titles and (details := [_detail(*found) for found in _DETAIL.findall(told)]):
         titles[0] += f" ({', '.join(details)})"
     alts = [words for _, words in _ALT.findall(told) if is_caption(words)]
     leads = titles and (titles[-1][-1].isalnum() or titles[-1][-1] == ")")
@@ -177,5 +192,5 @@ def _said(tag: str, name: str, told: str, whole: str) -> str:
 
 
 def _detail(key: str, _: str, quoted: str, braced: str, flag: str) -> str:
-    value = clean(quoted or braced)
+    value = clean(quoted or braced).strip("\"'`")
     return f"default {value}" if key == "default" else value or flag

@@ -65,7 +65,7 @@ def _parts(text: str) -> list[_Part]:
 
     try:
         return list(_Reader(parse(text)).parts())
-    except RecursionError:  # lists within each other, hundreds of them: read as it is written
+    except (RecursionError, ValueError):  # hundreds of lists within each other, a number of thousands of digits
         return [_Part("", 0, 1, list(each_line(text, 1)))]
 
 

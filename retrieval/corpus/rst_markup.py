@@ -36,7 +36,7 @@ _SILENT = frozenset(
     "container class rst-class cssclass css-class div tabs tab-set grid grid-item panels columns column ifconfig only "
     "card-carousel button-link button-ref module automodule video update".split()
 )
-"""Directives that take what nobody sees, a class or a condition, before their text; with a domain, too."""
+"""Directives that take what nobody sees, a class or a condition, before their text."""
 _SINCE = {
     "versionadded": "Added in version",
     "versionchanged": "Changed in version",
@@ -137,7 +137,7 @@ class _Any(Directive):
             return [nodes.inline("", " ".join([told, *self.content]))]
         if name == "only" and _ELSEWHERE.fullmatch(told):
             return []
-        silent = name.rpartition(":")[2] in _SILENT and (name != "class" or _STYLE.fullmatch(told))
+        silent = name.endswith(":module") or (name in _SILENT and (name != "class" or _STYLE.fullmatch(told)))
         return [*self._title("" if silent else told), *_nested(self)]
 
     def _title(self, told: str) -> list[nodes.Node]:

@@ -44,12 +44,19 @@ def found(tmp_path: Path, content: str) -> list[tuple[str, str]]:
         ("export const A = () =>\n  <p>No</p>\n\nText.", "Text."),
         ('export const note =\n  "No (";\n\n# Fees\n\nText.', "Text."),
         ("export const fees = {" + "\n\n  lite: 39," * 300 + "\n}\n\nText.", "Text."),
+        ('export const A = () => (<a href="x">https://a.example</a>);\n\nText.\n\n1) One.', "Text. 1) One."),
+        ("export const open = /\\(/;\n\nText.\n\n1) One. :)", "Text. 1) One. :)"),
+        ("export const code = `\nrun (\n\nstop\n`;\n\nText.", "Text."),
+        ('<ParamField\n  header="X-Key" type={"string"}>\n  The key.\n</ParamField>', "X-Key (string): The key."),
         ("export const rows = [\n  { a: ')' }, // ]\n]\n\nText.", "Text."),
         ("<Unclosed x={ and\n\nmore {", "<Unclosed x={ and more {"),
     ],
 )
 def test_components_are_no_text(written: str, text: str | None, tmp_path: Path):
-    otherwise = {"<T": "Linux: Run it. - one - two", "Se": "See: The old bridge of Prague End."}
+    otherwise = {
+        "<T": "Linux: Run it. - one - two",
+        "Se": "See: The old bridge of Prague End.",
+    }
     assert [words for words, _ in found(tmp_path, written)] == [text or otherwise[written[:2]]]
 
 

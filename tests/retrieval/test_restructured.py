@@ -118,6 +118,11 @@ def test_marks_are_read_as_what_they_say(marks: str, text: str | None, tmp_path:
             ".. code-block::\n   pip install x\n   x run\n\n.. doctest::\n   >>> 1\n   1\n",
             "pip install x x run >>> 1 1",
         ),
+        (
+            ".. py:class:: Box(n)\n\n   Holds.\n\n.. py:module:: a.b\n\n.. cpp:class:: C\n\n   Is.",
+            "Box(n) Holds. C: Is.",
+        ),
+        (f"{'9' * 5000}. a\n\nText.", f"{'9' * 5000}. a Text."),
         (".. default-domain:: cpp\n\n.. program:: curl\n\n.. py:currentmodule:: widget\n\nEnd.", "End."),
         (".. image:: x.png\n   :alt: Logo\n\n.. image:: a map of the five rooms.png\n\nEnd.", "End."),
         (
