@@ -1,37 +1,43 @@
 """How far two who label the same rows agree: a teacher and gold, a person and a judge."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
-from raisf.evaluation.intervals import Score, bootstrap
+import numpy as np
+
+from raisf.evaluation.intervals import Score, bootstrap_groups
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Agreement:
-    """Pairs of labels, counted.
+    """Pairs of labels.
 
     Attributes:
-        counts: By what the first and the second said, how often.
+        pairs: What the first and the second said of each row, (n,).
+        groups: Each row's group, (n,), such as the question whose passages were labelled.
     """
 
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    pairs: Sequence[tuple[str, str]]
+    groups: Sequence[Hashable]
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]]) -> Self:
-        """The agreement of pairs of labels."""
-        return cls(Counter(pairs))
+    def of(cls, pairs: Iterable[tuple[str, str]], groups: Sequence[Hashable] | None = None) -> Self:
+        """The agreement of pairs of labels; without `groups` each stands for itself."""
+        told = list(pairs)
+        return cls(told, range(len(told)) if groups is None else groups)
 
     @property
     def n(self) -> int:
         """How many rows both labelled."""
-        return self.counts.total()
+        return len(self.pairs)
 
     @property
     def share(self) -> Score:
-        """The share of the rows on which both say the same."""
-        return bootstrap([float(one == other) for (one, other), n in sorted(self.counts.items()) for _ in range(n)])
+        """The share of the rows on which both say the same; its interval takes each group as a whole."""
+        same = np.array([one == other for one, other in self.pairs], dtype=np.float64)
+        return bootstrap_groups(lambda weights: float(weights @ same / weights.sum()), self.groups, n=self.n)
 
     @property
     def kappa(self) -> float | None:
@@ -42,17 +48,14 @@ class Agreement:
         Source: Cohen 1960.
         """
         n = self.n
-        ours: Counter[str] = Counter()
-        theirs: Counter[str] = Counter()
-        for (one, other), count in self.counts.items():
-            ours[one] += count
-            theirs[other] += count
+        ours, theirs = (Counter(pair[side] for pair in self.pairs) for side in (0, 1))
         chance = sum(ours[label] * theirs[label] for label in ours) / n**2 if n else 1.0
         if chance == 1.0:
             return None
-        same = sum(count for (one, other), count in self.counts.items() if one == other) / n
+        same = sum(one == other for one, other in self.pairs) / n
         return (same - chance) / (1 - chance)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values: the share that agrees, kappa, and n."""
-        return {"agree": self.share.value, "kappa": self.kappa, "n": self.n}
+        """As JSON-able values: the share that agrees and the ends of its 95% interval, kappa, and n."""
+        share = self.share
+        return {"agree": share.value, "low": share.low, "high": share.high, "kappa": self.kappa, "n": self.n}

@@ -57,7 +57,8 @@ def collect(
         progress: Show a bar on stderr.
 
     Returns:
-        {"rows": {judge: {class: count}}, "agreement": {judge: {"agree": share, "kappa": Cohen's, "n": count}},
+        {"rows": {judge: {class: count}}, "agreement": {judge: {"agree": share, "low", "high": the ends of its interval,
+        "kappa": Cohen's, "n": count}},
         "teacher": its calls, tokens and seconds, "errors": failed calls, "unreadable": replies that could not be read,
         "unfinished": training questions with one of either, whose missing rows the same call makes later}.
 
@@ -99,12 +100,13 @@ def collect(
                         journal.add(_COST, spent.teacher)
                     bar.update(task, advance=len(chunk))
         finally:
-            kept = [journal.get(identity) or partial.get(identity) for identity in map(question_id, trainset)]
-            counts = _write(folder, [one for one in kept if one])
+            found = [journal.get(identity) or partial.get(identity) for identity in map(question_id, trainset)]
+            kept = [one for one in found if one]
+            counts = _write(folder, kept)
     check_labelled(spent.asked, spent.unreadable.total())
     return {
         "rows": counts,
-        "agreement": _agreement([journal.get(name) for name in map(question_id, trainset) if name in journal]),
+        "agreement": _agreement(kept),
         "teacher": {"lm": teacher.model, **{name: round(cost) for name, cost in spent.teacher.items()}}
         if teacher is not None
         else None,
@@ -150,7 +152,8 @@ def _agreement(kept: Sequence[RowsOfOne]) -> dict[str, dict[str, Any]]:
     """By judge, how far teacher and gold agree; lists of sub-questions have no kappa, but a nearness."""
     found = {}
     for judge in JUDGES:
-        agreed = Agreement.of((gold, said) for one in kept for gold, said in one["agreement"].get(judge, []))
+        pairs = [(pair, number) for number, one in enumerate(kept) for pair in one["agreement"].get(judge, [])]
+        agreed = Agreement.of([(gold, said) for (gold, said), _ in pairs], [number for _, number in pairs])
         found |= {judge: agreed.as_dict()} if agreed.n else {}
     if "decomposition" in found:
         near = [f1 for one in kept for f1 in one["token_f1"]]

@@ -20,6 +20,7 @@ from raisf.optimize.judges.judge_data import (
 from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.programs.ra_isf import RAISF
+from raisf.programs.usage import metered_calls
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
@@ -51,7 +52,7 @@ class LabellingCost:
         asked: Calls made in labelling.
         failed: By training question's id, how many calls failed.
         unreadable: By training question's id, how many replies could not be read.
-        teacher: Calls, tokens and seconds of the teacher.
+        teacher: Calls, tokens and seconds of the teacher; what DSPy's cache answered is no call.
     """
 
     asked: int = 0
@@ -162,10 +163,10 @@ class Labelling:
             said, _ = ask_each(
                 asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
             )
-        totals = usage.get_total_tokens().values()
-        spent.teacher["calls"] += len(rows)
+        calls = metered_calls(usage)
+        spent.teacher["calls"] += len(calls)
         for name in ("prompt_tokens", "completion_tokens"):
-            spent.teacher[name] += sum(total.get(name) or 0 for total in totals)
+            spent.teacher[name] += sum(call.get(name) or 0 for call in calls)
         spent.teacher["seconds"] += time.monotonic() - started
         spent.asked += len(rows)
         answered = {id(row) for row, _ in said}

@@ -143,7 +143,9 @@ def test_a_teacher_labels_what_gold_does_not_and_is_compared_where_it_does(progr
     agreement = made["agreement"]["relevance"]
     gold = [row["verdict"] for row in rows(tmp_path / "judges", "relevance") if row["source"]["labelled"] == "gold"]
     # Who says "relevant" to everything agrees with gold by chance alone.
-    assert agreement == {"agree": pytest.approx(gold.count("relevant") / len(gold)), "kappa": 0.0, "n": len(gold)}
+    assert agreement["agree"] == pytest.approx(gold.count("relevant") / len(gold))
+    assert (agreement["kappa"], agreement["n"]) == (0.0, len(gold))
+    assert 0 < agreement["low"] < agreement["agree"] < agreement["high"] < 1
     asked = 5 * len({row["question"] for row in rows(tmp_path / "judges", "know")}) + 13
     assert made["teacher"] == {"lm": teacher.model, **made["teacher"]} and made["teacher"]["calls"] == asked
 
@@ -168,6 +170,24 @@ def test_kappa_is_cohens():
     found = Agreement.of(pair for pair, n in told.items() for _ in range(n))
     assert (found.n, found.share.value, found.kappa) == (50, pytest.approx(0.7), pytest.approx(0.4))
     assert Agreement.of([("a", "a")]).kappa is None
+
+
+def test_the_interval_of_an_agreement_takes_rows_of_one_question_together():
+    """Five passages of one question are not five independent rows."""
+    told = [("a", "a")] * 50 + [("a", "b")] * 50
+    alone, grouped = (Agreement.of(told, groups).share for groups in (None, [n // 5 for n in range(100)]))
+    assert alone.value == grouped.value == 0.5
+    assert grouped.high - grouped.low > 1.5 * (alone.high - alone.low)
+
+
+def test_a_teacher_that_is_unreadable_on_one_thing_is_compared_on_the_others(program, world, tmp_path):
+    """Questions that are asked again have told something already; calls are those that were made."""
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant"})
+    several = [example for example in world.train if len(example.sub_questions) > 1][:4]
+    made = collect(program, several, tmp_path / "judges", teacher=teacher, progress=False)
+    assert made["unfinished"] == len(several) and "decomposition" not in made["agreement"]
+    assert made["agreement"]["relevance"]["n"] == len(rows(tmp_path / "judges", "relevance"))
+    assert made["teacher"]["calls"] == len(teacher.calls)
 
 
 def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, world, tmp_path):

@@ -131,19 +131,21 @@ def _text(path: Path) -> str:
 def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: Mapping[str, str]) -> Section:
     rows: list[list[Cell]] = []
     gold: dict[str, tuple[str, str]] = {}
+    question: dict[str, str] = {}
     for label, of in judged.items():
         verdicts = {_identity("relevance", row): row for row in of.get("relevance", []) if row["readable"]}
-        pairs = [(said[name], _word(row["said"])) for name, row in verdicts.items() if name in said]
-        gold |= {name: (said[name], _word(row["gold"])) for name, row in verdicts.items() if name in said}
+        pairs = {name: (said[name], _word(row["said"])) for name, row in verdicts.items() if name in said}
+        gold |= {name: (said[name], _word(verdicts[name]["gold"])) for name in pairs}
+        question |= {name: verdicts[name]["question"] for name in pairs}
         if pairs:
-            agreed = Agreement.of(pairs)
+            agreed = Agreement.of(pairs.values(), [question[name] for name in pairs])
             rows.append([f"relevance: {label}", agreed.share, agreed.kappa, agreed.n])
         listed = {_identity("decomposition", row) for row in of.get("decomposition", []) if row["readable"]}
         if good := [("good", said[name]) for name in sorted(listed & said.keys())]:
             agreed = Agreement.of(good)
             rows.append([f"decomposition: {label}", agreed.share, None, agreed.n])
     if gold:
-        agreed = Agreement.of(gold.values())
+        agreed = Agreement.of(gold.values(), [question[name] for name in gold])
         rows.insert(0, ["relevance: gold", agreed.share, agreed.kappa, agreed.n])
     theirs = ", ".join(f"{judge} {published.TABLE_5[judge]['people']}" for judge in CHOICES)
     text = (

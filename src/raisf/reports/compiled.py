@@ -59,10 +59,7 @@ def outcomes_view(report: dict[str, Any]) -> RenderableType:
     for judge, found in report["judges"].items():
         counts = [", ".join(f"{n} {verdict}" for verdict, n in found[name].items()) for name in ("rows", "taken")]
         agreed = found.get("agreement")
-        share, kappa = "-", "-"
-        if agreed:
-            share = f"{agreed['agree']:.1%} of {agreed['n']}"
-            kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
+        share, kappa = _agreed(agreed)
         table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), share, kappa)
     notes = []
     if report["failed"]:
@@ -135,14 +132,21 @@ def rows_table(collected: dict[str, Any]) -> Table:
     table = DataTable(*columns)
     for judge, classes in collected["rows"].items():
         agreed = collected["agreement"].get(judge)
-        share, kappa = "-", "-"
-        if agreed:
-            share = f"{agreed['agree']:.1%} of {agreed['n']}"
-            share += f", token F1 {agreed['token_f1']:.1%}" if "token_f1" in agreed else ""
-            kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
+        share, kappa = _agreed(agreed)
+        share += f", token F1 {agreed['token_f1']:.1%}" if agreed and "token_f1" in agreed else ""
         counts = ", ".join(f"{n} {name}" for name, n in classes.items())
         table.add_row(judge, str(sum(classes.values())), counts, share, kappa)
     return table
+
+
+def _agreed(agreed: Mapping[str, Any] | None) -> tuple[str, str]:
+    """An agreement's share and kappa, as a table shows them."""
+    if not agreed:
+        return "-", "-"
+    # Artifacts and collections made before intervals were kept have none.
+    interval = f" [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]" if "low" in agreed else ""
+    kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
+    return f"{100 * agreed['agree']:.1f}{interval} of {agreed['n']}", kappa
 
 
 def teacher_line(teacher: dict[str, Any]) -> str:
@@ -162,12 +166,10 @@ def teacher_section(taught: Mapping[str, Any]) -> Section:
         for split, collected in given.get("splits", {}).items():
             lines.append(f"{name}, {split}: {teacher_line(collected['teacher'])}.")
             for judge, classes in collected["rows"].items():
-                agreed = collected["agreement"].get(judge, {})
-                share = f"{agreed['agree']:.1%}" if agreed else None
-                counts = [sum(classes.values()), share, agreed.get("kappa"), agreed.get("n")]
-                rows.append([f"{name}, {split}: {judge}", *counts])
+                share, kappa = _agreed(collected["agreement"].get(judge))
+                rows.append([f"{name}, {split}: {judge}", sum(classes.values()), share, kappa])
     text = "Where gold speaks the teacher was asked too; know: the LM's own answers. " + " ".join(lines)
-    return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa", "n"], rows, text, None)
+    return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa"], rows, text, None)
 
 
 def judge_rows_view(report: dict[str, Any]) -> list[RenderableType]:
