@@ -9,7 +9,7 @@ import pytest
 
 from raisf import cli
 from raisf.commands.experiment import NAMES, OF_ONE, PAPERS, VARIANTS
-from raisf.experiments import by_hand, every_judge, published_results
+from raisf.experiments import by_hand, every_judge
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS
 from raisf.experiments.data_efficiency import sizes_of_ways
@@ -66,36 +66,6 @@ def test_tables_of_one_ra_isf_can_be_of_another_than_the_one_with_trained_judges
             assert [one.options for one in rows[how].values()] == [one.options for one in rows["weights"].values()]
             assert not any("weights" in label for label in rows[how])
     assert {name for name, one in EXPERIMENTS.items() if one.one_variant} == set(OF_ONE) - {"all"}
-
-
-def test_every_figure_of_a_paper_stands_beside_a_row_of_ours():
-    beside = {
-        "table1": published_results.TABLE_1.values(),
-        "table2": [published_results.TABLE_2],
-        "blendfilter-main": [published_results.BLENDFILTER_MAIN, published_results.BLENDFILTER_MAIN_F1],
-        "blendfilter-bm25": [published_results.BLENDFILTER_BM25, published_results.BLENDFILTER_BM25_F1],
-    }
-    for name, figures in beside.items():
-        for one in figures:
-            assert set(one) <= set(_settings(name))
-    assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", "hotpotqa") == 46.5
-    assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", "2wiki") is None
-    assert published_results.figure_of(published_results.TABLE_2, "RA-ISF", None) == pytest.approx(
-        (40.2 + 76.1 + 46.5) / 3, abs=0.005
-    )
-    assert published_results.figure_of(published_results.TABLE_2, "no such row", None) is None
-    assert published_results.shown_for(published_results.TABLE_2, "hotpotqa") == "on HotpotQA"
-    assert "mean" in published_results.shown_for(published_results.TABLE_2, None)
-
-
-def test_a_mean_over_fewer_sets_is_marked_and_a_single_sets_figure_is_called_no_mean():
-    """Iter-RetGen's mean of three sets stood beside means of five; BM25's figures are HotpotQA's alone."""
-    table1 = published_results.TABLE_1["GPT-3.5"]
-    assert published_results.figure_of(table1, "iter-retgen", None) == "50.77 (3 of 5 sets)"
-    assert isinstance(published_results.figure_of(table1, "rag", None), float)
-    assert published_results.shown_for(published_results.BLENDFILTER_BM25, None) == "on HotpotQA"
-    assert published_results.figure_of(table1, "rag", "musique") is None
-    assert "none for musique" in published_results.shown_for(table1, "musique")
 
 
 def test_an_experiment_leaves_its_table_its_answers_and_a_page(world, out, capsys):

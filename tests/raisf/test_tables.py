@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import dspy
 import pytest
 
-from raisf.experiments import by_hand, tables
+from raisf.experiments import blendfilter_tables, by_hand, tables
 from raisf.experiments.cases import cases
 from raisf.experiments.catalog import EXPERIMENTS
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
@@ -48,6 +48,7 @@ def test_table4_counts_the_question_itself_and_shows_what_was_discarded():
         ["whole", 2.0, 4.0, 0.0],
         ["alone", 0.0, 1.0, 1.0],
         ["the paper's, GPT-3.5", 2.8, 4.5, None],
+        ["the paper's, Llama2-13B", 3.4, 5.3, None],
     ]
     assert "on NQ" in section.text and "mean over" not in section.text
 
@@ -57,7 +58,7 @@ def test_the_papers_figures_stand_beside_what_was_prompted_as_theirs_were():
     experiment = EXPERIMENTS["blendfilter-main"]
     answers = {"rag": _records(1.0), "rag, few-shot": _records(0.0)}
     (section,) = experiment.sections(_workspace("hotpotqa"), answers)
-    assert [row[-2:] for row in section.rows] == [[41.2, 53.7]] * 2
+    assert [row[-6:] for row in section.rows] == [[41.2, 53.7, 33.6, 44.3, 18.0, 31.0]] * 2
     assert "prompted with three demonstrations: hold them against our few-shot rows" in section.text
     (alone,) = experiment.sections(_workspace("hotpotqa"), {"rag": _records(1.0)})
     assert "three demonstrations; ours show none" in alone.text
@@ -70,7 +71,7 @@ def test_the_best_of_three_samples_is_what_any_of_them_has_right():
     drawn = [_records(1.0, 0.0), _records(0.0, 0.0), _records(1.0, 0.0)]
     answers = {f"cot, top_p 1, sample {number}": records for number, records in enumerate(drawn, 1)}
     answers = {"cot, top_p 0, sample 1": _records(1.0, 1.0), **answers}
-    (section,) = tables.best_of(_workspace(n=2), answers)
+    (section,) = blendfilter_tables.best_of(_workspace(n=2), answers)
     assert section.columns == ["exact match", "top_p 0", "top_p 1, one", "top_p 1, best of three"]
     (row,) = section.rows
     assert [cell.value for cell in row[1:]] == pytest.approx([1.0, 1 / 3, 0.5])
@@ -91,7 +92,8 @@ def test_figure2_has_level_lines_for_programs_without_depth_and_the_cost_of_each
 def test_strategyqa_has_no_f1_and_a_public_set_of_another_paper_no_figure():
     from raisf.experiments import published_results as published
 
-    made = tables.table(published.BLENDFILTER_MAIN, f1=published.BLENDFILTER_MAIN_F1)
+    lm = "GPT-3.5"
+    made = tables.table(published.BLENDFILTER_MAIN[lm], f1=[published.BLENDFILTER_MAIN_F1[lm]])
     (section,) = made(_workspace("strategyqa"), {"cot": _records(1.0)})
     assert "F1" not in " ".join(section.columns) and section.rows[0][-1] == 70.0
     (section,) = made(_workspace("hotpotqa"), {"cot": _records(1.0)})
@@ -180,9 +182,28 @@ def test_each_question_is_held_to_its_gold_by_the_name_that_it_gives():
     workspace.test = [
         dspy.Example(id=str(n), **{"gold_pids": [], "gold_titles": [], **one}) for n, one in enumerate(gold)
     ]
-    (section,) = tables.kept(workspace, {"retrieved": _records(1.0, 1.0, 1.0, trace=tree)})
+    (section,) = blendfilter_tables.kept(workspace, {"retrieved": _records(1.0, 1.0, 1.0, trace=tree)})
     assert section.columns[-1] == "n" and section.rows[0][-1] == 2
     assert [score.value for score in section.rows[0][1:4]] == [1.0, 1.0, 1.0]
+
+
+def test_what_the_papers_modules_settle_stands_below_our_routes():
+    """Of Table 7 it was the share right from memory alone."""
+
+    def last(name):
+        section = tables.routes(_workspace(name), {"whole": _records(1.0)})[0]
+        return section.rows[-1], section.text
+
+    row, text = last("strategyqa")
+    assert row == ["the paper's, GPT-3.5", "52.1% (78.9%)", "24.7% (76.7%)", "23.2% (68.3%)", None]
+    assert "on StrategyQA: the share that is right is worked out from its Tables 6 and 7" in text
+    row, _ = last("hotpotqa")
+    assert row[1:] == ["24.3% (42.3%)", "32.8%", "42.9%", None], "no copy of the other two counts can be read"
+    row, text = last(None)
+    four = "(4 of 5 sets)"
+    assert row[1:] == ["48.96% (54.4%)", f"26.76%, right 53.88 {four}", f"24.28%, right 58.40 {four}", None]
+    assert "the mean over its 5 sets" in text
+    assert last("musique")[0][0] == "whole"
 
 
 def test_the_papers_rows_stand_below_ours_where_they_are_of_other_models():

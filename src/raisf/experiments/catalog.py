@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments import data_efficiency, every_judge, tables
+from raisf.experiments import blendfilter_tables, data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
@@ -280,23 +280,23 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "blendfilter-main": Experiment(
         "BlendFilter and its baselines",
-        f"{BLEND}, Table 2",
+        f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
-        tables.blendfilter("colbert"),
+        blendfilter_tables.main("colbert"),
         departs=f"{_SHOWN} {_FORMS}",
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",
-        f"{BLEND}, the table of its BM25 results",
+        f"{BLEND}, Table 5",
         _blendfilter(*_BLENDFILTER, engine="bm25"),
-        tables.blendfilter("bm25"),
+        blendfilter_tables.main("bm25"),
         departs=_FORMS,
     ),
     "blendfilter-queries": Experiment(
         "BlendFilter without each of its queries",
-        f"{BLEND}, its ablation",
+        f"{BLEND}, Table 6",
         {**_queries("", None), **_queries(", BM25", "bm25")},
-        tables.table(),
+        blendfilter_tables.QUERIES,
         departs=_SEARCHED,
     ),
     "blendfilter-retrieval": Experiment(
@@ -308,8 +308,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "kept by ra-isf, zero-shot": Setting("ra-isf"),
             "kept by ra-isf, weights": FULL,
         },
-        tables.kept,
-        check=tables.check_gold,
+        blendfilter_tables.kept,
+        check=blendfilter_tables.check_gold,
         departs=_SEARCHED,
     ),
     "blendfilter-k": Experiment(
@@ -325,7 +325,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Answers sampled instead of greedy",
         f"{BLEND}, its sampling figure",
         _samples("blendfilter", "cot-rag"),
-        tables.best_of,
+        blendfilter_tables.best_of,
     ),
     "blendfilter-cases": Experiment(
         "Questions that BlendFilter's filter decides",

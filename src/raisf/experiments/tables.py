@@ -1,11 +1,10 @@
 """The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.comparison import Comparison, compare_records
-from raisf.evaluation.intervals import Score, bootstrap
-from raisf.evaluation.metrics import precision_at_k, recall_at_k
+from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments import published_results as published
 from raisf.experiments.comparing import RecordsById
@@ -32,7 +31,7 @@ BEST = ("ra-isf, weights", "ra-isf, prompts", "ra-isf, zero-shot", "RA-ISF")
 def table(
     *figures: published.Figures,
     names: tuple[str, ...] = ("paper",),
-    f1: published.Figures | None = None,
+    f1: Sequence[published.Figures] = (),
     besides: bool = False,
     demonstrations: str | None = None,
     whose: str = "",
@@ -43,7 +42,7 @@ def table(
     Args:
         *figures: Tables of the paper, by the rows' labels.
         names: What each is called.
-        f1: The paper's F1.
+        f1: Each one's F1, where the paper has it.
         besides: The paper's rows are no rows of ours: they stand below them.
         demonstrations: How many the paper's prompts had, in all of its rows; None: that is not told.
         whose: Which LM answered in the paper, over which retriever; empty where `names` say it.
@@ -56,25 +55,27 @@ def table(
         yes_no = workspace.measure == "accuracy"
         reports = {label: summarise(records.values()) for label, records in answers.items()}
         unread = any(report.unreadable for report in reports.values())
-        beside = [*figures, *([f1] if f1 and not yes_no else [])]
+        beside = list(zip(names, figures, strict=False))
+        if f1 and not yes_no:
+            with_f1 = zip(names, figures, f1, strict=False)
+            beside = [pair for name, one, other in with_f1 for pair in ((name, one), (f"{name}'s F1", other))]
         rows: list[list[Cell]] = []
         for label, report in reports.items():
             rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
-            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
+            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for _, one in beside]
         # What the paper has of rows that stand below ours, or that could not be run.
         empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
         for label in figures[0] if besides else workspace.left_out:
-            theirs = [published.figure_of(one, label, workspace.name) for one in beside]
+            theirs = [published.figure_of(one, label, workspace.name) for _, one in beside]
             if besides or any(one is not None for one in theirs):
                 rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
-        columns += [f"{name}*, %" for name in names[: len(figures)]]
-        columns += ["paper's F1*, %"] if f1 and not yes_no else []
+        columns += [f"{name}*, %" for name, _ in beside]
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
-            shares = [published.shown_for(one, workspace.name) for one in beside]
+            shares = [published.shown_for(one, workspace.name) for _, one in beside]
             text += f"{shares[0]}{f'; of F1, {shares[-1]}' * (shares[-1] != shares[0])}."
         if engine and (searched := workspace.indexes.searched) != engine:
             text += f" Ours search with another retriever{f', {searched}' * bool(searched)}."
@@ -124,31 +125,12 @@ def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
     return [first, pair_sections(compare_records(answers, _best(answers)).pairs)[0]]
 
 
-def blendfilter(engine: str) -> "Callable[[Workspace, Answers], list[Section]]":
-    """BlendFilter's systems: over ColBERTv2 ("colbert") where the workspace says what is searched, or over "bm25"."""
-    if engine == "bm25":
-        figures, f1, over, searched = published.BLENDFILTER_BM25, published.BLENDFILTER_BM25_F1, "BM25", None
-    else:
-        figures, f1, over, searched = published.BLENDFILTER_MAIN, published.BLENDFILTER_MAIN_F1, "ColBERTv2", engine
-    whose = f"GPT-3.5-turbo-instruct over {over}"
-    return table(figures, f1=f1, demonstrations="three", whose=whose, engine=searched)
-
-
 def check_kinds(workspace: "Workspace") -> None:
     """Tells of questions that are all of one kind, where kinds are compared."""
     if len(kinds := {example.kind for example in workspace.test}) < 2:
         raise InputError(
             f"it compares kinds of question, and all {len(workspace.test)} test questions are of the kind "
             f"{kinds.pop()!r}: give them a `kind` each, raise --n, or leave it out"
-        )
-
-
-def check_gold(workspace: "Workspace") -> None:
-    """Tells of questions none of which names a gold passage, where passages are held to gold."""
-    if not any(example.get("gold_pids") or example.get("gold_titles") for example in workspace.test):
-        raise InputError(
-            f"it holds passages to gold, and none of the {len(workspace.test)} test questions names any: give them "
-            "gold_pids or gold_titles, or leave it out"
         )
 
 
@@ -205,13 +187,14 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
             )
             asked = sum(_questions(record["trace"]["root"]) for record in of) / len(of)
             rows.append([label if kind == "all" else f"{label}: {kind}", searched, asked, discarded, len(of)])
-    theirs = [published.figure_of(published.TABLE_4, name, workspace.name) for name in ("retrievals", "questions")]
-    if any(one is not None for one in theirs):
-        rows.append(["the paper's, GPT-3.5", *theirs, None, None])
+    for lm, figures in published.TABLE_4.items():
+        theirs = [published.figure_of(figures, name, workspace.name) for name in ("retrievals", "questions")]
+        if any(one is not None for one in theirs):
+            rows.append([f"the paper's, {lm}", *theirs, None, None])
     text = (
         "Mean per question answered. Questions: itself and all sub-questions below it, as the paper counts. "
         "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
-        f"retrievals. The paper's figures, {published.shown_for(published.TABLE_4, workspace.name)}."
+        f"retrievals. The paper's figures, {published.shown_for(published.TABLE_4['GPT-3.5'], workspace.name)}."
     )
     return [Section("", ["program", "retrievals", "questions", "discarded", "n"], rows, text)]
 
@@ -221,12 +204,11 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
     comparison = Comparison({label: summarise(records.values()) for label, records in answers.items()}, [])
     section = route_section(comparison)
     section.text = _joined(section.text, fault_lines(comparison.reports))
-    theirs = published.figure_of(published.TABLE_7_DIRECT, "right", workspace.name)
-    if theirs is not None:
-        cells: list[Cell] = [None] * (len(section.columns) - 1)
-        cells[list(section.columns).index("direct") - 1] = f"- ({theirs}%)"
-        section.rows.append(["the paper's, GPT-3.5", *cells])
-        section.text += f" The paper's share that is right from memory: {_derived(workspace)}."
+    theirs: list[Cell] = [_settled(column, workspace.name) for column in section.columns[1:]]
+    if any(theirs):
+        section.rows.append(["the paper's, GPT-3.5", *theirs])
+        told = published.shown_for(published.TABLE_7, workspace.name)
+        section.text += f" The paper's, {told}: the share that is right is worked out from its Tables 6 and 7."
     section.draw(plots.route_shares(comparison.reports, ROUTES))
     return [section]
 
@@ -248,60 +230,6 @@ def _agreement(judge: str) -> str:
     return ", ".join(f"{who} {value}" for who, value in published.TABLE_5[judge].items())
 
 
-def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
-    """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
-    gold = {
-        str(example.id): ("pid", example.gold_pids) if example.get("gold_pids") else ("title", example.gold_titles)
-        for example in workspace.test
-    }
-    rows: list[list[Cell]] = []
-    for label, records in answers.items():
-        measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
-        for name, record in records.items():
-            field, wanted = gold[name]
-            if not wanted or not record["trace"]:
-                continue
-            found = list(dict.fromkeys(_read(record["trace"]["root"], field)))
-            measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
-            measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
-            measured["S-precision"].append(float(set(found) == set(wanted)))
-        rows.append([label, *(bootstrap(values) for values in measured.values()), len(measured["recall"])])
-    text = (
-        "S-precision: the share of the questions whose passages are exactly the gold ones. n: the questions that name "
-        "gold passages and were answered; one that was answered without any passage counts as 0."
-    )
-    return [Section("", ["passages", "precision", "recall", "S-precision", "n"], rows, text)]
-
-
-def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
-    """BlendFilter's sampling figure: the mean of several samples, and the share that any of them has right.
-
-    Labels are `program, top_p P, sample N`; the greedy answer is sample 1 of top_p 0.
-    """
-    samples: dict[str, dict[str, list[RecordsById]]] = {}
-    for label, records in answers.items():
-        program, top_p, _ = label.split(", ")
-        samples.setdefault(program, {}).setdefault(top_p, []).append(records)
-    columns = list(dict.fromkeys(column for of in samples.values() for top_p in of for column in _columns(of, top_p)))
-    rows: list[list[Cell]] = []
-    for program, of in samples.items():
-        cells: dict[str, Score] = {}
-        for top_p, drawn in of.items():
-            ids = sorted(drawn[0])
-            values = [[one[name]["em"] for one in drawn] for name in ids]
-            made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
-            cells |= dict(zip(_columns(of, top_p), made, strict=False))
-        rows.append([program, *(cells.get(column) for column in columns)])
-    text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
-    faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
-    return [Section("", ["exact match", *columns], rows, _joined(text, faults), main=None)]
-
-
-def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:
-    drawn = len(of[top_p])
-    return [top_p] if drawn == 1 else [f"{top_p}, one", f"{top_p}, best of {'three' if drawn == 3 else drawn}"]
-
-
 def _best(answers: Answers) -> str:
     return next((name for name in BEST if name in answers), next(iter(answers)))
 
@@ -315,22 +243,12 @@ def _numbered(label: str) -> tuple[str, float | None]:
         return label, None
 
 
-def _derived(workspace: "Workspace") -> str:
-    return f"worked out from its Tables 6 and 7, {published.shown_for(published.TABLE_7_DIRECT, workspace.name)}"
-
-
-def _read(node: dict[str, Any] | None, field: str) -> list[str]:
-    """The passages that a tree's answers were read from: of RA-ISF the relevant ones, of others those they kept."""
-    if not node:
-        return []
-    verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
-    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
-    here = [
-        one[field]
-        for one, verdict in zip(node["passages"], verdicts, strict=True)
-        if not judged or verdict == "relevant"
-    ]
-    return here + [name for sub in node["sub_questions"] for name in _read(sub, field)]
+def _settled(route: str, data: str | None) -> str | None:
+    """What the paper's Table 7 has of a route, as our table of routes writes it."""
+    share, right = (published.figure_of(of, route, data) for of in (published.TABLE_7, published.TABLE_7_RIGHT))
+    if share is None or right is None:
+        return None if share is None else f"{share}%"
+    return f"{share}% ({right}%)" if isinstance(right, float) else f"{share}%, right {right}"
 
 
 def _questions(node: dict[str, Any]) -> int:

@@ -1,0 +1,114 @@
+"""The tables and figures of BlendFilter's experiments, made of answers by label, with its figures beside ours."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from raisf.evaluation.intervals import Score, bootstrap
+from raisf.evaluation.metrics import precision_at_k, recall_at_k
+from raisf.evaluation.report import summarise
+from raisf.experiments import published_results as published
+from raisf.experiments.comparing import RecordsById
+from raisf.experiments.tables import Answers, fault_lines, table
+from raisf.reports.sections import Cell, Section
+from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+
+
+def main(engine: str) -> "Callable[[Workspace, Answers], list[Section]]":
+    """BlendFilter's systems: over ColBERTv2 ("colbert") where the workspace says what is searched, or over "bm25"."""
+    if engine == "bm25":
+        whose, f1 = "GPT-3.5-turbo-instruct over BM25", published.BLENDFILTER_BM25_F1
+        return table(published.BLENDFILTER_BM25, f1=[f1], demonstrations="three", whose=whose)
+    figures, f1s = published.BLENDFILTER_MAIN, published.BLENDFILTER_MAIN_F1
+    whose = "GPT-3.5-turbo-instruct, Vicuna 1.5-13b and Qwen-7b over ColBERTv2"
+    return table(
+        *figures.values(), names=tuple(figures), f1=[*f1s.values()], demonstrations="three", whose=whose, engine=engine
+    )
+
+
+QUERIES = table(
+    published.BLENDFILTER_QUERIES,
+    f1=[published.BLENDFILTER_QUERIES_F1],
+    demonstrations="three",
+    whose="GPT-3.5-turbo-instruct over ColBERTv2, and over BM25",
+)
+"""BlendFilter without each of its queries."""
+
+
+def check_gold(workspace: "Workspace") -> None:
+    """Tells of questions none of which names a gold passage, where passages are held to gold."""
+    if not any(example.get("gold_pids") or example.get("gold_titles") for example in workspace.test):
+        raise InputError(
+            f"it holds passages to gold, and none of the {len(workspace.test)} test questions names any: give them "
+            "gold_pids or gold_titles, or leave it out"
+        )
+
+
+def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
+    gold = {
+        str(example.id): ("pid", example.gold_pids) if example.get("gold_pids") else ("title", example.gold_titles)
+        for example in workspace.test
+    }
+    rows: list[list[Cell]] = []
+    for label, records in answers.items():
+        measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
+        for name, record in records.items():
+            field, wanted = gold[name]
+            if not wanted or not record["trace"]:
+                continue
+            found = list(dict.fromkeys(_read(record["trace"]["root"], field)))
+            measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
+            measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
+            measured["S-precision"].append(float(set(found) == set(wanted)))
+        rows.append([label, *(bootstrap(values) for values in measured.values()), len(measured["recall"])])
+    text = (
+        "S-precision: the share of the questions whose passages are exactly the gold ones. n: the questions that name "
+        "gold passages and were answered; one that was answered without any passage counts as 0."
+    )
+    return [Section("", ["passages", "precision", "recall", "S-precision", "n"], rows, text)]
+
+
+def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
+    """BlendFilter's sampling figure: the mean of several samples, and the share that any of them has right.
+
+    Labels are `program, top_p P, sample N`; the greedy answer is sample 1 of top_p 0.
+    """
+    samples: dict[str, dict[str, list[RecordsById]]] = {}
+    for label, records in answers.items():
+        program, top_p, _ = label.split(", ")
+        samples.setdefault(program, {}).setdefault(top_p, []).append(records)
+    columns = list(dict.fromkeys(column for of in samples.values() for top_p in of for column in _columns(of, top_p)))
+    rows: list[list[Cell]] = []
+    for program, of in samples.items():
+        cells: dict[str, Score] = {}
+        for top_p, drawn in of.items():
+            ids = sorted(drawn[0])
+            values = [[one[name]["em"] for one in drawn] for name in ids]
+            made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
+            cells |= dict(zip(_columns(of, top_p), made, strict=False))
+        rows.append([program, *(cells.get(column) for column in columns)])
+    text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
+    faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
+    return [Section("", ["exact match", *columns], rows, " ".join(filter(None, (text, faults))), main=None)]
+
+
+def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:
+    drawn = len(of[top_p])
+    return [top_p] if drawn == 1 else [f"{top_p}, one", f"{top_p}, best of {'three' if drawn == 3 else drawn}"]
+
+
+def _read(node: dict[str, Any] | None, field: str) -> list[str]:
+    """The passages that a tree's answers were read from: of RA-ISF the relevant ones, of others those they kept."""
+    if not node:
+        return []
+    verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
+    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
+    here = [
+        one[field]
+        for one, verdict in zip(node["passages"], verdicts, strict=True)
+        if not judged or verdict == "relevant"
+    ]
+    return here + [name for sub in node["sub_questions"] for name in _read(sub, field)]
