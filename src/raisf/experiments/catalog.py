@@ -282,14 +282,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         "BlendFilter and its baselines",
         f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
-        blendfilter_tables.main("colbert"),
+        blendfilter_tables.main,
         departs=f"{_SHOWN} {_FORMS}",
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",
         f"{BLEND}, Table 5",
         _blendfilter(*_BLENDFILTER, engine="bm25"),
-        blendfilter_tables.main("bm25"),
+        blendfilter_tables.BM25,
         departs=_FORMS,
     ),
     "blendfilter-queries": Experiment(

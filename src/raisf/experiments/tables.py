@@ -1,6 +1,6 @@
 """The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.comparison import Comparison, compare_records
@@ -31,7 +31,7 @@ BEST = ("ra-isf, weights", "ra-isf, prompts", "ra-isf, zero-shot", "RA-ISF")
 def table(
     *figures: published.Figures,
     names: tuple[str, ...] = ("paper",),
-    f1: Sequence[published.Figures] = (),
+    f1: published.Figures | None = None,
     besides: bool = False,
     demonstrations: str | None = None,
     whose: str = "",
@@ -42,7 +42,7 @@ def table(
     Args:
         *figures: Tables of the paper, by the rows' labels.
         names: What each is called.
-        f1: Each one's F1, where the paper has it.
+        f1: The paper's F1.
         besides: The paper's rows are no rows of ours: they stand below them.
         demonstrations: How many the paper's prompts had, in all of its rows; None: that is not told.
         whose: Which LM answered in the paper, over which retriever; empty where `names` say it.
@@ -55,27 +55,25 @@ def table(
         yes_no = workspace.measure == "accuracy"
         reports = {label: summarise(records.values()) for label, records in answers.items()}
         unread = any(report.unreadable for report in reports.values())
-        beside = list(zip(names, figures, strict=False))
-        if f1 and not yes_no:
-            with_f1 = zip(names, figures, f1, strict=False)
-            beside = [pair for name, one, other in with_f1 for pair in ((name, one), (f"{name}'s F1", other))]
+        beside = [*figures, *([f1] if f1 and not yes_no else [])]
         rows: list[list[Cell]] = []
         for label, report in reports.items():
             rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
-            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for _, one in beside]
+            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
         # What the paper has of rows that stand below ours, or that could not be run.
         empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
         for label in figures[0] if besides else workspace.left_out:
-            theirs = [published.figure_of(one, label, workspace.name) for _, one in beside]
+            theirs = [published.figure_of(one, label, workspace.name) for one in beside]
             if besides or any(one is not None for one in theirs):
                 rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
-        columns += [f"{name}*, %" for name, _ in beside]
+        columns += [f"{name}*, %" for name in names[: len(figures)]]
+        columns += ["paper's F1*, %"] if f1 and not yes_no else []
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
-            shares = [published.shown_for(one, workspace.name) for _, one in beside]
+            shares = [published.shown_for(one, workspace.name) for one in beside]
             text += f"{shares[0]}{f'; of F1, {shares[-1]}' * (shares[-1] != shares[0])}."
         if engine and (searched := workspace.indexes.searched) != engine:
             text += f" Ours search with another retriever{f', {searched}' * bool(searched)}."
