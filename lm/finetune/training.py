@@ -35,7 +35,7 @@ class Training:
 
     Args:
         method: "lora": an adapter on every linear layer of the frozen base. "full": all weights, a whole model.
-        learning_rate: 5e-4, the paper's (Liu et al. 2024, appendix A).
+        learning_rate: 5e-4, the paper's (Liu et al. 2024, section 4.4).
         epochs: At most; the paper does not say. Early stopping mostly ends it before.
         patience: Epochs without a better validation loss after which training stops. The best epoch's weights are kept.
         batch_size: Rows a step.

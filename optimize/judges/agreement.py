@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from raisf.evaluation.intervals import Score, bootstrap_groups
+from raisf.evaluation.intervals import Score, bootstrap, bootstrap_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,13 @@ class Agreement:
     @property
     def share(self) -> Score:
         """The share of the rows on which both say the same; its interval takes each group as a whole."""
-        same = np.array([one == other for one, other in self.pairs], dtype=np.float64)
-        return bootstrap_groups(lambda weights: float(weights @ same / weights.sum()), self.groups, n=self.n)
+        rows: dict[Hashable, list[bool]] = {}
+        for (one, other), group in zip(self.pairs, self.groups, strict=True):
+            rows.setdefault(group, []).append(one == other)
+        if len(rows) == self.n:  # each stands for itself
+            return bootstrap([float(same) for (same,) in rows.values()])
+        same, counts = (np.array([of(group) for group in rows.values()], dtype=np.float64) for of in (sum, len))
+        return bootstrap_groups(lambda weights: float(weights @ same / (weights @ counts)), list(rows), n=self.n)
 
     @property
     def kappa(self) -> float | None:
@@ -57,5 +62,5 @@ class Agreement:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values: the share that agrees and the ends of its 95% interval, kappa, and n."""
-        share = self.share
-        return {"agree": share.value, "low": share.low, "high": share.high, "kappa": self.kappa, "n": self.n}
+        share = self.share.as_dict()
+        return {"agree": share["value"], "low": share["low"], "high": share["high"], "kappa": self.kappa, "n": self.n}

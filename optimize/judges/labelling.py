@@ -41,7 +41,7 @@ class RowsOfOne(TypedDict):
     token_f1: list[float]
 
 
-_COSTS = ("calls", "prompt_tokens", "completion_tokens", "seconds")
+_COSTS = ("calls", "unmetered_calls", "prompt_tokens", "completion_tokens", "seconds")
 
 
 @dataclass(slots=True)
@@ -52,7 +52,8 @@ class LabellingCost:
         asked: Calls made in labelling.
         failed: By training question's id, how many calls failed.
         unreadable: By training question's id, how many replies could not be read.
-        teacher: Calls, tokens and seconds of the teacher; what DSPy's cache answered is no call.
+        teacher: Calls, tokens and seconds of the teacher; `unmetered_calls` are those of which nobody told the tokens:
+            DSPy's cache answered them, they failed, or the endpoint tells none.
     """
 
     asked: int = 0
@@ -127,7 +128,7 @@ class Labelling:
             texts = [passage.prompt_text for passage in passages]
             for inputs in [{"passages": texts}] if together else [{"passage": text} for text in texts]:
                 rows.append(dspy.Example(question=question, **inputs).with_inputs("question", *inputs))
-        for row, said in self._taught(signature, output, rows):
+        for row, said in self._taught(signature, output, rows, self.origin):
             gold = truth.get(_asked(row))
             if gold is None:
                 self._add(kept, "relevance", row, {output: said}, "teacher", self.teacher, signature)
@@ -138,24 +139,29 @@ class Labelling:
                 self._compare(kept, "relevance", row.question, [(gold, said)])
 
     def _decomposition(self, chunk: Sequence[dspy.Example], kept: dict[str, RowsOfOne]) -> None:
+        # A whole question's rows are its own, also where it is a sub-question of another.
+        own = {example.question: question_id(example) for example in chunk}
         by_gold = decomposition_examples(chunk)
         for row in by_gold:
-            self._add(kept, "decomposition", row, {"sub_questions": row.sub_questions}, "gold")
+            self._add(kept, "decomposition", row, {"sub_questions": row.sub_questions}, "gold", of=own)
         if self.teacher is None:
             return
         parts = {row.question: row.sub_questions for row in by_gold}
         whole = [dspy.Example(question=example.question).with_inputs("question") for example in chunk]
-        for row, said in self._taught(Decomposition, "sub_questions", whole):
+        for row, said in self._taught(Decomposition, "sub_questions", whole, own):
             gold = parts.get(row.question)
             if gold is not None:
                 alike = SAME if same_decomposition(said, gold) else DIFFERENT
-                self._compare(kept, "decomposition", row.question, [(SAME, alike)])
-                kept[self.origin[row.question]]["token_f1"].append(aligned_f1(said, gold))
+                self._compare(kept, "decomposition", row.question, [(SAME, alike)], of=own)
+                kept[own[row.question]]["token_f1"].append(aligned_f1(said, gold))
             elif len(said) > 1:
-                self._add(kept, "decomposition", row, {"sub_questions": said}, "teacher", self.teacher, Decomposition)
+                row_of = ("teacher", self.teacher, Decomposition)
+                self._add(kept, "decomposition", row, {"sub_questions": said}, *row_of, of=own)
 
-    def _taught(self, signature: Any, output: str, rows: list[dspy.Example]) -> list[tuple[dspy.Example, Any]]:
-        """What the teacher says of each row, as far as it can be read; the others are counted."""
+    def _taught(
+        self, signature: Any, output: str, rows: list[dspy.Example], of: Mapping[str, str]
+    ) -> list[tuple[dspy.Example, Any]]:
+        """What the teacher says of each row, as far as it can be read; the others are counted, `of` says at whom."""
         predictor = dspy.Predict(signature)
         predictor.lm = self.teacher
         started, spent = time.monotonic(), self.spent
@@ -164,15 +170,16 @@ class Labelling:
                 asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
             )
         calls = metered_calls(usage)
-        spent.teacher["calls"] += len(calls)
+        spent.teacher["calls"] += len(rows)
+        spent.teacher["unmetered_calls"] += max(0, len(rows) - len(calls))
         for name in ("prompt_tokens", "completion_tokens"):
             spent.teacher[name] += sum(call.get(name) or 0 for call in calls)
         spent.teacher["seconds"] += time.monotonic() - started
         spent.asked += len(rows)
         answered = {id(row) for row, _ in said}
-        spent.failed.update(self.origin[row.question] for row in rows if id(row) not in answered)
+        spent.failed.update(of[row.question] for row in rows if id(row) not in answered)
         read = [(row, outputs[output] if outputs is not None else None) for row, outputs in said]
-        spent.unreadable.update(self.origin[row.question] for row, value in read if value is None)
+        spent.unreadable.update(of[row.question] for row, value in read if value is None)
         return [(row, value) for row, value in read if value is not None]
 
     def _add(
@@ -184,8 +191,9 @@ class Labelling:
         labelled: str,
         lm: Any = None,
         signature: Any = None,
+        of: Mapping[str, str] | None = None,
     ) -> None:
-        identity = self.origin[row.question]
+        identity = (of or self.origin)[row.question]
         if identity not in kept:  # the row of a training question of another chunk
             return
         inputs = {name: row[name] for name in row.inputs().keys()}
@@ -194,8 +202,15 @@ class Labelling:
             source |= {"by": lm.model, "call": digest([signature.instructions, inputs, lm.model])}
         kept[identity]["rows"][judge].append({**inputs, **outputs, "source": source})
 
-    def _compare(self, kept: dict[str, RowsOfOne], judge: str, question: str, pairs: Sequence[tuple[str, str]]) -> None:
-        if (identity := self.origin[question]) in kept:
+    def _compare(
+        self,
+        kept: dict[str, RowsOfOne],
+        judge: str,
+        question: str,
+        pairs: Sequence[tuple[str, str]],
+        of: Mapping[str, str] | None = None,
+    ) -> None:
+        if (identity := (of or self.origin)[question]) in kept:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
 
 

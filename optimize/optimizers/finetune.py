@@ -44,7 +44,7 @@ class FinetuneJudges(JudgeTraining):
         base: The local LM to train on, or its spec; None: the one that the predictor asks.
         predictors: Which to train: "judges", "all", or their names; None: "judges", or all where there is none. The
             paper trains judges alone.
-        rows: Examples per predictor at most; 1,000, the paper's number (Liu et al. 2024, appendix A).
+        rows: Examples per predictor at most; 1,000 (Liu et al. 2024, section 4.4: as many prompts a data set).
         judge_rows: Rows of the judges that take the place of gold's; see `raisf.optimize.judges.judge_rows`.
         training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
         labels: See `raisf.optimize.judges.labels.know_labels`.

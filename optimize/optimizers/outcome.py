@@ -249,7 +249,7 @@ def _agreement(rows: Sequence[dspy.Example], gold: dict[tuple[str, ...], str]) -
     """How far gold agrees with all rows, and with those that the answer's score decided."""
     both = [(gold[asked], row) for row in rows if (asked := tuple(row.inputs().values())) in gold]
     made = {
-        name: Agreement.of([(one, row.verdict) for one, row in some], [row.question for _, row in some])
+        name: Agreement.of([(one, row.verdict) for one, row in some], [row.origin for _, row in some])
         for name, some in (("agreement", both), ("agreement_decided", [one for one in both if one[1].decided]))
     }
     return {name: agreed.as_dict() for name, agreed in made.items() if agreed.n}

@@ -10,6 +10,7 @@ import dspy
 import pytest
 from dspy.utils.exceptions import LMServerError
 
+from raisf.evaluation.intervals import proportion
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges import collect as room
 from raisf.optimize.judges.agreement import Agreement
@@ -178,6 +179,9 @@ def test_the_interval_of_an_agreement_takes_rows_of_one_question_together():
     alone, grouped = (Agreement.of(told, groups).share for groups in (None, [n // 5 for n in range(100)]))
     assert alone.value == grouped.value == 0.5
     assert grouped.high - grouped.low > 1.5 * (alone.high - alone.low)
+    assert Agreement.of([("a", "a")] * 9 + [("a", "b")]).share == proportion(9, 10)
+    nothing = Agreement.of([])
+    assert nothing.as_dict() == {"agree": None, "low": None, "high": None, "kappa": None, "n": 0}
 
 
 def test_a_teacher_that_is_unreadable_on_one_thing_is_compared_on_the_others(program, world, tmp_path):
@@ -188,6 +192,18 @@ def test_a_teacher_that_is_unreadable_on_one_thing_is_compared_on_the_others(pro
     assert made["unfinished"] == len(several) and "decomposition" not in made["agreement"]
     assert made["agreement"]["relevance"]["n"] == len(rows(tmp_path / "judges", "relevance"))
     assert made["teacher"]["calls"] == len(teacher.calls)
+
+
+def test_a_question_that_is_a_part_of_an_earlier_one_is_its_own(program, world, tmp_path, monkeypatch):
+    """Its decomposition was looked for among the rows of the other one, in another chunk: a KeyError, rows lost."""
+    first = next(example for example in world.train if len(example.sub_questions) > 1)
+    again = first.copy(id="again", question=first.sub_questions[0], sub_questions=["Who?", "Where is #1?"])
+    monkeypatch.setattr("raisf.optimize.judges.collect.CHUNK", 1)
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["Who?", "Where is #1?"]})
+    made = collect(program, [first, again], tmp_path / "judges", teacher=teacher, progress=False)
+    parts = {row["source"]["id"]: row for row in rows(tmp_path / "judges", "decomposition")}
+    assert parts["again"]["question"] == first.sub_questions[0] and len(parts) == 2
+    assert made["agreement"]["decomposition"]["n"] == 2
 
 
 def test_rows_of_other_questions_are_refused_and_a_tenth_is_held_out(program, world, tmp_path):

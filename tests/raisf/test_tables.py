@@ -61,6 +61,12 @@ def test_the_papers_figures_stand_beside_what_was_prompted_as_theirs_were():
     assert [row[-2:] for row in section.rows] == [[41.2, 53.7]] * 2
     assert [row[1:] for row in others.rows] == [[33.6, 18.0, 44.3, 31.0]] * 2
     assert experiment.sections(_workspace("strategyqa"), {"rag": _records(1.0)})[1].rows == [["rag", 62.4, 57.2]]
+    assert not experiment.sections(_workspace("musique"), answers)[1].rows, "no table of nothing"
+    closed = experiment.sections(_workspace(None), {"rag": _records(1.0)})[1]
+    assert closed.rows == [["rag", 39.0, 27.87, 36.35, 25.5]] and "mean over its 3 sets; of F1, the mean" in closed.text
+    workspace = _workspace("hotpotqa")
+    workspace.left_out = {"blendfilter": "down"}
+    assert experiment.sections(workspace, answers)[1].rows[-1] == ["blendfilter", 39.6, 31.4, 52.7, 44.2]
     assert "prompted with three demonstrations: hold them against our few-shot rows" in section.text
     alone, _ = experiment.sections(_workspace("hotpotqa"), {"rag": _records(1.0)})
     assert "three demonstrations; ours show none" in alone.text
@@ -74,9 +80,14 @@ def test_the_best_of_three_samples_is_what_any_of_them_has_right():
     answers = {f"cot, top_p 1, sample {number}": records for number, records in enumerate(drawn, 1)}
     answers = {"cot, top_p 0, sample 1": _records(1.0, 1.0), **answers}
     (section,) = blendfilter_tables.best_of(_workspace(n=2), answers)
-    assert section.columns == ["exact match", "top_p 0", "top_p 1, one", "top_p 1, best of three"]
+    assert section.columns == ["exact match", "top_p 0", "top_p 1, one", "top_p 1, best of three", "best of the top_p"]
     (row,) = section.rows
-    assert [cell.value for cell in row[1:]] == pytest.approx([1.0, 1 / 3, 0.5])
+    assert [cell.value for cell in row[1:]] == pytest.approx([1.0, 1 / 3, 0.5, 1.0])
+    # The paper's: of the first sample at each top_p any is right.
+    answers = {"cot, top_p 0, sample 1": _records(1.0, 0.0), "cot, top_p 1, sample 1": _records(0.0, 0.0)}
+    answers["cot, top_p 1, sample 2"] = _records(1.0, 1.0)
+    (section,) = blendfilter_tables.best_of(_workspace(n=2), answers)
+    assert section.rows[0][-1].value == 0.5 and "as in the paper" in section.text
 
 
 def test_figure2_has_level_lines_for_programs_without_depth_and_the_cost_of_each_depth():

@@ -1,7 +1,7 @@
 """The papers' own figures, as they print them, to be shown beside ours: percent, by what our tables call the rows.
 
-Sources: Liu et al. 2024, arXiv 2403.06840 (RA-ISF); Wang et al. 2024, arXiv 2402.11129 (BlendFilter), whose main
-table is its Table 2 here; where the one that tells systems apart comes last, it is Table 1, and so on.
+Sources: Liu et al. 2024, arXiv 2403.06840 (RA-ISF); Wang et al. 2024, arXiv 2402.11129 (BlendFilter), whose tables
+are numbered as where the one that tells systems apart comes first; in copies where it comes last they are one lower.
 """
 
 Figures = dict[str, dict[str, float]]
@@ -85,7 +85,8 @@ TABLE_7: Figures = {
     "passages": _sets(21.5, 16.5, 32.8, 24.7, 38.3),
     "decomposed": _sets(12.7, 12.4, 42.9, 23.2, 30.2),
 }
-# The same table: how many of these are right. Of HotpotQA's two that are missing no copy at hand can be read.
+# The same table: how many of these are right. No copy at hand lets one read HotpotQA's two that are missing (2,682
+# together, by Tables 1 and 6); of StrategyQA's two are read so that they add up to these.
 TABLE_7_CORRECT: Figures = {
     "direct": _sets(2018, 9586, 761, 732, 308),
     "passages": _sets(705, 1809, None, 337, 373),

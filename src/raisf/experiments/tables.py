@@ -193,6 +193,7 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
         "Mean per question answered. Questions: itself and all sub-questions below it, as the paper counts. "
         "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
         f"retrievals. The paper's figures, {published.shown_for(published.TABLE_4['GPT-3.5'], workspace.name)}."
+        " It does not say over which questions they are means."
     )
     return [Section("", ["program", "retrievals", "questions", "discarded", "n"], rows, text)]
 

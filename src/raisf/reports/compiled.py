@@ -146,15 +146,16 @@ def _agreed(agreed: Mapping[str, Any] | None) -> tuple[str, str]:
     # Artifacts and collections made before intervals were kept have none.
     interval = f" [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]" if "low" in agreed else ""
     kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
-    return f"{100 * agreed['agree']:.1f}{interval} of {agreed['n']}", kappa
+    return f"{agreed['agree']:.1%}{interval}, n = {agreed['n']}", kappa
 
 
 def teacher_line(teacher: dict[str, Any]) -> str:
     """Who labelled, and at what cost."""
     tokens = [f"{teacher.get(name, 0):,}" for name in ("prompt_tokens", "completion_tokens")]
+    unmetered = f" ({teacher['unmetered_calls']:,} told no tokens)" if teacher.get("unmetered_calls") else ""
     return (
-        f"teacher: {teacher['lm']}, {teacher.get('calls', 0):,} calls, {tokens[0]} tokens read, {tokens[1]} written, "
-        f"{teacher.get('seconds', 0):,} s"
+        f"teacher: {teacher['lm']}, {teacher.get('calls', 0):,} calls{unmetered}, {tokens[0]} tokens read, "
+        f"{tokens[1]} written, {teacher.get('seconds', 0):,} s"
     )
 
 
@@ -166,10 +167,13 @@ def teacher_section(taught: Mapping[str, Any]) -> Section:
         for split, collected in given.get("splits", {}).items():
             lines.append(f"{name}, {split}: {teacher_line(collected['teacher'])}.")
             for judge, classes in collected["rows"].items():
-                share, kappa = _agreed(collected["agreement"].get(judge))
-                rows.append([f"{name}, {split}: {judge}", sum(classes.values()), share, kappa])
+                found = collected["agreement"].get(judge, {})
+                told: list[Cell] = [_agreed(found)[0] if found else None, found.get("kappa"), found.get("n")]
+                if "low" in found:
+                    told[0] = Score(found["agree"], found["low"], found["high"], found["n"])
+                rows.append([f"{name}, {split}: {judge}", sum(classes.values()), *told])
     text = "Where gold speaks the teacher was asked too; know: the LM's own answers. " + " ".join(lines)
-    return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa"], rows, text, None)
+    return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa", "n"], rows, text, 2)
 
 
 def judge_rows_view(report: dict[str, Any]) -> list[RenderableType]:
