@@ -255,6 +255,7 @@ def _answer(program):
     return program(question="On which river does Pasken lie?").answer
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="spawn is what is tested, elsewhere than where it is the default")
 def test_another_process_answers_with_it(pocket):
     program = dspy.Predict(answers.DirectAnswer)

@@ -130,7 +130,9 @@ def test_the_weights_are_the_ones_of_the_manifest(name: str) -> None:
     assert (folder / "tokenizer.json").read_bytes() == words, "all read in the same tokens"
 
 
-@pytest.mark.parametrize("name", pocket.WEIGHTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "pocket")) for name in pocket.WEIGHTS]
+)
 def test_the_weights_reach_their_report(name: str) -> None:
     """On a sample of the exam, within what chance allows a sample to differ."""
     model, tokenizer = load_model(pocket.path(name))
@@ -215,6 +217,7 @@ def test_lessons_that_nobody_makes_any_more_are_not_waited_for(monkeypatch: pyte
                 pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["tiny", "t5"])
 def test_a_killed_training_goes_on_and_ends_with_the_same_weights(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -317,6 +317,7 @@ def test_the_pocket_llamas_judges_are_calibrated(world, tmp_path: Path) -> None:
                 assert (node.know.verdict == "know") == (node.know.probability >= made.know_threshold)
 
 
+@pytest.mark.slow
 def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_told() -> None:
     """The thresholds that hold are asked first, and would bear all that an endpoint drops in its first minute."""
     dropped: set[int] = set()

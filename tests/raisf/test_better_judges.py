@@ -20,6 +20,7 @@ def _json(capsys: Any, *argv: Any) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(
     home: Any, capsys: Any, monkeypatch: Any
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_kind_that_a_program_was_not_compiled_for_is_refused_and_a_judge_more_
     assert asked["answer"]
 
 
+@pytest.mark.slow
 def test_the_kind_of_self_knowledge_is_chosen_on_the_dev_split_and_stands_in_the_artifact(
     home: Any, capsys: Any, monkeypatch: Any
 ) -> None:

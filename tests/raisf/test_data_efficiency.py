@@ -33,6 +33,7 @@ def _rows(capsys: Any) -> dict[str, dict[str, Any]]:
     return {row["judges"]: row for row in section["rows"]}
 
 
+@pytest.mark.slow
 def test_each_way_learns_from_as_many_rows_as_the_table_says_and_once(
     world: Any, tmp_path: Any, capsys: Any, monkeypatch: Any
 ) -> None:

@@ -95,6 +95,7 @@ def test_rows_can_be_run_by_their_labels_commas_and_all(world, out, capsys):
     assert "--only is not for all: leave it out" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):
     assert _run("blendfilter-main", world, out, "--zero-shot") == 0
     before = {path: path.stat().st_mtime_ns for path in (out / "records").glob("*.jsonl")}
@@ -235,6 +236,7 @@ def test_all_experiments_run_from_one_command(world, out):
     assert all(f"{name}: " in page for name in PAPERS)
 
 
+@pytest.mark.slow
 def test_the_judges_are_compared_by_answers_cost_and_alone(world, tmp_path, monkeypatch):
     confident = {"know": "confidence"}
     rows = {

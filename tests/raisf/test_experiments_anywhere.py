@@ -161,7 +161,7 @@ def test_all_experiments_end_at_once_where_the_lm_is_down(data, faulty, monkeypa
 
 def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(data, tmp_path):
     """NQ and TriviaQA come as a test split without passages."""
-    workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN))
+    workspace = Workspace(tmp_path / "out", data("nq", corpus=False, test=BORN), lm=LMChoice("pocket"))
     rows = {"direct": Setting("direct"), "rag": Setting("rag"), "direct, few-shot": Setting("direct", few_shot=True)}
     (section,) = _run(workspace, rows)
     assert [row[0] for row in section.rows] == ["direct"]

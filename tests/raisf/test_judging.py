@@ -109,6 +109,7 @@ def test_a_compiled_program_is_calibrated_and_remembers_it(home, capsys):
     assert _json(capsys, *argv)["judge"]["threshold"] == kept["know_threshold"]
 
 
+@pytest.mark.slow
 def test_the_dev_split_decides_between_the_verdict_and_the_answers_probability(home, capsys):
     """Where `--know` says nothing; who names a kind has it."""
     world = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]

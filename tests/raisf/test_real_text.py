@@ -181,6 +181,7 @@ def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
     assert not opened.use_know and opened.relevance_threshold == 0.25 and opened.max_calls == 60
 
 
+@pytest.mark.slow
 def test_another_judge_stands_in_the_trained_program_and_its_threshold_is_fitted(data, out, artifact, tmp_path):
     choice = RealChoice(programs=(("weights-all", str(artifact)),))
     options = {"lm": LMChoice("pocket"), "n": 3, "engine": "bm25"}

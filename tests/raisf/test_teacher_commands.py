@@ -44,6 +44,7 @@ def test_collected_rows_show_agreement_and_cost_and_compile_learns_from_them(hom
     assert "RAG has no judges of RA-ISF to teach" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_rows_were_validated_on_is_told_and_whose_knowledge_they_tell(
     make_home, tmp_path, monkeypatch, capsys, caplog
 ):

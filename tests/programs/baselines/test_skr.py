@@ -127,6 +127,7 @@ def test_a_spent_budget_ends_it(ask, fitted):
     assert ask(fitted, lm, WRITERS[0]).root.route == "budget"
 
 
+@pytest.mark.slow
 def test_the_first_questions_may_come_from_many_threads_at_once():
     """As an endpoint's in a new process: some found no `AutoModel` in transformers, and counted as wrong."""
     script = (
