@@ -155,8 +155,8 @@ class Labelling:
                 self._compare(kept, "decomposition", row.question, [(SAME, alike)], of=own)
                 kept[own[row.question]]["token_f1"].append(aligned_f1(said, gold))
             elif len(said) > 1:
-                row_of = ("teacher", self.teacher, Decomposition)
-                self._add(kept, "decomposition", row, {"sub_questions": said}, *row_of, of=own)
+                outputs = {"sub_questions": said}
+                self._add(kept, "decomposition", row, outputs, "teacher", self.teacher, Decomposition, of=own)
 
     def _taught(
         self, signature: Any, output: str, rows: list[dspy.Example], of: Mapping[str, str]

@@ -8,7 +8,7 @@ from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import summarise
 from raisf.experiments import published_results as published
 from raisf.experiments.comparing import RecordsById
-from raisf.experiments.tables import Answers, fault_lines, table
+from raisf.experiments.tables import Answers, fault_lines, joined, table
 from raisf.reports.sections import Cell, Section
 from raisf.utils.errors import InputError
 
@@ -103,24 +103,22 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
     for label, records in answers.items():
         program, top_p, _ = label.split(", ")
         samples.setdefault(program, {}).setdefault(top_p, []).append(records)
-    columns = list(dict.fromkeys(column for of in samples.values() for top_p in of for column in _columns(of, top_p)))
-    columns += [ACROSS] if any(len(of) > 1 for of in samples.values()) else []
-    rows: list[list[Cell]] = []
+    found: dict[str, dict[str, Score]] = {}
     for program, of in samples.items():
-        cells: dict[str, Score] = {}
+        cells = found.setdefault(program, {})
         for top_p, drawn in of.items():
-            ids = sorted(drawn[0])
-            values = [[one[name]["em"] for one in drawn] for name in ids]
+            values = [[one[name]["em"] for one in drawn] for name in sorted(drawn[0])]
             made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
             cells |= dict(zip(_columns(of, top_p), made, strict=False))
         if len(of) > 1:
             first = [drawn[0] for drawn in of.values()]
             cells[ACROSS] = bootstrap([max(one[name]["em"] for one in first) for name in first[0]])
-        rows.append([program, *(cells.get(column) for column in columns)])
+    columns = sorted(dict.fromkeys(column for cells in found.values() for column in cells), key=ACROSS.__eq__)
+    rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
     text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
     text += f" {ACROSS}: of the first at each top_p, as in the paper." if ACROSS in columns else ""
     faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
-    return [Section("", ["exact match", *columns], rows, " ".join(filter(None, (text, faults))), main=None)]
+    return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
 
 
 def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:

@@ -129,24 +129,24 @@ def _text(path: Path) -> str:
 
 
 def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: Mapping[str, str]) -> Section:
+    def agreed(verdicts: Mapping[str, dict[str, Any]], whose: str) -> list[Cell]:
+        pairs = [(said[name], _word(row[whose])) for name, row in verdicts.items()]
+        found = Agreement.of(pairs, [row["question"] for row in verdicts.values()])
+        return [found.share, found.kappa, found.n]
+
     rows: list[list[Cell]] = []
-    gold: dict[str, tuple[str, str]] = {}
-    question: dict[str, str] = {}
+    labelled: dict[str, dict[str, Any]] = {}
     for label, of in judged.items():
         verdicts = {_identity("relevance", row): row for row in of.get("relevance", []) if row["readable"]}
-        pairs = {name: (said[name], _word(row["said"])) for name, row in verdicts.items() if name in said}
-        gold |= {name: (said[name], _word(verdicts[name]["gold"])) for name in pairs}
-        question |= {name: verdicts[name]["question"] for name in pairs}
-        if pairs:
-            agreed = Agreement.of(pairs.values(), [question[name] for name in pairs])
-            rows.append([f"relevance: {label}", agreed.share, agreed.kappa, agreed.n])
+        verdicts = {name: row for name, row in verdicts.items() if name in said}
+        labelled |= verdicts
+        rows += [[f"relevance: {label}", *agreed(verdicts, "said")]] if verdicts else []
         listed = {_identity("decomposition", row) for row in of.get("decomposition", []) if row["readable"]}
         if good := [("good", said[name]) for name in sorted(listed & said.keys())]:
-            agreed = Agreement.of(good)
-            rows.append([f"decomposition: {label}", agreed.share, None, agreed.n])
-    if gold:
-        agreed = Agreement.of(gold.values(), [question[name] for name in gold])
-        rows.insert(0, ["relevance: gold", agreed.share, agreed.kappa, agreed.n])
+            found = Agreement.of(good)
+            rows.append([f"decomposition: {label}", found.share, None, found.n])
+    if labelled:
+        rows.insert(0, ["relevance: gold", *agreed(labelled, "gold")])
     theirs = ", ".join(f"{judge} {published.TABLE_5[judge]['people']}" for judge in CHOICES)
     text = (
         "Judgements that people and the judge agree on, of those labelled by hand; of a decomposition the share that "

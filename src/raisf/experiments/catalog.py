@@ -121,7 +121,7 @@ class Experiment:
         told += left_out_lines(workspace.left_out)
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
-        first.text = " ".join(filter(None, told))
+        first.text = tables.joined(*told)
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
 

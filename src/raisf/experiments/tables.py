@@ -83,7 +83,7 @@ def table(
             text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
         if unread:
             text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
-        return [Section("", columns, rows, _joined(text, error_line(reports)))]
+        return [Section("", columns, rows, joined(text, error_line(reports)))]
 
     return sections
 
@@ -100,10 +100,11 @@ def fault_lines(reports: Mapping[str, Report]) -> str:
         f"{label} {report.unreadable} of {report.outputs}" for label, report in reports.items() if report.unreadable
     ]
     unread = "Outputs of the LM that could not be read, an answer among which counts as wrong: "
-    return _joined(f"{unread}{'; '.join(found)}." if found else "", error_line(reports))
+    return joined(f"{unread}{'; '.join(found)}." if found else "", error_line(reports))
 
 
-def _joined(*texts: str) -> str:
+def joined(*texts: str) -> str:
+    """A text of those that are not empty."""
     return " ".join(filter(None, texts))
 
 
@@ -151,7 +152,7 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
             for line, score in (kinds if by_kind else {name: report.em}).items():
                 lines.setdefault(line, {})[number] = score
         numbers = sorted({number for line in lines.values() for number in line})
-        text = _joined(f"n = {len(workspace.test)}{' over all kinds' * by_kind}.", fault_lines(reports))
+        text = joined(f"n = {len(workspace.test)}{' over all kinds' * by_kind}.", fault_lines(reports))
         if not numbers:
             return [Section("", ["exact match", f"any {axis}"], [[*one] for one in level.items()], text)]
         lines |= {label: dict.fromkeys(numbers, score) for label, score in level.items()}
@@ -190,7 +191,7 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
         if any(one is not None for one in theirs):
             rows.append([f"the paper's, {lm}", *theirs, None, None])
     text = (
-        "Mean per question answered. Questions: itself and all sub-questions below it, as the paper counts. "
+        "Mean per question answered. Questions: itself and all sub-questions below it, as the paper seems to count. "
         "Discarded: retrievals that ran beside a self-knowledge judge which then said know, and are not among the "
         f"retrievals. The paper's figures, {published.shown_for(published.TABLE_4['GPT-3.5'], workspace.name)}."
         " It does not say over which questions they are means."
@@ -202,7 +203,7 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 7: what each module settles, and how much of that is right."""
     comparison = Comparison({label: summarise(records.values()) for label, records in answers.items()}, [])
     section = route_section(comparison)
-    section.text = _joined(section.text, fault_lines(comparison.reports))
+    section.text = joined(section.text, fault_lines(comparison.reports))
     theirs: list[Cell] = [_settled(column, workspace.name) for column in section.columns[1:]]
     if any(theirs):
         section.rows.append(["the paper's, GPT-3.5", *theirs])
