@@ -2,7 +2,6 @@
 
 import multiprocessing
 from collections.abc import Iterator
-from queue import Empty, Full
 from typing import TYPE_CHECKING, Any
 
 from raisf.lm.pocket.build import BEGIN, END, PAD
@@ -11,6 +10,8 @@ from raisf.lm.pocket.sampler import Lesson, LessonSampler
 from raisf.utils.errors import RaisfError
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     import torch
     from transformers import PreTrainedTokenizerFast
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 8192
 # Answers weigh five times the prompts: at equal tokens one-passage reading rose from 42% to 61% right.
 ANSWER_WEIGHT = 5.0
-# How long to wait before looking whether the process that makes lessons is still there, in seconds.
-_PATIENCE = 5.0
 CHUNK_LESSONS = 4000
 # How long the training starts small: copying and short readings, until a circuit for them has formed.
 START_TOKENS = 5_400_000
@@ -117,38 +116,39 @@ class Batches:
         judging: bool = False,
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.queue = context.Queue(maxsize=2)
+        self.chunks, self._made = context.Pipe(duplex=False)
         text = tokenizer.backend_tokenizer.to_str()
-        arguments = (self.queue, text, seed, tokens, regions, chunk, made, judging, CHUNK_LESSONS)
+        arguments = (self._made, text, seed, tokens, regions, chunk, made, judging, CHUNK_LESSONS)
         self.process = context.Process(target=_teach, args=arguments, daemon=True)
 
     def __enter__(self) -> Iterator[list[Batch]]:
         self.process.start()
+        self._made.close()  # so that the process alone holds this end, and the other one is told of its death
         return self._stream()
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.join()
+        self.chunks.close()
 
     def _stream(self) -> Iterator[list[Batch]]:
         while (chunk := self._next()) is not None:
             yield [collate(rows) for rows in chunk]
 
     def _next(self) -> Any:
-        """What the process has made next; it may be killed, as by a machine out of memory."""
-        while True:
-            try:
-                return self.queue.get(timeout=_PATIENCE)
-            except Empty:
-                if not self.process.is_alive() and self.queue.empty():
-                    raise RaisfError(
-                        f"the process that makes the lessons has ended (exit code {self.process.exitcode}): run the "
-                        "same command again, which goes on from its last checkpoint"
-                    ) from None
+        """What the process has made next; it may be killed, as by a machine out of memory, in the middle of a chunk."""
+        try:
+            return self.chunks.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise RaisfError(
+                f"the process that makes the lessons has ended (exit code {self.process.exitcode}): run the same "
+                "command again, which goes on from its last checkpoint"
+            ) from None
 
 
 def _teach(
-    queue: Any,
+    made_for: "Connection",
     tokenizer_text: str,
     seed: int,
     tokens: int,
@@ -158,7 +158,7 @@ def _teach(
     judging: bool,
     size: int,
 ) -> None:
-    """Makes chunks of batches of lessons of similar length until `tokens` were made; then puts None."""
+    """Sends chunks of batches of lessons of similar length until `tokens` were made; then None."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -173,22 +173,18 @@ def _teach(
         sampler.rng.shuffle(batches)
         made += len(batches) * BATCH_TOKENS
         number += 1
-        if not _put(queue, batches):
+        if not _sent(made_for, batches):
             return
-    _put(queue, None)
+    _sent(made_for, None)
 
 
-def _put(queue: Any, what: Any) -> bool:
-    """Waits for room in the queue; False if there is nobody left to read it, as after a kill."""
-    parent = multiprocessing.parent_process()
-    while parent is None or parent.is_alive():
-        try:
-            queue.put(what, timeout=5)
-        except Full:
-            continue
-        return True
-    queue.cancel_join_thread()  # else the process would wait until what it has put is read
-    return False
+def _sent(made_for: "Connection", what: Any) -> bool:
+    """Waits until it is taken; False if there is nobody left to take it, as after a kill."""
+    try:
+        made_for.send(what)
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def cut(rows: list[MaskedTokens]) -> Iterator[list[MaskedTokens]]:

@@ -85,13 +85,11 @@ def test_a_local_lm_tells_whole_characters(llama):
 def test_the_shipped_tokenizer_too(name):
     from transformers import AutoTokenizer
 
-    from raisf.lm.local.weights import weights_folder
-
     try:
-        shipped_file(name)
+        file = shipped_file(name)
     except InputError:
         pytest.skip(f"{name} is not installed")
-    text = Text(AutoTokenizer.from_pretrained(weights_folder(name)))
+    text = Text(AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name))
     for city in NAMES:
         tokens = text.encode(reply(city), False)
         said = prediction([{"token": piece} for piece in text.pieces(tokens)], city)

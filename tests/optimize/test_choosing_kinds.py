@@ -31,7 +31,7 @@ def drafting(fields: dict[str, Any]) -> dict[str, Any]:
 def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_thresholds(tmp_path: Path) -> None:
     program = RAISF(Shelf(), k=2)
     program.set_lm(lm := scoring(drafting))
-    made, report = calibrated(program, n=30, know=KINDS)
+    made, report = calibrated(program, n=20, know=KINDS)
     found = report["know"]
     assert (found["before"], found["chosen"]) == ("verbal", "truth") and made.self_knowledge == "truth"
     assert list(found["left_out"]) == ["confidence"] and "log-probabilities" in found["left_out"]["confidence"]
@@ -61,8 +61,8 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
 def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tried() -> None:
     program = RAISF(Shelf(), k=2)
     program.set_lm(scoring(drafting))
-    _, alone = calibrated(program, n=30, know=("truth",))
-    _, beside = calibrated(program, n=30, know=("verbal", "truth"))
+    _, alone = calibrated(program, n=16, know=("truth",))
+    _, beside = calibrated(program, n=16, know=("verbal", "truth"))
     assert alone["answer"]["before"] == beside["answer"]["before"]
 
 

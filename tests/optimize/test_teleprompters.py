@@ -284,7 +284,7 @@ def test_judges_learn_by_outcome_inside_better_together(program: RAISF, world: A
     program.set_lm(ScriptedLM(reads))
     outcome = raisf.OutcomeJudges(by="prompts", rows=12, demos=2, **QUIET)
     together = dspy.BetterTogether(metric=shows, ours=outcome, theirs=dspy.LabeledFewShot(k=2))
-    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:3]}
+    sets: Any = {"trainset": world.train[:12], "valset": world.dev[:3]}
     best: Any = together.compile(program, strategy="ours -> theirs", **sets)
     assert not best.flag_compilation_error_occurred and len(best.candidate_programs) == 3
 

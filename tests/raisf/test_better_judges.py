@@ -11,7 +11,7 @@ from raisf import cli
 @pytest.fixture(scope="module")
 def home(make_home: Any) -> Any:
     """A folder with a small world and its index."""
-    return make_home(train=24, dev=24, test=8)
+    return make_home(train=16, dev=12, test=6)
 
 
 def _json(capsys: Any, *argv: Any) -> dict[str, Any]:

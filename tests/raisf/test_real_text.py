@@ -52,7 +52,7 @@ def out(tmp_path_factory):
 
 def _run(data, out, *more):
     argv = ["experiment", "real", "--data", str(data), "--out", str(out), "--lm", "pocket", "--engine", "bm25"]
-    return cli.main([*argv, "--n", "3", *more])
+    return cli.main([*argv, "--n", "2", *more])
 
 
 def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifact, capsys, monkeypatch):
@@ -65,7 +65,7 @@ def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifac
     tables = {one["title"]: one for one in json.loads(capsys.readouterr().out)["experiments"]["real"]}
     assert [row["program"] for row in tables["Real text"]["rows"]] == ["direct", "rag", "weights-all"]
     assert set(tables["Real text"]["columns"]) == {"program", *(f"{s} {m}" for s in data_sets for m in ("EM", "F1"))}
-    assert tables["musique: answers"]["rows"][0]["exact match"]["n"] == 3
+    assert tables["musique: answers"]["rows"][0]["exact match"]["n"] == 2
     tested = [row["pair"] for row in tables["2wiki: differences in exact match"]["rows"]]
     assert tested == ["weights-all - direct", "weights-all - rag"]
     assert tables["musique: judge: know"]["rows"][0]["program"] == "weights-all"
@@ -98,7 +98,7 @@ def test_a_row_that_cannot_be_run_costs_no_other_row_and_no_other_data_set(data,
     overview, *_ = found["experiments"]["real"]
     assert {row["program"] for row in overview["rows"]} == {"direct", "rag"}
     of_rag = next(row for row in overview["rows"] if row["program"] == "rag")
-    assert of_rag["2wiki EM"] is None and of_rag["musique EM"]["n"] == 3
+    assert of_rag["2wiki EM"] is None and of_rag["musique EM"]["n"] == 2
     assert "Left out: 2wiki: rag (no corpus at all)." in overview["text"]
     assert _run(data / "2wiki", tmp_path / "other", "--only", "rag", "--no-judges") == 2
     assert "no corpus at all" in capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_judges_that_fail_and_rows_that_nobody_asked_for_cost_no_answers(data, t
     assert _run(data, tmp_path / "judged", "--only", "direct", "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["left_out"]["real"] == {"2wiki: the judges alone": "the judges hiccuped"}
-    assert all(found["experiments"]["real"][0]["rows"][0][f"{name} EM"]["n"] == 3 for name in data_sets)
+    assert all(found["experiments"]["real"][0]["rows"][0][f"{name} EM"]["n"] == 2 for name in data_sets)
 
 
 def _down(space, *_):
