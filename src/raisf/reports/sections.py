@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Cell = str | int | float | Score | None
+# Columns of a table all of whose scores have their intervals below them: of twelve characters, in a terminal of 80.
+MOST_WITH_INTERVALS = 6
 # The ends of intervals, beside the mean's own column in a CSV.
 ENDS = ("low", "high", "n")
 
@@ -31,7 +33,8 @@ class Section:
         columns: The headings, (columns,).
         rows: (rows, columns); scores are shares, shown as percent, other numbers are shown with two digits.
         text: What a reader must know to read the table right.
-        main: The column whose scores the terminal shows with their intervals; CSV and page show all.
+        main: The column whose scores the terminal shows with their intervals; None: all, below them, if there are few
+            columns. CSV and page show all.
         drawings: Figures of the same numbers, each the text of an SVG element.
         blocks: Texts below the table whose lines are shown as they stand, such as trees.
     """
@@ -103,7 +106,7 @@ class Section:
         return [csv_file, *drawn]
 
     def view(self) -> "RenderableType":
-        """The table for the terminal, narrow: of the scores only the main one with its interval."""
+        """The table for the terminal, narrow: where one column is the main one, it alone has intervals."""
         from raisf.utils.display import DataTable
 
         table = DataTable(
@@ -115,8 +118,7 @@ class Section:
                 column, justify="right" if number else "left", no_wrap=number == self.main, overflow="fold"
             )
         for row in self.rows:
-            cells = (shown(cell, interval=number == self.main) for number, cell in enumerate(row))
-            table.add_row(*cells)
+            table.add_row(*map(self._told, range(len(row)), row))
         if not self.blocks:
             return table
         from rich.console import Group
@@ -125,6 +127,12 @@ class Section:
 
         lines = (line for block in self.blocks for line in ["", *block.split("\n")])
         return Group(table, *(as_text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+
+    def _told(self, number: int, cell: Cell) -> str:
+        """A cell as the terminal shows it."""
+        if self.main is None and len(self.columns) <= MOST_WITH_INTERVALS and isinstance(cell, Score):
+            return shown(cell).replace(" ", "\n", 1)
+        return shown(cell, interval=number == self.main)
 
     def _named(self, row: Sequence[Cell]) -> list[tuple[str, Cell]]:
         return list(zip(self.columns, row, strict=True))
