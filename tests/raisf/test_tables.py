@@ -1,12 +1,10 @@
 """The papers' tables, made of records: what is counted, and what stands beside it."""
 
 import csv
-import io
 from types import SimpleNamespace
 
 import dspy
 import pytest
-from rich.console import Console
 
 from raisf.experiments import blendfilter_tables, by_hand, tables
 from raisf.experiments.cases import cases
@@ -337,17 +335,3 @@ def _write(path, rows):
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
         writer.writerows(rows)
-
-
-def test_a_curves_table_shows_its_intervals_in_the_terminal_while_they_fit():
-    """Its scores stood there bare, and 29.5 looked like more than 29.0."""
-
-    def printed(depths):
-        answers = {f"ra-isf, weights, max_depth {depth}": _records(1, 0, 0, 0) for depth in depths}
-        (curve,) = tables.sweep("max_depth")(_workspace(), answers)
-        console = Console(width=80, file=io.StringIO())
-        console.print(curve.view())
-        return console.file.getvalue()
-
-    assert printed(range(5)).count("25.0") == printed(range(5)).count("[4.6, 69.9]") == 5
-    assert printed(range(6)).count("25.0") == 6 and "[" not in printed(range(6))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | Score | None
 # Columns of a table all of whose scores have their intervals below them: of twelve characters, in a terminal of 80.
-MOST_WITH_INTERVALS = 6
+MOST_WITH_INTERVALS = 5
 # The ends of intervals, beside the mean's own column in a CSV.
 ENDS = ("low", "high", "n")
 
