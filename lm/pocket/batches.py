@@ -1,5 +1,6 @@
 """From lessons to batches of token ids, made in a process of their own."""
 
+import contextlib
 import multiprocessing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -116,14 +117,14 @@ class Batches:
         judging: bool = False,
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.chunks, self._made = context.Pipe(duplex=False)
+        self.chunks, self._sent = context.Pipe(duplex=False)
         text = tokenizer.backend_tokenizer.to_str()
-        arguments = (self._made, text, seed, tokens, regions, chunk, made, judging, CHUNK_LESSONS)
+        arguments = (self._sent, text, seed, tokens, regions, chunk, made, judging, CHUNK_LESSONS)
         self.process = context.Process(target=_teach, args=arguments, daemon=True)
 
     def __enter__(self) -> Iterator[list[Batch]]:
         self.process.start()
-        self._made.close()  # so that the process alone holds this end, and the other one is told of its death
+        self._sent.close()  # so that the process alone holds this end, and the other one is told of its death
         return self._stream()
 
     def __exit__(self, *_: object) -> None:
@@ -148,7 +149,7 @@ class Batches:
 
 
 def _teach(
-    made_for: "Connection",
+    chunks: "Connection",
     tokenizer_text: str,
     seed: int,
     tokens: int,
@@ -166,25 +167,16 @@ def _teach(
         tokenizer_object=Tokenizer.from_str(tokenizer_text), pad_token=PAD, bos_token=BEGIN, eos_token=END
     )
     sampler = LessonSampler(seed, regions)
-    while made < tokens:
-        sampler.begin(f"{seed}/{number}")
-        taught = lessons(sampler, size, made < min(START_TOKENS, tokens / (8 if judging else 4)), judging)
-        batches = list(cut([encode(tokenizer, lesson) for lesson in taught]))
-        sampler.rng.shuffle(batches)
-        made += len(batches) * BATCH_TOKENS
-        number += 1
-        if not _sent(made_for, batches):
-            return
-    _sent(made_for, None)
-
-
-def _sent(made_for: "Connection", what: Any) -> bool:
-    """Waits until it is taken; False if there is nobody left to take it, as after a kill."""
-    try:
-        made_for.send(what)
-    except BrokenPipeError:
-        return False
-    return True
+    with contextlib.suppress(BrokenPipeError):  # nobody is left to read them, as after a kill
+        while made < tokens:
+            sampler.begin(f"{seed}/{number}")
+            taught = lessons(sampler, size, made < min(START_TOKENS, tokens / (8 if judging else 4)), judging)
+            batches = list(cut([encode(tokenizer, lesson) for lesson in taught]))
+            sampler.rng.shuffle(batches)
+            made += len(batches) * BATCH_TOKENS
+            number += 1
+            chunks.send(batches)
+        chunks.send(None)
 
 
 def cut(rows: list[MaskedTokens]) -> Iterator[list[MaskedTokens]]:
