@@ -8,6 +8,7 @@ import pytest
 from raisf import cli
 from raisf.optimize.artifact import ARTIFACT, save
 from raisf.programs.baselines.direct import Direct
+from raisf.reports.report import check_folder
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_replaceable
 
@@ -69,6 +70,14 @@ def test_a_world_with_notes_in_it_stays(tmp_path: Path, capsys):
     before = files_below(tmp_path / "w")
     assert cli.main(["world", "--out", str(tmp_path / "w"), "--entities", "300"]) == 2
     assert "holds other things (notes.txt)" in capsys.readouterr().err and files_below(tmp_path / "w") == before
+
+
+def test_a_folder_of_notes_is_no_report_and_a_report_may_hold_notes(tmp_path: Path):
+    out = put(tmp_path / "out", notes_md="# Ours")
+    with pytest.raises(InputError, match=r"holds other things \(notes.md"):
+        check_folder(out)
+    put(out, results_json='{"facts": {}}')
+    check_folder(out)
 
 
 def test_a_model_of_somebody_elses_is_not_replaced_by_a_pocket_llama(tmp_path: Path, capsys):

@@ -57,9 +57,9 @@ def _run(data, out, *more):
 
 def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifact, capsys, monkeypatch):
     given = ("--program", f"weights-all={artifact}")
-    page = out.parent / "page.md"
-    page.write_text("# Ours\n\nWhat we found.\n", "utf-8")
+    page = out / "page.md"  # in the report's own folder, which is no other's for that
     assert _run(data, out, *given, "--only", "direct,rag", "--no-judges", "--page", str(page)) == 0
+    page.write_text("# Ours\n\nWhat we found.\n", "utf-8")
     capsys.readouterr()
     assert _run(data, out, *given, "--only", "weights-all", "--json", "--page", str(page)) == 0
     tables = {one["title"]: one for one in json.loads(capsys.readouterr().out)["experiments"]["real"]}

@@ -112,12 +112,14 @@ def report_of(
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
     """Refuses a folder that holds other things than a report: its tables, and the folders that `parts` names.
 
+    A Markdown page among them is no stranger: it may be one that was asked for, and nothing writes over another.
+
     Raises:
         InputError: It does.
     """
     if out.is_dir():
         files = sorted(file.name for file in out.iterdir() if file.name not in parts)
-        strangers = [name for name in files if Path(name).suffix not in (".csv", ".json", ".html", ".svg")]
+        strangers = [name for name in files if Path(name).suffix not in (".csv", ".json", ".html", ".svg", ".md")]
         if strangers or (files and not _is_report(out, parts)):
             told = ", ".join((strangers or files)[:3])
             raise InputError(f"{out} holds other things ({told}): give a new folder")
