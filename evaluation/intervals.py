@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 # Resampled indices are drawn in blocks of at most this many (32 MB of int64), whatever the size of the test set.
 _BLOCK = 4_000_000
+# The same of groups: several arrays of that size are to stay in a cache.
+_GROUP_BLOCK = 20_000
 _Z = 1.959964  # the normal distribution's 97.5% quantile
 # Below this many questions a percentile interval is too narrow: of n values it covers what n - 1 would.
 FEW = 30
@@ -121,7 +123,7 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples
 
 
 def bootstrap_groups(
-    statistic: Callable[[NDArray[np.float64]], float],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     groups: Sequence[Hashable],
     *,
     n: int,
@@ -136,7 +138,8 @@ def bootstrap_groups(
     for as many questions as there are groups: at the edge the rows of one question count as one.
 
     Args:
-        statistic: From the multiplicity of each row in a resample, (n_rows,), to its value; NaN where it is undefined.
+        statistic: From the multiplicities of the rows in each of some resamples, (m, n_rows), to its values, (m,); NaN
+            where it is undefined.
         groups: Each row's group, (n_rows,).
         n: What the Score shall say it rests on: the rows that the statistic has in its denominator.
         among: The rows in the denominator, (n_rows,), whose groups are counted at the edge; all if not given.
@@ -148,20 +151,32 @@ def bootstrap_groups(
 
     Source: Field and Welsh 2007, the cluster bootstrap.
     """
-    value = statistic(np.ones(len(groups))) if groups else math.nan
+    value = float(statistic(np.ones((1, len(groups))))[0]) if groups else math.nan
     if math.isnan(value):
         return Score(math.nan, math.nan, math.nan, 0)
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
     random = np.random.default_rng(seed)
-    drawn = (random.integers(0, len(numbers), len(numbers)) for _ in range(samples))
-    values = [statistic(np.bincount(picked, minlength=len(numbers))[group_of].astype(np.float64)) for picked in drawn]
+    values, block = np.empty(samples), max(1, _GROUP_BLOCK // len(groups))
+    for start in range(0, samples, block):
+        shape = min(block, samples - start), len(numbers)
+        picked = random.integers(0, len(numbers), shape) + np.arange(shape[0])[:, None] * len(numbers)
+        counts = np.bincount(picked.ravel(), minlength=math.prod(shape)).reshape(shape)
+        values[start : start + shape[0]] = statistic(counts.astype(np.float64).take(group_of, axis=1))
     low, high = np.nanquantile(values, (0.025, 0.975))
     if low < high:
         return Score(value, float(low), float(high), n)
     inside = set(groups) if among is None else {group for group, counts in zip(groups, among, strict=True) if counts}
     edge = proportion(value * len(inside), len(inside))
     return Score(value, edge.low, edge.high, n)
+
+
+def sums_by_place(values: NDArray[np.float64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums of values (m, n) over the rows of each place, which are numbered from 0 on, (n,): (m, places)."""
+    shape = len(values), int(place.max(initial=-1)) + 1
+    cells = place + np.arange(shape[0])[:, None] * shape[1]
+    sums = np.bincount(cells.ravel(), values.ravel(), minlength=math.prod(shape))
+    return np.asarray(sums, np.float64).reshape(shape)
 
 
 def _percentile_interval(values: NDArray[np.float64], samples: int, seed: int) -> Score:

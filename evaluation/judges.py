@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raisf.evaluation.intervals import Score, bootstrap_groups, proportion
+from raisf.evaluation.intervals import Score, bootstrap_groups, proportion, sums_by_place
 from raisf.evaluation.risk import RiskCoverage
 
 Array = NDArray[np.float64]
@@ -110,7 +110,7 @@ def auroc(gold: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) 
     positive, values = np.asarray(gold, bool), np.asarray(scores, np.float64)
     each = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
     _, place = np.unique(values, return_inverse=True)
-    return _auroc(positive, place, each)
+    return float(_auroc(positive, place, each[None])[0])
 
 
 def auroc_score(gold: Sequence[bool], scores: Sequence[float], groups: Sequence[Hashable]) -> Score:
@@ -165,9 +165,8 @@ def ece_score(gold: Sequence[bool], probabilities: Sequence[float], groups: Sequ
     of, positive = np.asarray(probabilities, np.float64), np.asarray(gold, np.float64)
     place = _places(of)
 
-    def ece(weights: Array) -> float:
-        gaps = np.bincount(place, weights * (of - positive), minlength=BINS)
-        return float(np.abs(gaps).sum() / weights.sum())
+    def ece(weights: Array) -> Array:
+        return np.abs(sums_by_place(weights * (of - positive), place)).sum(1) / weights.sum(1)
 
     return bootstrap_groups(ece, groups, n=len(positive))
 
@@ -226,18 +225,18 @@ def _log_odds(probability: float) -> float:
     return math.log(inside / (1 - inside))
 
 
-def _ratio(above: Array, below: Array, weights: Array) -> float:
-    total = float(weights @ below)
-    return float(weights @ above) / total if total else math.nan
+def _ratio(above: Array, below: Array, weights: Array) -> Array:
+    return _over(weights @ above, weights @ below)
 
 
-def _auroc(positive: NDArray[np.bool_], place: NDArray[np.int64], weights: Array) -> float:
-    size = int(place.max()) + 1 if len(place) else 0
-    yes = np.bincount(place, weights * positive, minlength=size)
-    no = np.bincount(place, weights * ~positive, minlength=size)
-    pairs = float(yes.sum() * no.sum())
-    below = np.cumsum(no) - no
-    return float(yes @ (below + no / 2)) / pairs if pairs else math.nan
+def _auroc(positive: NDArray[np.bool_], place: NDArray[np.int64], weights: Array) -> Array:
+    yes, no = sums_by_place(weights * positive, place), sums_by_place(weights * ~positive, place)
+    below = np.cumsum(no, axis=1) - no
+    return _over((yes * (below + no / 2)).sum(1), yes.sum(1) * no.sum(1))
+
+
+def _over(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.full(len(below), math.nan), where=below != 0)
 
 
 def _places(probabilities: Array) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raisf.evaluation.intervals import Score, bootstrap_groups
+from raisf.evaluation.intervals import Score, bootstrap_groups, sums_by_place
 from raisf.utils.display import DataTable
 
 Array = NDArray[np.float64]
@@ -65,9 +65,8 @@ def risk_coverage(right: Sequence[float], confidence: Sequence[float], groups: S
         groups: What each row is resampled with, such as its question, (n,).
     """
     wrong, place = 1 - np.asarray(right, np.float64), _places(confidence)
-    each = np.ones(len(wrong))
     score = bootstrap_groups(partial(_aurc, wrong, place), groups, n=len(wrong))
-    answered, errors = _curve(wrong, place, each)
+    answered, errors = (ends[0] for ends in _curve(wrong, place, np.ones((1, len(wrong)))))
     risks = errors / answered
     total = answered[-1]
     reached = {risk: answered[risks <= risk + 1e-12] / total for risk in RISKS}
@@ -89,7 +88,7 @@ def aurc(right: ArrayLike, confidence: ArrayLike) -> float:
     coverage is continuous, with which rows of equal confidence need no order.
     """
     wrong = 1 - np.asarray(right, np.float64)
-    return _aurc(wrong, _places(confidence), np.ones(len(wrong)))
+    return float(_aurc(wrong, _places(confidence), np.ones((1, len(wrong))))[0])
 
 
 def _places(confidence: ArrayLike) -> NDArray[np.int64]:
@@ -98,20 +97,18 @@ def _places(confidence: ArrayLike) -> NDArray[np.int64]:
 
 
 def _curve(wrong: Array, place: NDArray[np.int64], weights: Array) -> tuple[Array, Array]:
-    """Rows answered, and errors among them, at the end of each confidence that occurs."""
-    answered, errors = np.bincount(place, weights), np.bincount(place, weights * wrong)
-    there = answered > 0
-    return np.cumsum(answered[there], dtype=np.float64), np.cumsum(errors[there], dtype=np.float64)
+    """Rows answered, and errors among them, at the end of each confidence that occurs, for weights (m, n)."""
+    answered, errors = sums_by_place(weights, place), sums_by_place(weights * wrong, place)
+    return answered.cumsum(1), errors.cumsum(1)
 
 
-def _aurc(wrong: Array, place: NDArray[np.int64], weights: Array) -> float:
+def _aurc(wrong: Array, place: NDArray[np.int64], weights: Array) -> Array:
+    if not len(place):
+        return np.full(len(weights), np.nan)
     answered, errors = _curve(wrong, place, weights)
-    if not len(answered):
-        return float("nan")
-    before, erred = np.r_[0.0, answered[:-1]], np.r_[0.0, errors[:-1]]
-    slope = (errors - erred) / (answered - before)
+    more, erring = (np.diff(ends, prepend=0.0) for ends in (answered, errors))
+    before, erred = answered - more, errors - erring
     # Within a confidence the risk after x more rows is (erred + slope x) / (before + x): its integral over x.
-    area = slope * (answered - before)
-    later = before > 0
-    area[later] += (erred - slope * before)[later] * np.log(answered[later] / before[later])
-    return float(area.sum() / answered[-1])
+    slope = np.divide(erring, more, out=np.zeros_like(more), where=more > 0)
+    growth = np.divide(answered, before, out=np.ones_like(before), where=before > 0)
+    return (erring + (erred - slope * before) * np.log(growth)).sum(1) / answered[:, -1]

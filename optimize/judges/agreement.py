@@ -42,7 +42,7 @@ class Agreement:
         if len(rows) == self.n:  # each stands for itself
             return bootstrap([float(same) for (same,) in rows.values()])
         same, counts = (np.array([of(group) for group in rows.values()], dtype=np.float64) for of in (sum, len))
-        return bootstrap_groups(lambda weights: float(weights @ same / (weights @ counts)), list(rows), n=self.n)
+        return bootstrap_groups(lambda weights: weights @ same / (weights @ counts), list(rows), n=self.n)
 
     @property
     def kappa(self) -> float | None:

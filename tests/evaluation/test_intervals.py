@@ -71,18 +71,18 @@ def test_a_score_prints_as_percent_with_n() -> None:
 def test_a_statistic_over_groups_of_one_has_the_interval_of_its_mean() -> None:
     values = np.random.default_rng(1).random(200)
     plain = bootstrap(values.tolist())
-    score = bootstrap_groups(lambda weights: float(weights @ values / weights.sum()), range(200), n=200)
+    score = bootstrap_groups(lambda weights: weights @ values / weights.sum(1), range(200), n=200)
     assert score.value == pytest.approx(plain.value) and score.n == 200
     assert (score.low, score.high) == pytest.approx((plain.low, plain.high), abs=0.005)
-    assert score == bootstrap_groups(lambda weights: float(weights @ values / weights.sum()), range(200), n=200)
+    assert score == bootstrap_groups(lambda weights: weights @ values / weights.sum(1), range(200), n=200)
 
 
 def test_groups_are_drawn_whole() -> None:
     seen = []
 
-    def note(weights: np.ndarray) -> float:
-        seen.append(tuple(weights))
-        return 0.0
+    def note(weights: np.ndarray) -> np.ndarray:
+        seen.extend(map(tuple, weights))
+        return np.zeros(len(weights))
 
     bootstrap_groups(note, ["a", "b", "a"], n=3, samples=50)
     assert {weights[0] == weights[2] for weights in seen} == {True}
@@ -90,7 +90,7 @@ def test_groups_are_drawn_whole() -> None:
 
 
 def test_an_undefined_statistic_is_no_zero_and_undefined_resamples_are_left_out() -> None:
-    assert bootstrap_groups(lambda weights: math.nan, ["a"], n=1).n == 0
-    assert bootstrap_groups(lambda weights: 1.0, [], n=0).n == 0
-    score = bootstrap_groups(lambda weights: 1.0 if weights[0] else math.nan, ["a", "b"], n=2)
+    assert bootstrap_groups(lambda weights: np.full(len(weights), math.nan), ["a"], n=1).n == 0
+    assert bootstrap_groups(lambda weights: np.ones(len(weights)), [], n=0).n == 0
+    score = bootstrap_groups(lambda weights: np.where(weights[:, 0] > 0, 1.0, math.nan), ["a", "b"], n=2)
     assert (score.value, score.high, score.n) == (1.0, 1.0, 2) and score.low < 0.5
