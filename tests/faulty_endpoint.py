@@ -109,6 +109,7 @@ class Endpoint(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a reply in two parts would wait 40 ms for the first one's receipt
     server: Endpoint
 
     def do_POST(self) -> None:

@@ -119,6 +119,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # a reply in two parts would wait 40 ms for the first one's receipt
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -142,7 +143,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr("raisf.lm.transport.GARBAGE_SECONDS", 0.01)
     made = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made

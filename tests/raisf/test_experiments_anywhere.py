@@ -151,6 +151,7 @@ def test_experiments_of_which_none_can_be_run_are_the_users_mistake(data, endpoi
 def test_all_experiments_end_at_once_where_the_lm_is_down(data, faulty, monkeypatch, tmp_path, capsys):
     """Else each of seventeen tables would wait for it."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("raisf.lm.transport.BUSY_SECONDS", 0.1)
     with faulty.serve() as gone:
         lm = LMChoice("openai/x", api_base=gone.url)
     assert _all(data("nq", corpus=False, test=BORN), tmp_path / "out", lm, "--timeout", "2") == 1
