@@ -242,7 +242,7 @@ def test_calls_may_be_saved_at_a_price(program: RAISF, lm: ScriptedLM) -> None:
     """From memory a question costs two calls, from passages five; the price decides what is worth it."""
     made: dict[float, Any] = {}
     for price in (0.0, 0.5):
-        made[price], report = calibrated(program, n=20, aim="cost", call_price=price)
+        made[price], report = calibrated(program, n=12, aim="cost", call_price=price)
         assert report["call_price"] == price
         calls, before = report["answer"]["lm_calls"], report["answer"]["before"]["value"]
         worth = [report["answer"][when]["value"] - price * calls[when] for when in ("before", "after")]

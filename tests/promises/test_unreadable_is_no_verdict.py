@@ -120,6 +120,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # a reply in two parts would wait 40 ms for the first one's receipt
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 

@@ -72,6 +72,7 @@ def faults() -> dict[str, bool]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shim",
     [

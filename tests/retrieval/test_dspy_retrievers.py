@@ -152,6 +152,7 @@ def test_what_is_no_list_of_texts_is_told(texts: Any):
         raisf.index(texts, "bm25")
 
 
+@pytest.mark.slow
 def test_an_index_whose_checkpoint_was_moved_pickles_with_its_place(tmp_path: Path):
     shutil.copytree(find_checkpoint("minilm").path, tmp_path / "encoder")
     build_index([Passage("0", TEXTS[0])], tmp_path / "i", checkpoint=tmp_path / "encoder", progress=False)
