@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from raisf import cli
+from raisf.experiments.pages import write_experiment
 from raisf.optimize.artifact import ARTIFACT, save
 from raisf.programs.baselines.direct import Direct
 from raisf.reports.report import check_folder
+from raisf.reports.sections import Section, write_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_replaceable
 
@@ -78,6 +80,25 @@ def test_a_folder_of_notes_is_no_report_and_a_report_may_hold_notes(tmp_path: Pa
         check_folder(out)
     put(out, results_json='{"facts": {}}')
     check_folder(out)
+
+
+def test_tables_of_ones_own_beside_a_reports_are_never_deleted(tmp_path: Path):
+    """All that the next report did not have were, those of a folder too that had `records` for a sub-folder."""
+    study = put(tmp_path / "study", records__a_txt="1", patients_csv="a,b", plot_svg="<svg/>")
+    with pytest.raises(InputError, match=r"holds other things \(patients.csv, plot.svg"):
+        check_folder(study)
+    out, facts = tmp_path / "out", {"data": "d"}
+    (out / "real").mkdir(parents=True)
+    for name in ("a b", "c"):  # the second time another table, whose predecessor goes
+        write_experiment(out, "real", dict(facts), [Section(name, ["program", "x"], [["a", 1]])], {})
+        put(out / "real", mine_csv="x")
+        check_folder(out, ("real",))
+    assert sorted(file.name for file in (out / "real").iterdir()) == ["c.csv", "mine.csv", "results.json"]
+    put(
+        out / "real", results_json='{"facts": {}, "files": ["../../study/patients.csv", 7, "notes.txt"]}', notes_txt="x"
+    )
+    write_sections([], out / "real")
+    assert (study / "patients.csv").is_file() and (out / "real/notes.txt").is_file()
 
 
 def test_a_model_of_somebody_elses_is_not_replaced_by_a_pocket_llama(tmp_path: Path, capsys):

@@ -108,8 +108,10 @@ def test_the_demo_on_real_text(tmp_path, capsys, monkeypatch):
 
 
 def test_what_another_version_made_is_dropped_even_if_that_is_stopped(tmp_path, monkeypatch):
-    for name in ("index-bm25", "prompts-bm25", "world"):
+    kept = ["index-mine", "prompts-llama", "world"]  # nor what is only called alike
+    for name in ("index-bm25", "prompts-bm25", *kept):
         (tmp_path / name).mkdir()
+    (tmp_path / "index-notes.md").touch()
     drop_stale(tmp_path, {"lm": "one"}, "index", "prompts")
     assert (tmp_path / "index-bm25").is_dir()  # nobody knows what a folder without a note is made from
 
@@ -121,7 +123,7 @@ def test_what_another_version_made_is_dropped_even_if_that_is_stopped(tmp_path, 
         with pytest.raises(KeyboardInterrupt):
             drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
     drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["world"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == kept
 
 
 @pytest.mark.parametrize("question", ["Who was it?", 'Who said "no" to $5?', "What is Rome's `river`\\?"])

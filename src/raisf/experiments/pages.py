@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf.experiments import by_hand
 from raisf.experiments.catalog import EXPERIMENTS
 from raisf.experiments.provenance import answered
 from raisf.reports.headline import best_of
 from raisf.reports.page import write_page
-from raisf.reports.report import PAGE, RESULTS
-from raisf.reports.sections import Section, write_sections
+from raisf.reports.report import PAGE
+from raisf.reports.sections import RESULTS, Section, write_sections
 from raisf.utils.files import read_json, write_json
 
 # Facts that the page tells of the last command alone.
@@ -31,11 +30,13 @@ def write_experiment(
     """
     folder = out / name
     folder.mkdir(exist_ok=True)
-    write_sections(sections, folder, keeping=(by_hand.FILE,))  # which people fill in
+    written = write_sections(sections, folder)
     found = [{**section.as_dict(), "drawings": section.drawings} for section in sections]
     facts["answered"] = answered(files.values())
     records = {label: str(file.relative_to(out)) for label, file in files.items()}
-    write_json(folder / RESULTS, {"experiment": name, "facts": facts, "records": records, "sections": found})
+    write_json(
+        folder / RESULTS, {"experiment": name, "facts": facts, "records": records, "sections": found, "files": written}
+    )
     write_page_of_all(out, facts)
 
 

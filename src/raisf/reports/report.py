@@ -10,7 +10,7 @@ from raisf.evaluation.readability import counts
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
-from raisf.reports.sections import Cell, Section, score_of, write_sections
+from raisf.reports.sections import RESULTS, Cell, Section, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COSTS = {
     "discarded_retrievals": "discarded",
     "seconds": "seconds",
 }
-RESULTS, PAGE = "results.json", "report.html"
+PAGE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class ComparisonReport:
         from raisf.reports.page import write_page
         from raisf.utils.files import write_json
 
-        write_json(out / RESULTS, self.results)
         sections = list(self.sections.values())
-        write_sections(sections, out)
+        files = write_sections(sections, out)
+        write_json(out / RESULTS, {**self.results, "files": files})
         write_page(out / PAGE, self.title, self.facts, sections, self.headline, self.examples)
 
 
@@ -94,8 +94,8 @@ def report_of(
     sections["answers"].draw(plots.exact_match(comparison.reports))
     sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
     sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
-    if "judge-relevance" in sections:
-        sections["judge-relevance"].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
+    if judges := [section for name, section in sections.items() if name.startswith("judge-")]:
+        judges[0].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
         sections["cost-of-compiling"].draw(*plots.learning_curves(compiled))
     results = {
@@ -129,16 +129,8 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
 
 
 def _is_report(out: Path, parts: Collection[str]) -> bool:
-    """Whether a folder of tables is a report's, by its results or by a folder that it has beside them."""
-    from raisf.utils.files import read_json
-
-    if any((out / part).is_dir() for part in parts):
-        return True
-    try:
-        results = read_json(out / RESULTS)
-    except InputError:
-        return False
-    return isinstance(results, dict) and "facts" in results
+    """Whether a folder of tables is a report's, by its results, those of its parts, or the answers that it keeps."""
+    return any(map(read_results, (out, *(out / part for part in parts)))) or any((out / "records").glob("*.meta.json"))
 
 
 def answer_sections(comparison: "Comparison") -> list[Section]:

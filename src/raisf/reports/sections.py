@@ -5,17 +5,21 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import Score
-from raisf.utils.files import replacing, write_text
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, replacing, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
+
+RESULTS = "results.json"
+"""What a report's folder holds of its numbers, and by which it is known."""
 
 Cell = str | int | float | Score | None
 # Columns of a table all of whose scores have their intervals below them: of twelve characters, in a terminal of 80.
@@ -138,12 +142,27 @@ class Section:
         return list(zip(self.columns, row, strict=True))
 
 
-def write_sections(sections: Iterable[Section], folder: Path, keeping: Collection[str] = ()) -> None:
-    """Writes tables and drawings into a folder, which then holds no others, of an earlier report, but those to keep."""
-    written = {file for section in sections for file in section.write(folder)}
-    for old in (file for kind in ("*.csv", "*.svg") for file in folder.glob(kind)):
-        if old not in written and old.name not in keeping:
-            old.unlink()
+def write_sections(sections: Iterable[Section], folder: Path) -> list[str]:
+    """Writes tables and drawings into a folder, and deletes those of the report that is there and has more.
+
+    Returns:
+        Their names, which `results.json` holds as "files": by these the next report knows which are not the user's own.
+    """
+    written = [file.name for section in sections for file in section.write(folder)]
+    before = read_results(folder).get("files")
+    for name in {*before} - {*written} if isinstance(before, list) else ():
+        if Path(str(name)).name == name and Path(name).suffix in (".csv", ".svg"):
+            (folder / name).unlink(missing_ok=True)
+    return written
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """What a report's `results.json` holds; nothing if there is none, or another's."""
+    try:
+        results = read_json(folder / RESULTS)
+    except InputError:
+        return {}
+    return results if isinstance(results, dict) and "facts" in results else {}
 
 
 def shown(cell: Cell, interval: bool = True) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from raisf.evaluation.records import meta_path, read_records
-from raisf.reports.report import PAGE, RESULTS
+from raisf.reports.report import PAGE
+from raisf.reports.sections import RESULTS
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
