@@ -12,11 +12,9 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
 from raisf.utils.json_stream import stream_array
 
-_ARRAYS = ("Data", "examples")
-"""Where TriviaQA's and BIG-bench's files keep their questions."""
+_ARRAYS = ("Data", "examples")  # where TriviaQA's and BIG-bench's files keep their questions
 
-# The longest first line, in bytes, that is looked at to tell JSON Lines from one JSON value.
-_LINE = 1 << 24
+_LINE = 1 << 24  # the longest first line, in bytes, that is looked at to tell JSON Lines from one JSON value
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
@@ -105,7 +103,10 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
         found = [(row.get("term") or "", fact) for fact in ([facts] if isinstance(facts, str) else facts)]
     else:
         found = _pairs(row.get("context"), "title", "sentences", "content")
-    joined = ((str(title), text if isinstance(text, str) else joined_sentences(text)) for title, text in found)
+    try:
+        joined = [(str(title), text if isinstance(text, str) else joined_sentences(text)) for title, text in found]
+    except (TypeError, AttributeError):  # null, or a number
+        raise ValueError("a paragraph is neither a text nor a list of sentences") from None
     return [(title, text.strip()) for title, text in joined if text.strip()]
 
 

@@ -164,7 +164,7 @@ def bootstrap_groups(
         counts = np.bincount(picked.ravel(), minlength=math.prod(shape)).reshape(shape)
         values[start : start + shape[0]] = statistic(counts.astype(np.float64).take(group_of, axis=1))
     low, high = np.nanquantile(values, (0.025, 0.975))
-    if low < high:
+    if high - low > 1e-9:  # less is what adding the same numbers in another order makes
         return Score(value, float(low), float(high), n)
     inside = set(groups) if among is None else {group for group, counts in zip(groups, among, strict=True) if counts}
     edge = proportion(value * len(inside), len(inside))

@@ -259,7 +259,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "answers": answers,
         "kind": example.get("kind"),
         "hops": example.get("hops"),
-        "gold": {name: example[name] for name in (*GOLD, "sub_titles") if example.get(name) is not None},
+        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if example.get(name) is not None},
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),

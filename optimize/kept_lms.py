@@ -161,7 +161,8 @@ def _open_lm(folder: Path, entry: KeptLM, api_base: str | None) -> dspy.LM:
     provider, _, _ = spec.partition("/")
     if spec.startswith(PREFIX):
         return _opener(entry)(base_from(spec, entry.relative, folder))
-    api_base = api_base or os.environ.get(f"{provider.upper()}_API_BASE")
+    named = (os.environ.get(f"{provider.upper()}_{name}") for name in ("API_BASE", "BASE_URL"))
+    api_base = api_base or next(filter(None, named), None)
     if was is not None and api_base is None:
         raise InputError(
             f"the artifact {folder} was compiled with {spec} at an endpoint, {was}, which it cannot open by itself: "

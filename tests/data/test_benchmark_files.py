@@ -262,6 +262,7 @@ def test_a_broken_row_leaves_the_old_folder_as_it_was(file: Split, tmp_path: Pat
     for second, message in (
         ({"question": "q"}, "question 2: 'answer'"),
         ({**row(2), "context": 3}, "question 2: expected"),
+        ({**row(2), "context": [*row(2)["context"], ["Town 9", [None]]]}, "question 2: a paragraph is neither"),
         ({**row(2), "context": [["Town 2", ["\ud800"]]]}, "question 2: 'utf-8' codec"),
         ({**row(2), "question": "Who \ud800?"}, "question 2: not valid Unicode"),
     ):

@@ -67,6 +67,9 @@ def test_a_judge_that_is_always_right_is_not_known_to_be() -> None:
     ranked = auroc_score(gold, [0.9, 0.8, 0.2, 0.1], range(4))
     assert ranked.value == 1 and ranked.low < 0.5
     assert ece_score(gold, [1.0, 1.0, 0.0, 0.0], range(4)).high > 0.3
+    for probability in (0.1, 0.2, 0.7):  # equal but for the last bit, which every resample rounds otherwise
+        alike = ece_score([True] * 40, [probability] * 40, range(40))
+        assert alike.low + 0.1 < alike.value < alike.high
 
 
 def test_twenty_passages_of_two_questions_are_as_sure_as_two_questions() -> None:

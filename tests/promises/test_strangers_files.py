@@ -71,12 +71,13 @@ def test_the_callers_endpoint_wins(artifact: Path, listener: str, faulty: Any) -
         assert [body["model"] for _, _, body in own.seen] == ["x", "y"]
 
 
+@pytest.mark.parametrize("variable", ["OPENAI_API_BASE", "OPENAI_BASE_URL"])
 def test_the_callers_environment_is_the_callers_word(
-    artifact: Path, listener: str, faulty: Any, monkeypatch: pytest.MonkeyPatch
+    variable: str, artifact: Path, listener: str, faulty: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edit(artifact, lms(api_base=listener))
     with faulty.serve() as own:
-        monkeypatch.setenv("OPENAI_API_BASE", own.url)
+        monkeypatch.setenv(variable, own.url)
         assert load(artifact)(question="Who?").answer.startswith("answer ")
 
 

@@ -275,6 +275,15 @@ def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):
     assert text.rstrip().endswith("| d | 0.50 |") and text.count("| a\\|b") == 1
 
 
+def test_a_page_that_cannot_be_written_is_told_before_the_work(data, out, capsys):
+    latin = out.parent / "latin.md"
+    latin.write_bytes("café\n".encode("latin-1"))
+    for page in (latin, out.parent):
+        assert _run(data, out.parent / "other", "--only", "direct", "--page", str(page)) == 2
+        told = capsys.readouterr().err
+        assert "is no page to write tables into" in told and not (out.parent / "other/real").exists()
+
+
 def test_what_a_person_wrote_on_a_page_outlives_a_full_disk(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"# Mine\n\nWhat I found.\n\n{MARK}\n")

@@ -105,6 +105,17 @@ def test_a_flat_loss_has_an_axis_of_its_own() -> None:
     assert all(figure.get_figwidth() <= plots.WIDTH for figure in figures), "read on a telephone too"
 
 
+def test_no_two_programs_of_a_table_look_alike_in_its_figures() -> None:
+    """Of table1's thirty rows four each had one colour and one form."""
+    rows = {f"row {number}": summarise([]) for number in range(31)}
+    for figure in (
+        *plots.accuracy_against_cost(rows),
+        plots.curves({name: {1: Score(0, 0, 0, 0)} for name in rows}, "x", "y"),
+    ):
+        lines = [line for line in figure.axes[0].lines if line.get_marker() in plots.MARKERS]
+        assert len({(line.get_color(), line.get_marker()) for line in lines}) == 31
+
+
 def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -> None:
     command = "raisf compare --api-base http://me:secret@host:8000/v1"
     facts = provenance([], "test.jsonl", [tmp_path / "nosuch"], command)

@@ -99,6 +99,18 @@ def test_judgements_are_held_to_gold(records: Any) -> None:
     assert "relevance" not in judge_errors(one, {}), "an unreadable judgement is no verdict"
 
 
+def test_an_answer_from_memory_is_right_by_the_questions_own_rule(records: Any) -> None:
+    one = records.record(1, True)
+    one["trace"]["root"] |= {"know": {"verdict": "know"}, "route": "direct", "answer": "Jay Z", "passages": []}
+    wrong = {"know": [["0", "answered wrong from memory"]]}
+    one |= {"answers": ["Jay-Z"], "gold": {"kind": "lookup"}}
+    assert judge_errors(one, {}) == wrong
+    assert judge_errors({**one, "gold": {"scoring": "triviaqa"}}, {}) == {}
+    assert judge_errors({**one, "gold": {"scoring": ["nonsense"]}}, {}) == wrong
+    one["trace"]["root"]["answer"] = "Yes, it is."
+    assert judge_errors({**one, "answers": ["yes"]}, {}) == {}
+
+
 def test_a_decomposition_is_held_to_gold_with_its_answers_taken_out_again(records: Any) -> None:
     one = records.record(1, True)
     subs = one["trace"]["root"]["sub_questions"]
@@ -118,7 +130,13 @@ def test_an_evaluation_keeps_gold_for_the_viewer(tmp_path: Path) -> None:
         def forward(self, question: str) -> dspy.Prediction:
             return dspy.Prediction(answer="yes")
 
-    gold = {"gold_pids": ["p1"], "sub_questions": ["a?", "b?"], "sub_answers": ["x", "y"], "known": False}
+    gold = {
+        "scoring": "triviaqa",
+        "gold_pids": ["p1"],
+        "sub_questions": ["a?", "b?"],
+        "sub_answers": ["x", "y"],
+        "known": False,
+    }
     example = dspy.Example(id="1", question="really?", answer="yes", kind="lookup", **gold).with_inputs("question")
     evaluate(Echo(), [example], tmp_path / "e.jsonl", progress=False)
     assert View([tmp_path / "e.jsonl"]).summary["questions"][0]["gold"] == {"kind": "lookup", **gold}

@@ -205,7 +205,7 @@ def experiment_command(
     from raisf.experiments.learning import check_bases
     from raisf.experiments.pages import write_experiment, write_page_of_all
     from raisf.experiments.workspace import Workspace
-    from raisf.reports.markdown import write_markdown
+    from raisf.reports.markdown import check_page, write_markdown
     from raisf.reports.report import check_folder
 
     told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
@@ -214,6 +214,7 @@ def experiment_command(
     _check_told(name, told)
     by_way = sizes_of_ways(sizes, ways)
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
+    check_page(real.page)
     labeller = teacher.open()
     check_bases({"--base": (base,), "--bases": bases or ()})
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}

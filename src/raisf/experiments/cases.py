@@ -31,6 +31,8 @@ def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
         if told
         else f"No question is answered right by {list(answers)[-1]} alone: the first questions."
     )
+    if len(answers) == 1:
+        text = f"{list(answers)[-1]} is compared with no other program: its first questions."
     columns = ["question", "program", "answer", "gold", "right"]
     text += " Records keep the titles of passages, not their text."
     return [Section("", columns, rows, text, None, blocks=trees)]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from raisf.reports.sections import Section, shown
-from raisf.utils.files import write_text
+from raisf.utils.errors import InputError
+from raisf.utils.files import check_writable, write_text
 from raisf.utils.text import visible
 
 MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
@@ -49,6 +50,22 @@ def write_markdown(
     above = before.partition(MARK)[0] if MARK in before else f"{before.rstrip()}\n\n"
     drawn = {section.title: _draw(path, section) for section in sections if figures}
     write_text(path, f"{above}{MARK}\n\n{markdown(facts, sections, drawn)}")
+
+
+def check_page(path: Path | None) -> None:
+    """Makes sure that a page can be written, if one is asked for, before the work whose tables go into it.
+
+    Raises:
+        InputError: It is a folder, or no UTF-8 text; or nothing can be written there.
+    """
+    if path is None:
+        return
+    check_writable(path.parent)
+    try:
+        if path.exists():
+            path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no page to write tables into ({error}): give another file") from error
 
 
 def _draw(page: Path, section: Section) -> list[str]:

@@ -1,6 +1,6 @@
 """The figures of reports."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b6770", "#b8a800")
+# Which part those of one colour: another form each time that all colours are used.
+MARKERS = "osD^vP*X"
 UNSETTLED = "#d9dee3"
 WIDTH = 5.2  # inches
 LEAST_SPAN = 20  # percent, of an axis that does not show all of them
@@ -24,6 +26,11 @@ LEAST_SPAN = 20  # percent, of an axis that does not show all of them
 def colours(names: Iterable[str]) -> dict[str, str]:
     """A colour for each, the same in all figures of a report."""
     return {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+
+
+def _markers(names: Iterable[str]) -> Iterator[str]:
+    """The form of each one's points."""
+    return (MARKERS[number // len(COLOURS) % len(MARKERS)] for number, _ in enumerate(names))
 
 
 def exact_match(reports: "Mapping[str, Report]") -> Figure:
@@ -49,14 +56,14 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
     for cost, label in (("lm_calls", "LM calls"), ("seconds", "seconds")):
         figure = _figure(3.3, legend=len(reports))
         panel = figure.subplots()
-        for name, colour in colours(reports).items():
+        for (name, colour), marker in zip(colours(reports).items(), _markers(reports), strict=True):
             report, em = reports[name], reports[name].em
             x, y = report.cost.get(cost, 0.0), 100 * em.value
             panel.errorbar(
                 x,
                 y,
                 yerr=[[y - 100 * em.low], [100 * em.high - y]],
-                fmt="o",
+                fmt=marker,
                 color=colour,
                 capsize=3,
                 label=plot_label(name),
@@ -123,12 +130,10 @@ def curves(lines: "Mapping[str, Mapping[float, Score]]", x: str, y: str) -> Figu
     """A line for each name, with its interval as a band; scores in percent."""
     figure = _figure(3.4, legend=len(lines))
     panel = figure.subplots()
-    for name, colour in colours(lines).items():
+    for (name, colour), marker in zip(colours(lines).items(), _markers(lines), strict=True):
         points = sorted(lines[name].items())
-        at = [number for number, _ in points]
-        panel.plot(
-            at, [100 * score.value for _, score in points], "-o", markersize=4, color=colour, label=plot_label(name)
-        )
+        at, means = [number for number, _ in points], [100 * score.value for _, score in points]
+        panel.plot(at, means, f"-{marker}", markersize=4, color=colour, label=plot_label(name))
         low, high = ([100 * getattr(score, end) for _, score in points] for end in ("low", "high"))
         panel.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
     panel.set(xlabel=x, ylabel=y, ylim=(0, 100))

@@ -7,7 +7,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.decomposition import same_decomposition
-from raisf.evaluation.metrics import exact_match
+from raisf.evaluation.metrics import NORMALISERS, accuracy
 from raisf.optimize.judges.judge_data import Step, gold_verdicts, steps
 from raisf.programs.questions import normal
 from raisf.retrieval.passage import Passage
@@ -31,7 +31,9 @@ def judge_errors(record: dict[str, Any], texts: Texts) -> dict[str, list[list[An
     root = (record.get("trace") or {}).get("root")
     if not isinstance(gold, dict) or not isinstance(root, dict):
         return {}
+    rule = gold.get("scoring")
     gold = {name: value for name, value in gold.items() if name == "known" or isinstance(value, list)}
+    gold["scoring"] = rule if rule in [*NORMALISERS] else None
     example = dspy.Example(**{**gold, "question": record["question"], "answers": record["answers"]})
     known = {normal(step.question): step for step in steps(example)}
     found: dict[str, list[list[Any]]] = {judge: [] for judge in JUDGES}
@@ -59,7 +61,7 @@ def _know_error(node: dict[str, Any], step: Step) -> list[str]:
     if verdict == "know" and step.known is False:
         return ["not known"]
     if verdict == "know" and step.known is None and node.get("route") == "direct":
-        right = exact_match(str(node.get("answer") or ""), list(step.answers))
+        right = accuracy(str(node.get("answer") or ""), list(step.answers), step.scoring)
         return [] if right else ["answered wrong from memory"]
     return ["known"] if verdict == "unknown" and step.known else []
 
