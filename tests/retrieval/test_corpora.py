@@ -279,6 +279,9 @@ BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
         # empty cells that a spreadsheet leaves off, a caption of its own, a sign in the names that parts no columns
         ("Plan,Fee,Note\nLite,39\nPlus,59,x\n", [("Price List", "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59; Note: x.")]),
         ("Prices of now,,\nIn euros,,\nPlan,Fee,Note\nLite,39,\nPlus,59,\n", [("Prices of now In euros", ROWS)]),
+        ("Prices of now\nPlan,Fee\nLite,39\nPlus,59\n", [("Prices of now", ROWS)]),
+        ("Prices of now\nPlan;Fee\nLite;39\nPlus;59\n", [("Prices of now", ROWS)]),
+        ("Full text\nOne; two.\nThree; four.\n", [("Price List", "Full text: One; two. Full text: Three; four.")]),
         ("Board of ours,\nPresident,Ann\nTreasurer,Bob\n", [("Price List", BOARD)]),
         ("Who pays?,\nWho runs it?,\n", [("Price List", "Who pays?: Who runs it?")]),
         ("Plan;Fee (EUR, net);Notes, all\nA;39;x\n", [("Price List", "Plan: A; Fee (EUR, net): 39; Notes, all: x.")]),
