@@ -9,6 +9,7 @@ import pytest
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
+from raisf.experiments.cases import cases
 from raisf.experiments.pages import write_experiment, write_page_of_all
 from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
@@ -105,6 +106,19 @@ def test_a_flat_loss_has_an_axis_of_its_own() -> None:
     assert all(figure.get_figwidth() <= plots.WIDTH for figure in figures), "read on a telephone too"
 
 
+def test_a_judge_has_its_diagram_where_the_others_have_no_gold(records: Any) -> None:
+    """Of questions without gold passages the judge of knowledge was never drawn."""
+    bins = [{"low": 0.0, "high": 0.5, "n": 20, "probability": 0.25, "share": 0.3}]
+    judged = {"raisf": {"know": {"scores": {"accuracy": Score(0.5, 0.4, 0.6, 20).as_dict()}, "bins": bins}}}
+    made = report_of("A title", {}, _runs(records, rag=10, raisf=30), judged, {})
+    assert len(made.sections["judge-know"].drawings) == 1
+
+
+def test_one_case_alone_is_compared_with_nothing(records: Any) -> None:
+    (section,) = cases(None, _runs(records, raisf=30))  # type: ignore[arg-type]
+    assert section.text.startswith("raisf is compared with no other program")
+
+
 def test_no_two_programs_of_a_table_look_alike_in_its_figures() -> None:
     """Of table1's thirty rows four each had one colour and one form."""
     rows = {f"row {number}": summarise([]) for number in range(31)}
@@ -112,7 +126,7 @@ def test_no_two_programs_of_a_table_look_alike_in_its_figures() -> None:
         *plots.accuracy_against_cost(rows),
         plots.curves({name: {1: Score(0, 0, 0, 0)} for name in rows}, "x", "y"),
     ):
-        lines = [line for line in figure.axes[0].lines if line.get_marker() in plots.MARKERS]
+        lines = [line for line in figure.axes[0].lines if str(line.get_marker()) in plots.MARKERS]
         assert len({(line.get_color(), line.get_marker()) for line in lines}) == 31
 
 
