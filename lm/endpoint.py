@@ -133,6 +133,12 @@ RETRIES, TIMEOUT = 3, 120.0
 """Unless told otherwise: how often to try again, and seconds of a try."""
 
 
+def told_base(provider: str) -> str | None:
+    """Where the environment sends a provider's calls: what DSPy and LiteLLM read there is the caller's word."""
+    variables = (os.environ.get(f"{provider.upper()}_{name}") for name in ("API_BASE", "BASE_URL"))
+    return next(filter(None, variables), None)
+
+
 class Endpoint:
     """DSPy's engine for a provider's model. All of a process's requests go through `transport.loop`.
 
@@ -157,10 +163,8 @@ class Endpoint:
         self.model, self.retries, self.timeout, self.completions = model, retries, timeout, completions
         self.probabilities = probabilities
         prefix = model.partition("/")[0].upper()
-        # The variables that DSPy and LiteLLM read. The caller's environment is the caller's word.
-        variables = (os.environ.get(f"{prefix}_{name}") for name in ("API_BASE", "BASE_URL"))
         self.api_base = api_base
-        self.place = api_base or next(filter(None, variables), None)
+        self.place = api_base or told_base(prefix)
         """What the cache's keys hold of it; None for the provider's own address."""
         clients: dict[str, Any] = {"timeout": timeout}
         if prefix == "OPENAI" and self.place is not None:

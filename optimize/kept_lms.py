@@ -1,7 +1,6 @@
 """What an artifact says of the LMs that a program asks, and how they are opened again."""
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 
 from raisf.lm.adapter import adapter_named
 from raisf.lm.connect import base_of, connect
-from raisf.lm.endpoint import EndpointLM
+from raisf.lm.endpoint import EndpointLM, told_base
 from raisf.lm.local.model import PREFIX, LocalLM
 from raisf.optimize.adapters import base_from, base_kept, open_weights
 from raisf.optimize.manifest import MANIFEST, KeptLM, Manifest, Sampling, damaged
@@ -161,8 +160,7 @@ def _open_lm(folder: Path, entry: KeptLM, api_base: str | None) -> dspy.LM:
     provider, _, _ = spec.partition("/")
     if spec.startswith(PREFIX):
         return _opener(entry)(base_from(spec, entry.relative, folder))
-    named = (os.environ.get(f"{provider.upper()}_{name}") for name in ("API_BASE", "BASE_URL"))
-    api_base = api_base or next(filter(None, named), None)
+    api_base = api_base or told_base(provider)
     if was is not None and api_base is None:
         raise InputError(
             f"the artifact {folder} was compiled with {spec} at an endpoint, {was}, which it cannot open by itself: "

@@ -26,13 +26,13 @@ def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
             gold = " or ".join(record["answers"][:3])
             rows.append([record["question"], label, record["prediction"] or "-", gold, "yes" if record["em"] else "no"])
             trees.append(f"{label}\n{tree_text(record)}")
-    text = (
-        f"{len(told)} questions are answered right by {list(answers)[-1]} alone; the first of them."
-        if told
-        else f"No question is answered right by {list(answers)[-1]} alone: the first questions."
-    )
+    tested = list(answers)[-1]
     if len(answers) == 1:
-        text = f"{list(answers)[-1]} is compared with no other program: its first questions."
+        text = f"{tested} is compared with no other program: its first questions."
+    elif told:
+        text = f"{len(told)} questions are answered right by {tested} alone; the first of them."
+    else:
+        text = f"No question is answered right by {tested} alone: the first questions."
     columns = ["question", "program", "answer", "gold", "right"]
     text += " Records keep the titles of passages, not their text."
     return [Section("", columns, rows, text, None, blocks=trees)]

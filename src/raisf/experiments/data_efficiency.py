@@ -73,8 +73,9 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
     ]
     columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
     section = Section("", columns, table, f"{_about(workspace, scores)} {fault_lines(answered)}".strip())
-    drawn = {name: lines for name in SCORES if (lines := _lines(workspace, scores, name))}
-    section.draw(plots.by_rows({workspace.measure if name == SCORES[0] else name: drawn[name] for name in drawn}, NONE))
+    shown = {SCORES[0]: workspace.measure}  # the figure has no headings that are renamed later, as a table's are
+    drawn = {shown.get(name, name): lines for name in SCORES if (lines := _lines(workspace, scores, name))}
+    section.draw(plots.by_rows(drawn, NONE))
     return [section]
 
 

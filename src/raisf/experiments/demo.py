@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The compiled systems are called after the teleprompter behind each.
 DEMO_COMPILED = ("prompts", "weights")
 # What the passages may be searched with.
-ENGINES = ("colbert", "bm25")
+DEMO_ENGINES = ("colbert", "bm25")
 # What is compared, by label: a program's name, or a compiled one.
 DEMO_SYSTEMS = {"direct": "direct", "rag": "rag", "zero-shot": "ra-isf", **{how: how for how in DEMO_COMPILED}}
 # Examples a judge's weights are trained on: a third of the paper's thousand, for a demo's patience.
@@ -110,7 +110,7 @@ def drop_stale(out: Path, made_from: dict[str, Any], *names: str) -> None:
     made_from = {"version": __version__, **made_from}
     stamp = out / "made-from.json"
     if stamp.is_file() and read_json(stamp) != made_from:
-        for old in (out / f"{name}-{engine}" for name in names for engine in ENGINES):
+        for old in (out / f"{name}-{engine}" for name in names for engine in DEMO_ENGINES):
             if old.is_dir():
                 shutil.rmtree(old)
     write_json(stamp, made_from)
