@@ -55,7 +55,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     """
     described = {"class": _class_of(program), **_describe_module(program)}
     if getattr(program, "retriever", None) is None and (taken := searched(program)) is not None:
-        described["retriever"] = found_by(taken)
+        described["retriever"] = _searched_by(taken)
     for path, module in program.named_sub_modules():
         if module is program or isinstance(module, dspy.Predict):
             continue
@@ -93,10 +93,17 @@ def _describe_module(module: Any) -> dict[str, Any]:
         elif value is None or isinstance(value, bool | int | float):
             described[name] = value
         elif hasattr(value, "corpus_hash"):
-            described[name] = found_by(value)
+            described[name] = _searched_by(value)
         elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
             described[name] = digest(_plain_or_told(value))
     return described
+
+
+def _searched_by(retriever: Any) -> str:
+    """What is found by, and of a function of the user's own what it does."""
+    given = getattr(retriever, "given", None)
+    own = inspect.isfunction(given) or inspect.ismethod(given) or isinstance(given, functools.partial)
+    return f"{found_by(retriever)} {digest(code_of(given))}" if own else found_by(retriever)
 
 
 def _own_options(module: Any) -> set[str]:
@@ -145,7 +152,7 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", *(_told(one, above) for one in (value.func, value.args, value.keywords))]
     if hasattr(value, "corpus_hash"):
-        return found_by(value)
+        return _searched_by(value)
     if inspect.ismethod(value):
         return [_told(value.__func__, above), _told(value.__self__, above)]
     if (code := getattr(value, "__code__", None)) is not None:

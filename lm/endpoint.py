@@ -172,15 +172,15 @@ class Endpoint:
             clients |= {"api_base": self.place, "engine": "lm15"}
         elif api_base is not None:
             clients["api_base"] = api_base
-        if "api_base" in clients and not os.environ.get(f"{prefix}_API_KEY"):
-            clients["api_key"] = "none"  # servers of one's own mostly want no key, but clients insist on one
         # What DSPy would make of it: it knows which client speaks to which provider, and what each can do.
         self.plain = dspy.LM(model, cache=False, num_retries=0, **clients)
+        # Servers of one's own mostly want no key, but clients insist on one.
+        self._keyless = dspy.LM(model, cache=False, num_retries=0, api_key="none", **clients)
+        self._own = "api_base" in clients
         # A model that reasons first has said no label with its first token.
         self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
-        self._native: AsyncLM15Engine | None = None
-        self._texts: tuple[asyncio.AbstractEventLoop, Completions] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._native: tuple[Any, AsyncLM15Engine] | None = None
+        self._texts: tuple[Any, Completions] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Endpoint":
         return self
@@ -266,11 +266,16 @@ class Endpoint:
 
         return attempt
 
+    @property
+    def _key(self) -> str | None:
+        """The key that the environment holds at this moment."""
+        return os.environ.get(f"{self.model.partition('/')[0].upper()}_API_KEY") or None
+
     def _client(self, request: Request) -> Any:
         """DSPy's own client where that can carry the request, else LiteLLM; chosen before anything is sent."""
         if request.config.extensions == COMPLETION:
             return self._text_client()
-        selection = select_backend(self.plain)
+        selection = select_backend(self._keyless if self._own and self._key is None else self.plain)
         if selection.native:
             native = self._native_client(selection)
             with contextlib.suppress(UnsupportedFeatureError):
@@ -280,15 +285,14 @@ class Endpoint:
 
     def _text_client(self) -> Completions:
         assert self.place is not None
-        here = asyncio.get_running_loop()
-        if self._texts is None or self._texts[0] is not here:
-            key = os.environ.get(f"{self.model.partition('/')[0].upper()}_API_KEY") or "none"
-            self._texts = here, Completions(self.place, key, self.timeout)
+        made_for = asyncio.get_running_loop(), self._key
+        if self._texts is None or self._texts[0] != made_for:
+            self._texts = made_for, Completions(self.place, self._key or "none", self.timeout)
         return self._texts[1]
 
     def _native_client(self, selection: Any) -> AsyncLM15Engine:
-        here = asyncio.get_running_loop()
-        if self._native is None or self._loop is not here:  # a forked child has another loop
+        made_for = asyncio.get_running_loop(), self._key  # a forked child has another loop
+        if self._native is None or self._native[0] != made_for:
             provider, clients = selection.resolution.provider, selection.clients
             key, url = clients.get("api_key"), clients.get("api_base")
             config = RouterConfig(
@@ -297,8 +301,8 @@ class Endpoint:
                 timeouts=timeouts_for(self.timeout),
                 providers=tuple(binding.definition for binding in registered_providers()),
             )
-            self._native, self._loop = AsyncLM15Engine(config, model_type=self.plain.model_type), here
-        return self._native
+            self._native = made_for, AsyncLM15Engine(config, model_type=self.plain.model_type)
+        return self._native[1]
 
     # What adapters ask of an engine
 

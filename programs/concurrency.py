@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -106,6 +107,39 @@ class Task(Generic[T]):
             return self._task()
 
 
+class _Worker:
+    """A thread that does one piece of work after another; it is in `_idle` between two.
+
+    Not of a `ThreadPoolExecutor`: the process's end would wait for what is never done.
+    """
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._work, daemon=True, name="raisf-within")
+        self.thread.start()
+
+    def hand(self, work: Callable[[], None]) -> None:
+        """Have some work done, which raises nothing."""
+        self._inbox.put(work)
+
+    def _work(self) -> None:
+        while True:
+            self._inbox.get()()
+            _idle.append(self)
+
+
+_idle: list[_Worker] = []
+"""Threads are kept: DSPy's cache opens files for each one that asks it, which stay open beyond the thread's end."""
+
+
+def _idle_worker() -> _Worker:
+    with contextlib.suppress(IndexError):
+        while True:
+            if (worker := _idle.pop()).thread.is_alive():  # a forked child has none of them
+                return worker
+    return _Worker()
+
+
 def within(seconds: float | None, work: Callable[[], T]) -> T:
     """The result of some work, or no more waiting for it.
 
@@ -127,7 +161,7 @@ def within(seconds: float | None, work: Callable[[], T]) -> T:
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=run, daemon=True, name="raisf-within").start()
+    _idle_worker().hand(run)
     if not wait([done], timeout=seconds).done:
         raise TimeoutError(f"not done in {seconds:.3g} s")
     return done.result()

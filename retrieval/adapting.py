@@ -11,6 +11,7 @@ from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.learnt import learnt_by
+from raisf.utils.urls import without_passwords
 
 _TEXTS = ("passage", "long_text", "text", "content", "page_content")
 """The names under which retrievers give a passage's text, the most telling first."""
@@ -65,6 +66,7 @@ class Adapted:
         corpus_hash: Of all that can be known of it: the name that it was given; else its class or function with its
             public settings (such as the URL of ColBERTv2) and the texts in its `corpus` (as Embeddings has). It does
             not change with passages that lie elsewhere: name the retriever where these may.
+        given: The retriever, where it was given no name.
 
     Args:
         given: See `as_retriever`.
@@ -74,6 +76,7 @@ class Adapted:
     def __init__(self, given: Any, name: str | None = None):
         self.path: Path | None = None
         self.name = name or _name_of(given)
+        self.given = None if name else given
         self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
         self.learnt_from = learnt_by(given)
         self._call = _caller_of(given)
@@ -90,7 +93,8 @@ class Adapted:
         except RaisfError:
             raise
         except Exception as error:
-            raise RaisfError(f"the retriever {self.name} failed ({type(error).__name__}: {error})") from error
+            said = without_passwords(f"{type(error).__name__}: {error}")
+            raise RaisfError(f"the retriever {self.name} failed ({said})") from error
         return _passages(found, self.name)[:k]
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

@@ -84,13 +84,14 @@ def build_index(
             be; the message says which and why.
     """
     standing = standing_at(out)
-    kind = _engine(engine or (standing.kind if standing else "colbert"))
-    if standing and standing.kind != kind.kind:
-        logger.warning("%s was an index for %s: it is made anew, for %s", out, standing.kind, kind.kind)
-        standing = None
+    told = standing or standing_at(out, damaged=True)
+    kind = _engine(engine or (told.kind if told else "colbert"))
+    if told and told.kind != kind.kind:
+        logger.warning("%s was an index for %s: it is made anew, for %s", out, told.kind, kind.kind)
+        standing = told = None
     if checkpoint is None:
-        checkpoint = (_kept(out, kind, standing) if standing else None) or kind.default_checkpoint()
-    mode: Any = search or (standing.search if standing and kind.compresses else None) or "auto"
+        checkpoint = (_kept(out, kind, told) if told else None) or kind.default_checkpoint()
+    mode: Any = search or (told.search if told and kind.compresses else None) or "auto"
     if not isinstance(docs, (str, Path)):
         return kind.build(docs, out, checkpoint, mode, progress, ray=ray)
     reasons: list[Skipped] = []
@@ -178,10 +179,15 @@ def index_info(path: Path | str) -> dict[str, Any]:
     }
 
 
-def standing_at(path: Path | str) -> IndexManifest | None:
-    """The manifest of the index at a path; None where there is none that can be read."""
+def standing_at(path: Path | str, damaged: bool = False) -> IndexManifest | None:
+    """The manifest of the index at a path; None where there is none that can be read.
+
+    Args:
+        path: The folder.
+        damaged: The manifest of an index with damaged files, too: made anew, it is to be what it was.
+    """
     try:
-        return read_manifest(path)
+        return read_manifest(path, check=not damaged)
     except InputError:
         return None
 
@@ -240,8 +246,8 @@ def _kept(out: Path | str, kind: type[Index], standing: IndexManifest) -> str | 
     """The checkpoint of the index of this engine that stands at `out`, so that what has not changed stays encoded."""
     try:
         found = find_again(kind.find, Path(out), standing) if kind.find else None
-    except InputError:
-        return None
+    except InputError as error:
+        raise InputError(f"{error}; or name another with --checkpoint, which encodes {out} anew") from error
     if found is not None and found.name != kind.default_checkpoint():
         logger.warning(
             "%s keeps its checkpoint, %s; --checkpoint %s encodes it anew", out, found.name, kind.default_checkpoint()

@@ -134,7 +134,7 @@ def atomic_folder(path: Path | str, marker: str, *names: str) -> Iterator[Path]:
         old = temporary.with_name(temporary.name.removesuffix(PARTIAL) + REPLACED)
         try:
             # It was made private to the user; what is published has the permissions any new folder would have.
-            temporary.chmod(0o777 & ~umask())
+            temporary.chmod(temporary.stat().st_mode & ~0o777 | 0o777 & ~umask())
             yield temporary
             with own(path):  # nobody else may sweep what stood there before this process has done so
                 if path.exists():
@@ -201,16 +201,20 @@ def locked(path: Path | str, taken: str) -> Iterator[None]:
         taken: What to say where another holds the lock.
 
     Raises:
-        InputError: Another holds it.
+        InputError: Another holds it, or it is another user's.
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, timeout=0, mode=0o644, is_singleton=False)
+    lock = FileLock(path, timeout=0, mode=0o666 & ~umask(), is_singleton=False)
     try:
         lock.acquire()
     except Timeout:
         raise InputError(taken) from None
     except (OSError, NotImplementedError) as error:
+        if isinstance(error, PermissionError):
+            raise InputError(
+                f"{path} cannot be written ({error.strerror}): ask whose it is, or work on a copy"
+            ) from error
         if getattr(error, "errno", None) not in _NO_LOCKS:
             raise
     try:

@@ -1,5 +1,6 @@
 """Addresses of servers: what in them may be a secret is neither sent nor told."""
 
+import re
 from urllib.parse import urlsplit
 
 from raisf.utils.errors import InputError
@@ -24,6 +25,11 @@ def without_secrets(url: str) -> str:
     """A URL without the user, the password, the query and the fragment."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def without_passwords(text: str) -> str:
+    """A text, such as a library's complaint, without the users and passwords of the addresses in it."""
+    return re.sub(r"(?<=://)[^/\s]+@", "***@", text)
 
 
 def check_bare(url: str, what: str, key: str | None = None) -> None:

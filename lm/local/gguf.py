@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
@@ -229,24 +230,11 @@ def _read(path: Path) -> tuple[Any, Any]:
             model, info = both
             tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
     except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
-        reason = (str(error).strip() or "no reason given").splitlines()[0]
-        raise InputError(
-            f"{path} is damaged, or transformers cannot read it ({reason}): copy or download it again, or give the "
-            "model as a folder of safetensors"
-        ) from error
+        raise unreadable(path, error, ", or give the model as a folder of safetensors") from error
     finally:
         if bar:
             enable_progress_bar()
-    # What a file lacks, transformers fills with random weights.
-    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
-    if lacking := sorted({*info["missing_keys"], *info["mismatched_keys"]} - tied):
-        names = ", ".join(map(str, lacking[:3]))
-        raise InputError(
-            f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
-        )
-    tensors = model.state_dict().items()
-    if broken := next((name for name, tensor in tensors if not torch.isfinite(tensor).all()), None):
-        raise InputError(f"{path} is damaged: its {broken} has weights that are no numbers; copy or download it again")
+    check_weights(model, info, path)
     return model, tokenizer
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from raisf.lm.local.causal import CausalRows as Rows
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefix, joined
+from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.lm.local.weights import Precision
@@ -46,6 +47,9 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
     Args:
         folder: The model's folder.
         precision: None: the weights' own on a CUDA device, else float32.
+
+    Raises:
+        InputError: They are damaged, incomplete, or no language model's that transformers knows.
     """
     import torch
 
@@ -63,18 +67,25 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             # Torch's own attention cannot cap its scores, as Gemma 2 does.
             attention = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
-            model = kind.from_pretrained(
+            both: Any = kind.from_pretrained(
                 folder,
                 use_safetensors=True,
                 attn_implementation=attention,  # takes the tree-shaped mask of `score`
                 dtype=precision or ("auto" if device == "cuda" else "float32"),
                 local_files_only=True,
                 trust_remote_code=False,
+                output_loading_info=True,
             )
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a damaged folder makes transformers raise what it likes
+        raise unreadable(folder, error) from error
     finally:
         if bar:
             logging.enable_progress_bar()
-    return model.eval().to(device), tokenizer  # type: ignore[arg-type]
+    model, loaded = both
+    check_weights(model, loaded, folder)
+    return model.eval().to(device), tokenizer
 
 
 def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> set[int]:

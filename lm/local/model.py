@@ -23,7 +23,15 @@ from raisf.lm.local.inference import context_of
 from raisf.lm.local.jobs import batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
-from raisf.lm.local.weights import PREFIX, choose_precision, expanded, same_weights, weights_folder, weights_hash
+from raisf.lm.local.weights import (
+    PREFIX,
+    choose_precision,
+    expanded,
+    same_weights,
+    weights_folder,
+    weights_hash,
+    weights_hashes,
+)
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -78,7 +86,7 @@ class LocalLM(dspy.LM):
         self.probe = own if own and (own / PROBE).is_file() else None
         self.lora = own if own and not self.probe else None
         folder = weights_folder(name)
-        found = weights_hash(folder)
+        found, *formerly = weights_hashes(folder)
         if dtype is None and expected is not None:
             dtype = precision or "default"
         self.precision = choose_precision(folder, dtype)
@@ -100,9 +108,10 @@ class LocalLM(dspy.LM):
         else:
             sha = None
         if sha is not None:
-            found = hashlib.sha256(f"{found} {sha}".encode()).hexdigest()[:12]
+            both = [hashlib.sha256(f"{one} {sha}".encode()).hexdigest()[:12] for one in (found, *formerly)]
+            found, *formerly = both
         full = PREFIX + name + (f"@{own}" if own else "")
-        if expected not in (None, found) and (own is not None or not same_weights(expected, folder)):
+        if expected not in (None, found, *formerly):
             raise InputError(
                 f"the weights of {full} have changed: expected #{expected}, found #{found} in {own or folder}. "
                 "Compile again what was made with the others (experiments: give another --out), or name "

@@ -11,9 +11,9 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
-EVERYTHING = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
-# What a hub repository holds beside the weights in the one format that carries no code.
-HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model", "spiece.model"]
+WITHOUT_TEMPLATE = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
+EVERYTHING = (*WITHOUT_TEMPLATE, "*.jinja")
+"""What a model is: all that the hub holds of it in the one format that carries no code, too."""
 
 Precision = Literal["float32", "bfloat16"]
 # "default": float32 on a CPU, the weights' own precision on a GPU.
@@ -70,7 +70,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=[*EVERYTHING]))
     except HFValidationError:
         raise InputError(f"{PREFIX}{name}: there is no folder {Path(name).absolute()}, and it is no hub id") from None
     except Exception as error:  # no network, no such repository, no access: the hub's client has a class for each
@@ -81,14 +81,20 @@ def _from_hub(name: str) -> Path:
 
 
 def weights_hash(folder: Path) -> str:
-    """Twelve hex digits that change with the weights, the tokenizer or the configuration.
+    """Twelve hex digits that change with the weights, the tokenizer, its chat template or the configuration.
 
     What was converted from a GGUF file is told by its weights and that file's hash: tokenizer and configuration follow
     from it, and are written a little differently by each version of transformers.
     """
+    return weights_hashes(folder)[0]
+
+
+def weights_hashes(folder: Path) -> list[str]:
+    """The hash of a model, and behind it those by which older versions knew it."""
+    ways = [EVERYTHING, WITHOUT_TEMPLATE]
     if (folder / gguf.SOURCE).is_file():
-        return _hash_of(folder, ("*.safetensors", gguf.SOURCE))
-    return _hash_of(folder, EVERYTHING)
+        ways = [("*.safetensors", gguf.SOURCE), WITHOUT_TEMPLATE]
+    return [_hash_of(folder, patterns) for patterns in ways]
 
 
 def hash_of_files(folder: Path, *names: str) -> str:
@@ -99,9 +105,7 @@ def hash_of_files(folder: Path, *names: str) -> str:
 
 def same_weights(sha: str, folder: Path) -> bool:
     """Whether a model string's hash, with a precision behind it or not, is that of the model in a folder."""
-    sha = sha.partition("-")[0]
-    # Converted models were once hashed like any other.
-    return sha == weights_hash(folder) or ((folder / gguf.SOURCE).is_file() and sha == _hash_of(folder, EVERYTHING))
+    return sha.partition("-")[0] in weights_hashes(folder)
 
 
 def _hash_of(folder: Path, patterns: tuple[str, ...]) -> str:

@@ -25,6 +25,7 @@ from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept
+from raisf.utils.text import text_of
 
 SearchMode = Literal["auto", "exact", "plaid"]
 
@@ -223,6 +224,7 @@ class Index:
             InputError: `k` is below 1, or `where` is no filter of these passages.
         """
         check_k(k)
+        queries = [text_of(query) for query in queries]
         allowed = self._alive if where is None else self._allowed(where)
         with self._finding:
             found = {query: hits for query in queries if (hits := self._found.get((query, k, where))) is not None}

@@ -55,7 +55,7 @@ def read_request(given: Any) -> tuple[list[str], int, str | None, bool]:
         raise InputError(f"k is {k!r:.40}; give a whole number")
     if k > LARGEST_K:
         raise InputError(f"k is {k}; an index that is served gives at most {LARGEST_K} passages for a query")
-    where = given.get("where") or None
+    where = given.get("where")
     if where is not None and not isinstance(where, str):
         raise InputError("'where' is a text such as \"source = 'handbook.pdf'\"")
     if where is not None and len(where) > LONGEST_WHERE:

@@ -19,6 +19,7 @@ import errno
 import glob
 import importlib.metadata
 import itertools
+import operator
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -184,8 +185,12 @@ def _tells_an_index(found: Any) -> bool:
     return isinstance(found, dict) and {"format", "kind"} <= found.keys()
 
 
-def read_manifest(path: Path | str) -> IndexManifest:
+def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
     """The manifest of the index in a folder, after a look at its files: sizes of all, checksums of the small ones.
+
+    Args:
+        path: The folder.
+        check: False: no look at the files.
 
     Raises:
         InputError: Nothing there, a folder that is not an index, another format version, or files missing or changed.
@@ -204,7 +209,8 @@ def read_manifest(path: Path | str) -> IndexManifest:
     if not _tells_an_index(found):
         raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
     if found["format"] not in READABLE:
-        raise InputError(f"the index {path} has format {found['format']}, this version reads {FORMAT}; {make}")
+        formats = " and ".join(map(str, READABLE))
+        raise InputError(f"the index {path} has format {found['format']}, this version reads {formats}; {make}")
     try:
         segments = [Segment(**segment) for segment in found.pop("segments")]
         files = {_inside(name): File(**file) for name, file in found.pop("files").items()}
@@ -214,7 +220,7 @@ def read_manifest(path: Path | str) -> IndexManifest:
         raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
     if other := {segment.packing for segment in segments} - {None, PACKING}:
         raise InputError(f"the index {path} is packed as {other.pop()!r}, this version reads {PACKING!r}; {make}")
-    if problem := next(verify(path, manifest, largest=SMALL), None):
+    if check and (problem := next(verify(path, manifest, largest=SMALL), None)):
         if _raw_manifest(real) != raw:
             return read_manifest(path)  # another process has just changed the index, and with it the files
         raise InputError(f"the index {path} is damaged: {problem}; {make}")
@@ -281,7 +287,11 @@ def library_versions() -> dict[str, str]:
 
 def check_k(k: int) -> None:
     """Raises an InputError where `k` is no number of passages to search for."""
-    if k < 1:
+    try:
+        whole = operator.index(k)
+    except TypeError:
+        raise InputError(f"k is {k!r:.40}; give a whole number") from None
+    if whole < 1:
         raise InputError(f"k is {k}; search for at least 1 passage")
 
 

@@ -1,5 +1,6 @@
 """A user names a model in one word: it opens, or she reads what was wrong and what to do, and never her key."""
 
+import contextlib
 import os
 import re
 import socket
@@ -131,6 +132,29 @@ def test_no_key_is_kept_or_saved(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     lm = connect("openai/x", api_base="http://127.0.0.1:1/v1")
     assert KEY not in str(lm.kwargs) + str(lm.dump_state())
+
+
+@pytest.mark.parametrize("completions", [False, True])
+def test_the_key_is_the_environments_at_each_call(monkeypatch, faulty, completions):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    adapter = "compact" if completions else None
+    with faulty.serve() as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, adapter=adapter, completions=completions)
+        lm.cache = False
+        for key in (None, "sk-first-of-two", "sk-second-of-two", None):
+            if key is None:
+                monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+            else:
+                monkeypatch.setenv("OPENAI_API_KEY", key)
+            with contextlib.suppress(Exception):  # the endpoint speaks in chats only
+                with dspy.context(lm=lm, adapter=adapter_for(lm)):
+                    dspy.Predict(DirectAnswer)(question="Who?")
+    sent = [
+        next(value for name, value in headers.items() if name.lower() == "authorization")
+        for _, headers, _ in endpoint.seen
+    ]
+    assert list(dict.fromkeys(sent)) == ["Bearer none", "Bearer sk-first-of-two", "Bearer sk-second-of-two"]
+    assert sent[-1] == "Bearer none"
 
 
 class Endpoint(BaseHTTPRequestHandler):

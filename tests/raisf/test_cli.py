@@ -58,6 +58,8 @@ WRONG = {
     "an unknown program": ["ask", "Who?", "--program", "ra-isv"],
     "a program that needs an index": ["ask", "Who?"],
     "an index that is not there": ["ask", "Who?", "--index", "nowhere"],
+    "documents by a variable that is not set": ["index", "", "--out", "made"],
+    "an index by a variable that is not set": ["index", "remove", " ", "a"],
     "documents that are not there": ["index", "nowhere", "--out", "made"],
     "a checkpoint for BM25": ["index", "docs.jsonl", "--out", "made", "--engine", "bm25", "--checkpoint", "minilm"],
     "training questions that are not there": ["compile", "--train", "no.jsonl", "--dev", "no.jsonl", "--out", "made"],

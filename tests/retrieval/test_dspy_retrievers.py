@@ -4,7 +4,8 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +117,31 @@ def test_records_are_bound_to_what_is_known_of_a_retriever():
     embeddings = [dspy.retrievers.Embeddings(texts, embed) for texts in (TEXTS, list(TEXTS), TEXTS[:2])]
     assert known(embeddings[0]) == known(embeddings[1]) != known(embeddings[2])
     assert known(function, "wiki") == known(dspy.ColBERTv2("http://a"), "wiki") != known(function, "news")
+
+
+class Shelf:
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def search(self, query: str, k: int) -> list[str]:
+        return [*self.texts][:k]
+
+
+def search(query: str, k: int, shelf: str) -> list[str]:
+    return [shelf]
+
+
+def test_records_are_bound_to_what_a_function_does_and_was_given():
+    def known(given: Any, name: str | None = None) -> str:
+        return describe(raisf.RAG(as_retriever(given, name)))["retriever"]
+
+    for one, again, other in (
+        (partial(search, shelf="old"), partial(search, shelf="old"), partial(search, shelf="new")),
+        (Shelf(TEXTS).search, Shelf([*TEXTS]).search, Shelf(TEXTS[:1]).search),
+        (lambda query, k: TEXTS[:k], lambda query, k: TEXTS[:k], lambda query, k: TEXTS[1:k]),
+    ):
+        assert known(one) == known(again) != known(other)
+        assert known(one, "wiki") == known(other, "wiki")
 
 
 def test_an_index_is_dspys_rm_for_retrieve_and_for_programs_without_a_retriever(index: Index):

@@ -190,7 +190,7 @@ def test_no_index_is_told_from_a_wrong_one(tmp_path: Path):
 def test_another_format_or_kind_is_named(index: Path):
     manifest = read_json(index / MANIFEST)
     write_json(index / MANIFEST, {**manifest, "format": 99})
-    assert f"has format 99, this version reads {FORMAT}" in error_of(index)
+    assert f"has format 99, this version reads 2 and {FORMAT}" in error_of(index)
     write_json(index / MANIFEST, {**manifest, "kind": "splade"})
     assert "unknown kind, 'splade'" in error_of(index)
     write_json(index / MANIFEST, {"format": FORMAT, "kind": manifest["kind"]})
@@ -244,6 +244,45 @@ def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[P
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     message = error_of(tmp_path / "i")
     assert "was made with the checkpoint" in message and "is now another" in message
+
+
+def test_an_index_whose_checkpoint_is_gone_is_not_made_anew_with_another(passages: list[Passage], tmp_path: Path):
+    mine = tmp_path / "mine"
+    shutil.copytree(find_model("minilm").path, mine)
+    build_index(passages, tmp_path / "i", "dense", checkpoint=mine, progress=False)
+    mine.rename(tmp_path / "elsewhere")
+    before = (tmp_path / "i" / MANIFEST).read_bytes()
+    with pytest.raises(InputError, match=r"no .* at .*mine.*; or name another with --checkpoint"):
+        build_index(passages[:2], tmp_path / "i", progress=False)
+    assert (tmp_path / "i" / MANIFEST).read_bytes() == before
+    build_index(passages[:2], tmp_path / "i", checkpoint="minilm", progress=False)
+    assert open_folder(tmp_path / "i").manifest.kind == "dense"
+
+
+def test_a_damaged_index_is_made_anew_as_what_it_was(made: dict[str, Path], passages: list[Passage], tmp_path: Path):
+    index = Path(shutil.copytree(made["hybrid"], tmp_path / "index"))
+    manifest = open_folder(index).manifest
+    file = index / "segments" / "1" / PASSAGES
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is damaged" in error_of(index)
+    build_index(passages, index, progress=False)
+    again = open_folder(index).manifest
+    assert (again.kind, again.checkpoint, again.corpus_sha256) == (
+        "hybrid",
+        manifest.checkpoint,
+        manifest.corpus_sha256,
+    )
+
+
+@pytest.mark.parametrize("k", [2.5, "3", None])
+def test_a_count_that_is_no_whole_number_is_told(k: Any, index: Path):
+    with pytest.raises(InputError, match=r"k is .*; give a whole number"):
+        open_index(index)("Hamlet", k)
+
+
+def test_half_a_surrogate_pair_is_searched_like_what_stands_for_it(index: Path):
+    opened = open_index(index)
+    assert opened("\ud800 Hamlet", 2) == opened("? Hamlet", 2) != []
 
 
 def test_an_index_is_brought_up_to_date_with_its_checkpoint_in_another_place(

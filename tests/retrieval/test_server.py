@@ -94,6 +94,8 @@ def test_dspys_client_is_told_what_is_wrong(server: IndexServer):
         (b'{"query": "a", "k": "many"}', "k is 'many'"),
         (b'{"query": "a", "where": ["x"]}', "'where' is a text"),
         (b'{"query": "a", "where": "page ="}', "cannot read the filter"),
+        (b'{"query": "a", "where": ""}', "cannot read the filter"),
+        (b'{"query": "a", "where": false}', "'where' is a text"),
         (b'{"query": "a", "k": Infinity}', "k is inf"),
         (b'{"query": "a", "k": 1001}', "at most 1000 passages"),
         (b'{"query": "a", "k": 1000000000000}', "at most 1000 passages"),

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,24 @@ def test_a_second_one_is_kept_out(tmp_path: Path) -> None:
         open_records(tmp_path / "r.jsonl", SAID),
     ):
         pass
+
+
+def test_a_group_may_lock_what_it_may_write(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        with locked(tmp_path / "lock", "taken"):
+            assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o664
+    finally:
+        os.umask(before)
+
+
+def test_a_lock_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(InputError, match=r"lock cannot be written .* ask whose it is"):
+        locked(tmp_path / "lock", "taken").__enter__()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])

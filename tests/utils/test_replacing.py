@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, write_json
+from raisf.utils.files import atomic_folder, read_json, write_json
 
 
 def test_a_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -26,3 +26,13 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"is {said}; give a file"):
             write_json(tmp_path / name, 2)
     assert (tmp_path / "pipe").is_fifo() and not list((tmp_path / "folder").iterdir())
+
+
+def test_a_new_folder_belongs_to_the_group_of_the_one_that_it_stands_in(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2775)
+    (shared / "plain").mkdir()
+    with atomic_folder(shared / "made", "marker") as folder:
+        (folder / "marker").touch()
+    assert (shared / "made").stat().st_mode == (shared / "plain").stat().st_mode

@@ -184,7 +184,8 @@ def index_command(
         name: one for name, one in (("checkpoint", checkpoint), ("search", search), ("ray", ray)) if one is not None
     }
     standing = standing_at(out)
-    engine = engine or (standing.kind if standing else "colbert")
+    told = standing or standing_at(out, damaged=True)
+    engine = engine or (told.kind if told else "colbert")
     if wrong := [name for name in USELESS.get(engine, ()) if name in chosen]:
         raise InputError(f"--{' and --'.join(wrong)} does nothing with --engine {engine}: leave it out")
     skipped: list[Skipped] = []
@@ -194,7 +195,7 @@ def index_command(
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    if gone := sorted(standing.documents.keys() - documents_of(out) if standing else ()):
+    if gone := sorted(told.documents.keys() - documents_of(out) if told else ()):
         keep = "`raisf index add` adds to an index and takes nothing from it"
         logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
     made["changed"] = standing_at(out) != standing

@@ -14,6 +14,8 @@ class _Here(click.Path):
     """A file or a folder on this machine; an address, which may hold a password, is not shown."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).strip():  # "" would be the folder where one is
+            self.fail("found nothing: give the file or folder (is a variable not set?)", param, ctx)
         if is_address(value):
             self.fail("found an address: give the file or folder, on the machine where it lies", param, ctx)
         if not self.file_okay and Path(value).is_file():

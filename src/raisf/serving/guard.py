@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ SHORTEST_KEY = 16
 STOPPED = "the server was told to stop, and the answer took too long: ask again"
 MOST_UNREAD = 64 << 20
 """Bytes of a refused body that are read all the same, and dropped, so that its sender sees the refusal."""
+
+_NAME = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]*:[0-9a-f:.]*:[0-9a-f.]*")
+"""A host's name as a request has it, or an IPv6 address."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -60,7 +64,8 @@ class Access:
             hosts: Further names of this machine, for a proxy in front of it.
 
         Raises:
-            InputError: Others than this machine reach the address and there is no key; or the file holds none.
+            InputError: Others than this machine reach the address and there is no key; the file holds none; or what is
+                given as a name is none.
         """
         local = host in LOOPBACK
         if not local and key_file is None:
@@ -69,6 +74,12 @@ class Access:
                 "or more, or listen at 127.0.0.1"
             )
         named = {name.lower() for name in hosts}
+        for name in named:
+            if _NAME.fullmatch(name) is None:
+                raise InputError(
+                    f"--allow-host {name!r:.80} is no name of a machine: give it bare, such as raisf.example, without "
+                    "scheme, port and path"
+                )
         return cls(frozenset(LOOPBACK | named if local or named else ()), _keys(key_file) if key_file else ())
 
     def knows(self, authorization: str) -> bool:
@@ -121,7 +132,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        refusal = self._refusal(scope["path"], headers)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             reason, response = refusal
             self._refused(reason)
@@ -136,13 +147,16 @@ class Guard:
                 raise
             await error(503, STOPPED, "stopped")(scope, receive, guarded)
 
-    def _refusal(self, path: str, headers: Headers) -> tuple[str, JSONResponse] | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[str, JSONResponse] | None:
         host = headers.get("host", "")
         # A name and a port, and nothing else that an address may have: a Host names no user.
         name = "" if set(host) & set("@/?#\\") else _hostname(f"//{host}")
         if self._access.hosts and name not in self._access.hosts:
             return "host", error(421, f"this service is not {host!r:.80}", "invalid_host")
-        if from_another_site(headers):
+        # A link to the page may be followed, a citation's in another chat for one: the page holds nothing, and no frame
+        # may hold it.
+        followed = (method, path, headers.get("sec-fetch-mode")) == ("GET", "/", "navigate")
+        if not followed and from_another_site(headers):
             return "origin", error(403, "a page of another site may not ask here", "invalid_origin")
         public = path in OPEN or path.startswith("/page/")
         if self._access.keys and not public and not self._access.knows(headers.get("authorization", "")):

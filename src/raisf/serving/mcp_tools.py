@@ -19,10 +19,12 @@ from starlette.concurrency import run_in_threadpool
 from raisf import __version__
 from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.programs.program import check_question
+from raisf.retrieval.adapting import as_retriever
 from raisf.serving.service import Service, cited_passages, tells
 from raisf.utils.errors import InputError, RaisfError
 
 MOST_PASSAGES = 50
+logger = logging.getLogger(__name__)
 READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 
 
@@ -87,7 +89,7 @@ def make_mcp(service: Service) -> FastMCP:
             raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
         check_question(query)
         with service.place(_client(ctx)):
-            found = await run_in_threadpool(served.retriever, query, k)
+            found = await run_in_threadpool(as_retriever(served.retriever), query, k)
         rows = [
             {"id": p.pid, "title": p.title, "text": p.text, "citation": p.citation, "score": p.score} for p in found
         ]
@@ -146,5 +148,8 @@ def _told(tool: Any) -> Any:
             return await tool(*args, **kwargs)
         except RaisfError as error:
             raise ToolError(str(error)) from error
+        except Exception as error:
+            logger.exception("a tool failed")
+            raise ToolError("the tool failed: the server's log says why") from error
 
     return told

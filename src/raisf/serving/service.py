@@ -271,5 +271,5 @@ def _limit(name: str, given: Any, own: Any, kind: Any) -> Any:
     if given is None:
         return own
     if isinstance(given, bool) or not isinstance(given, int | kind) or not 0 < given < math.inf:
-        raise InputError(f"{name} is {given!r:.40}: give a number above 0")
+        raise InputError(f"{name} is {given!r:.40}: give a {'whole ' if kind is int else ''}number above 0")
     return given if own is None else min(given, own)

@@ -46,6 +46,27 @@ def test_a_page_of_another_site_may_not_ask(server: Any) -> None:
     assert get(server, "/ask", "POST", body, Origin=f"http://{here}")[0] == 200
 
 
+def test_a_link_of_another_site_leads_to_the_page_alone(server: Any) -> None:
+    """The links of citations stand in other chats."""
+    follows = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    assert get(server, "/", **follows)[0] == 200
+    assert get(server, "/programs", **follows)[0] == get(server, "/", "POST", "{}", **follows)[0] == 403
+    assert get(server, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors")[0] == 403
+    assert get(server, "/", Host="evil.example", **follows)[0] == 421
+
+
+@pytest.mark.parametrize(
+    "name", ["https://raisf.example", "raisf.example:443", "raisf.example/page", "", "a b", "raisf:8080"]
+)
+def test_a_name_that_no_request_could_have_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(InputError, match=r"give it bare, such as raisf\.example"):
+        Access.of("127.0.0.1", None, [name])
+
+
+def test_names_of_all_kinds_are_taken() -> None:
+    assert {"raisf.example", "fe80::1"} < Access.of("127.0.0.1", None, ["Raisf.Example", "fe80::1"]).hosts
+
+
 def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: Any) -> None:
     import hashlib
 

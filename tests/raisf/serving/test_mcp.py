@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import raisf
 from raisf.commands.served import _log
 from raisf.serving.limits import Limits
-from raisf.serving.service import Service
+from raisf.serving.service import Served, Service
 
 pytest.importorskip("mcp")
 
@@ -61,6 +62,48 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
 
     anyio.run(use)
     assert told[0].startswith("0: In which sea") and any(one.startswith("0.1: Funzol River") for one in told)
+
+
+def test_a_module_of_ones_own_is_searched_and_tells_no_password(start: Any, caplog: Any) -> None:
+    def retriever(query: str, k: int = 3) -> list[str]:
+        if query == "down":
+            raise RuntimeError("cannot reach http://admin:hunter2@10.0.0.5/search")
+        return ["The Funzol River flows into the Pasmur Sea.", "Bulgorton lies inland."][:k]
+
+    program = SimpleNamespace(retriever=retriever)
+    service = Service({"mine": Served("mine", cast(Any, program), "")}, Limits(rate=0))
+
+    async def use(url: str) -> Any:
+        async with streamable_http_client(f"{url}/mcp") as (read, write, _), ClientSession(read, write) as session:
+            await session.initialize()
+            return [await session.call_tool("search", {"query": query, "k": 1}) for query in ("sea", "down")]
+
+    with start(service) as server:
+        found, failed = anyio.run(use, server.url)
+    assert [one["text"] for one in found.structuredContent["passages"]] == [
+        "The Funzol River flows into the Pasmur Sea."
+    ]
+    assert failed.isError and "cannot reach http://***@10.0.0.5/search" in str(failed.content)
+    assert "hunter2" not in str(failed.content) + caplog.text
+
+
+def test_what_breaks_in_a_search_stays_in_the_log(make: Any, start: Any, caplog: Any, monkeypatch: Any) -> None:
+    service = make()
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("secret words")
+
+    monkeypatch.setattr(type(service.served["rag"].retriever), "__call__", broken)
+
+    async def use(url: str) -> Any:
+        async with streamable_http_client(f"{url}/mcp") as (read, write, _), ClientSession(read, write) as session:
+            await session.initialize()
+            return await session.call_tool("search", {"query": "sea"})
+
+    with start(service) as server:
+        failed = anyio.run(use, server.url)
+    assert failed.isError and "the server's log says why" in str(failed.content)
+    assert "secret words" not in str(failed.content) and "secret words" in caplog.text
 
 
 def test_clients_of_one_address_share_its_rate_searches_too(make: Any, start: Any, ask: Any) -> None:

@@ -1,0 +1,48 @@
+"""Whether what transformers has read is the model that lies there: what weights lack, it fills with random ones."""
+
+from pathlib import Path
+from typing import Any
+
+from raisf.utils.errors import InputError
+
+
+def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
+    """What to tell of weights that transformers refuses, which raises what it likes.
+
+    Args:
+        path: The model's file or folder.
+        error: What it raised.
+        otherwise: What else can be done, from a comma on.
+    """
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return InputError(
+        f"{path} is damaged, or transformers cannot read it ({reason}): copy or download it again{otherwise}"
+    )
+
+
+def check_weights(model: Any, loaded: dict[str, Any], path: Path) -> None:
+    """Check that a model has all of its weights, and numbers for weights.
+
+    Args:
+        model: What was read.
+        loaded: What transformers says of it (`output_loading_info`).
+        path: The model's file or folder.
+
+    Raises:
+        InputError: It lacks some, or has some that are no numbers.
+    """
+    import torch
+
+    # Some readers miss what others leave out on purpose: the head that is the embeddings once more.
+    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
+    mismatched = {one if isinstance(one, str) else one[0] for one in loaded["mismatched_keys"]}
+    if lacking := sorted({*loaded["missing_keys"], *mismatched} - tied):
+        names = ", ".join(lacking[:3])
+        raise InputError(
+            f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
+        )
+    for name, tensor in model.named_parameters():
+        # One number that is none makes the sum none: a look at each would take several times as long.
+        if tensor.is_floating_point() and not tensor.detach().sum(dtype=torch.float32).isfinite():
+            broken = f"its {name} has weights that are no numbers"
+            raise InputError(f"{path} is damaged: {broken}; copy or download it again")

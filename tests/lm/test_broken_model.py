@@ -1,0 +1,99 @@
+"""Folders of weights that are damaged, incomplete or of another kind: nobody gets an answer from random numbers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from raisf.lm.connect import connect
+from raisf.lm.local import weights
+from raisf.lm.local.inference import load_model
+from raisf.optimize.adapters import adapter_hash
+from raisf.utils.errors import InputError
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(makers: Any, tmp_path: Path) -> Path:
+    made: Path = makers.make_llama(tmp_path)
+    return made
+
+
+def configured(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def changed(folder: Path, change: Callable[[dict[str, torch.Tensor], str], Any]) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    change(tensors, next(name for name in tensors if name.endswith("mlp.up_proj.weight")))
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+def truncated(folder: Path) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+
+
+BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a layer more": (
+        lambda folder: configured(folder, num_hidden_layers=3),
+        "lacks 9 of the weights that its architecture has .model.layers.2",
+    ),
+    "a tensor less": (
+        lambda folder: changed(folder, lambda tensors, name: tensors.pop(name)),
+        r"lacks 1 of the weights that its architecture has \(model.layers.0.mlp.up_proj.weight",
+    ),
+    "no numbers": (
+        lambda folder: changed(folder, lambda tensors, name: tensors[name][3].fill_(float("nan"))),
+        "is damaged: its model.layers.0.mlp.up_proj.weight has weights that are no numbers",
+    ),
+    "another width": (
+        lambda folder: changed(folder, lambda tensors, name: tensors.update({name: tensors[name][:-1].clone()})),
+        "is damaged|lacks 1 of the weights",
+    ),
+    "cut": (truncated, "is damaged, or transformers cannot read it .*incomplete"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "is damaged, or transformers cannot"),
+    "configuration": (lambda folder: (folder / "config.json").write_text("{"), "JSON"),
+    "unknown": (lambda folder: configured(folder, model_type="strange"), "does not recognize this architecture"),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_damaged_folder_is_told_with_its_remedy(folder: Path, what: str) -> None:
+    damage, message = BREAKS[what]
+    damage(folder)
+    with pytest.raises(InputError, match=message) as told:
+        load_model(folder)
+    assert str(folder) in str(told.value) and "copy or download it again" in str(told.value)
+
+
+def test_what_cannot_be_read_is_a_users_mistake_when_it_is_asked(folder: Path) -> None:
+    lm = connect(f"local/{folder}")
+    (folder / "tokenizer.json").write_text("no tokenizer")
+    with dspy.context(lm=lm), pytest.raises(Exception) as raised:
+        lm("question: Who?")
+    causes = [raised.value]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)  # type: ignore[arg-type]
+    assert any(isinstance(one, InputError) for one in causes)
+
+
+def test_another_chat_template_is_another_model_and_what_was_compiled_before_still_opens(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    formerly = weights.weights_hash(folder)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    first = weights.weights_hash(folder)
+    (folder / "chat_template.jinja").write_text("say {{ messages[0].content }}")
+    second = weights.weights_hash(folder)
+    assert len({formerly, first, second}) == 3 and adapter_hash(folder) == second
+    with pytest.raises(InputError, match="have changed"):
+        connect(f"local/{folder}#{first}")
+    # Versions that passed over the template knew the model by the rest.
+    assert weights.same_weights(formerly, folder) and connect(f"local/{folder}#{formerly}").model.endswith(second)
