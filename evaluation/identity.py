@@ -206,9 +206,11 @@ def _shown(constant: Any) -> str:
 
 
 def question_id(example: dspy.Example) -> str:
-    """The example's id; a hash of its question where the user gave none."""
+    """The example's id; a hash of its question, or other inputs, where the user gave none."""
     given = example.get("id")
-    return str(given) if given is not None else digest(example.question)
+    return (
+        str(given) if given is not None else digest(example.question if "question" in example else asked_text(example))
+    )
 
 
 def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
@@ -255,6 +257,21 @@ def gold_answers(example: dspy.Example) -> list[str]:
     return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
 
 
+def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
+    """Makes sure that questions are DSPy's examples; see `check_answered`.
+
+    Raises:
+        InputError: One is something else, or all of them are, such as a file's name.
+    """
+    strange: Any = examples if isinstance(examples, str | PurePath | Mapping) else None
+    strange = strange or next((one for one in examples if not isinstance(one, dspy.Example)), None)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if strange is not None:
+        raise InputError(
+            f"the {of} questions hold {strange!r:.60}: give a list of dspy.Example(question=..., answer=...)"
+            ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
+        )
+
+
 def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
     """Makes sure that each example has a gold answer.
 
@@ -263,8 +280,9 @@ def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
         of: What the message calls them, such as "validation".
 
     Raises:
-        InputError: One has none.
+        InputError: One has none, or is no example.
     """
+    check_examples(examples, of)
     for example in examples:
         if not gold_answers(example):
             asked = example.get("question", f"with {', '.join(example.keys())}")

@@ -31,7 +31,7 @@ from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
 from raisf.programs.program import Program
 from raisf.programs.registry import build, check_predictors, options, program_named
-from raisf.programs.state import OF_GENERATION, harmless
+from raisf.programs.state import OF_GENERATION, check_fields, harmless
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, read_json, sha256_file, write_json
@@ -217,6 +217,7 @@ def _state_of(folder: Path) -> dict[str, Any]:
 
 def _take_state(program: dspy.Module, state: dict[str, Any]) -> None:
     """Gives each predictor what it had learnt; its LM stays, which an artifact may not know."""
+    check_fields(program, state)
     for name, predictor in all_predictors(program):
         lm = predictor.lm
         predictor.load_state(state[name])

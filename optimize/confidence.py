@@ -7,14 +7,14 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raisf.evaluation.identity import question_id
+from raisf.evaluation.identity import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric
 from raisf.optimize.overlap import note_learnt
-from raisf.optimize.runs import results
+from raisf.optimize.runs import results, score_of
 from raisf.optimize.within import program_within
 from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
@@ -55,6 +55,8 @@ def fit_confidence(
     Source:
         Platt 1999, with his targets; Guo et al. 2017 compare it.
     """
+    check_metric(metric)
+    check_examples(valset, "validation")
     made: Any = copy_of(program)
     fitted = program_within(made, RAISF, f"{type(program).__name__} has no confidence to calibrate: take ra-isf")
     least, fitted.min_confidence = fitted.min_confidence, 0.0
@@ -64,13 +66,15 @@ def fit_confidence(
         trace = getattr(prediction, "trace", None)
         if not isinstance(trace, Trace) or trace.root.confidence is None:
             return None
-        return question_id(example), (float(metric(example, prediction, None)), trace.root.confidence)
+        return question_id(example), (score_of(metric, example, prediction), trace.root.confidence)
 
     with progress_bar(progress) as bar:
         task = bar.add_task("confidence", total=len(valset), score="")
         answers = results(made, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
     fitted.min_confidence = least
-    found = dict(one for one in answers if one is not None)
+    found: dict[str, tuple[float, float]] = {}
+    for place, (name, pair) in enumerate(filter(None, answers)):  # questions of two files may have the same ids
+        found[name if name not in found else f"{name} in place {place}"] = pair
     names = sorted(found)
     right, sure = np.array([found[name][0] for name in names]), np.array([found[name][1] for name in names])
     if len(names) < LEAST:

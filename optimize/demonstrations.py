@@ -1,5 +1,6 @@
 """Demonstrations for predictors: the judges' from gold, as many of each verdict; the others' from right runs."""
 
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from raisf.signatures.judges import (
 )
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+
+logger = logging.getLogger(__name__)
 
 # Training questions that the judges' rows are worked out from. A few demonstrations are drawn from them, so more would
 # only cost LM calls; the paper's 1,000 are for training weights.
@@ -243,6 +246,8 @@ def _right_steps(
         right, failed = right + traced.right, failed + traced.failed
         for predictor, steps in traced.of.items():
             of.setdefault(predictor, []).extend(steps)
+    if failed and not right:
+        logger.warning("of the runs that were to demonstrate %d failed and none was right: they show nothing", failed)
     return of, failed
 
 

@@ -27,11 +27,13 @@ OPTIONS = ("temperature", "max_tokens", "max_completion_tokens")  # the last is 
 
 def warn_of_lms(program: dspy.Module, folder: Path) -> None:
     """An LM that is dropped in silence would be another one's answers after loading: that of DSPy's settings."""
-    lost = {}
+    lost, unformatted = {}, list[str]()
     for name, predictor in all_predictors(program):
         lm = predictor.lm or dspy.settings.lm
         if lm is not None and _kept(lm) is None:
             lost[name] = getattr(lm, "model", repr(lm))
+        elif lm is not None and getattr(lm, "adapter", None) is None:
+            unformatted.append(name)
     if lost:
         logger.warning(
             "the artifact %s does not keep the LM %s of %s, or its adapter, which raisf.connect does not make: "
@@ -39,6 +41,16 @@ def warn_of_lms(program: dspy.Module, folder: Path) -> None:
             folder,
             ", ".join(sorted(set(lost.values()))),
             ", ".join(lost),
+        )
+
+    told = dspy.settings.adapter
+    if unformatted and told is not None and type(told) is not dspy.ChatAdapter:
+        logger.warning(
+            "the artifact %s does not keep DSPy's adapter, %s, in which %s speak: configure it again "
+            "(dspy.configure(adapter=...)), or give connect(..., adapter=...) before you compile",
+            folder,
+            type(told).__name__,
+            ", ".join(unformatted),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import asked_text
+from raisf.evaluation.identity import asked_text, check_examples
 from raisf.evaluation.metrics import normalise
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.within import programs_within
@@ -28,9 +28,11 @@ def check_disjoint(trainset: Sequence[dspy.Example], others: Mapping[str, Sequen
         others: By a name for the message, the splits that must stay unseen.
 
     Raises:
-        InputError: An id is in both, or a question is, in the same words or nearly.
+        InputError: An id is in both, or a question is, in the same words or nearly; or what is given holds no examples.
     """
+    check_examples(trainset, "training")
     for name, other in others.items():
+        check_examples(other, name)
         if shared := overlap(trainset, other):
             shown = "; ".join(f"{ours!r} and {theirs!r}" for ours, theirs in shared[:3])
             raise InputError(

@@ -1,6 +1,7 @@
 """A program's runs over examples: what each came to, kept in a journal."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 from pydantic_core import to_jsonable_python
 
 from raisf.evaluation.runner import Outcome, Patience, ask_all
-from raisf.utils.errors import LMError
+from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 
 T = TypeVar("T")
@@ -113,3 +114,22 @@ def _steps_of(program: dspy.Module, **inputs: Any) -> dspy.Prediction:
 def plain(value: Any) -> Any:
     """A value as a journal gives it back: pydantic's models as dicts, tuples as lists, strange things as text."""
     return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+
+
+def score_of(
+    metric: Callable[..., Any], example: dspy.Example, prediction: dspy.Prediction, trace: Any = None
+) -> float:
+    """What a metric gives for an answer.
+
+    Raises:
+        InputError: It is no number.
+    """
+    given = metric(example, prediction, trace)
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if math.isnan(value):
+        name = getattr(metric, "__name__", type(metric).__name__)
+        raise InputError(f"the metric {name} gave {given!r:.40}: let it give a number from 0 to 1")
+    return value

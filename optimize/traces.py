@@ -4,6 +4,7 @@ DSPy's BootstrapFinetune pairs the steps of a run with predictors by their posit
 a predictor more than once, that trains one on another's rows. Here each step goes to the predictor that made it.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -11,7 +12,7 @@ from typing import Any, TypedDict
 import dspy
 
 from raisf.evaluation.runner import progress_bar
-from raisf.optimize.runs import plain, results, with_steps
+from raisf.optimize.runs import plain, results, score_of, with_steps
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
@@ -76,7 +77,7 @@ def traced_rows(
     def result(example: dspy.Example, run: dspy.Prediction) -> _Run | None:
         if run.prediction is None:
             return None
-        if float(passes(example, run.prediction, run.steps)) < 1:
+        if score_of(passes, example, run.prediction, run.steps) < 1:
             return {"right": False, "steps": []}
         return {"right": True, "steps": _own(run)}
 
@@ -116,6 +117,7 @@ def _step(name: str, predictor: Any, inputs: dict[str, Any], outputs: Any) -> li
 def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
     """The metric, for which no run is right whose "unknown" may stand for a reply that is missing or cannot be read."""
 
+    @functools.wraps(metric)
     def passes(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
         return 0.0 if lacks_reply(prediction) else metric(example, prediction, trace)
 

@@ -51,6 +51,14 @@ def program_within(module: dspy.Module, kind: type[P], missing: str) -> P:
     """
     found = [program for program in programs_within(module) if isinstance(program, kind)]
     if not found:
+        kept = [
+            place.removeprefix("self.") for place, program in all_within(module).items() if isinstance(program, kind)
+        ]
+        if kept:
+            raise InputError(
+                f"{kept[0]} was compiled by DSPy, which keeps it as it is: set {kept[0]}._compiled = False, or take it "
+                "by itself"
+            )
         raise InputError(missing)
     if len(found) > 1:
         raise InputError(f"{type(module).__name__} holds {len(found)} of {kind.__name__}: compile each by itself")

@@ -242,7 +242,7 @@ class Run:
                     return predictor(**inputs)
 
             try:
-                prediction = self.in_time(call)
+                prediction = self.in_time(call, calls=2 if isinstance(adapter, dspy.TwoStepAdapter) else 1)
             except AdapterParseError as error:
                 self._answered = True
                 if rest := rest_of(adapter, error):

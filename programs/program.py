@@ -30,7 +30,7 @@ from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
 from raisf.programs.questions import UNKNOWN, clean
-from raisf.programs.state import OPTIONS, harmless
+from raisf.programs.state import OPTIONS, check_fields, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
 from raisf.retrieval.adapting import as_retriever, searched
 from raisf.retrieval.passage import Retriever
@@ -203,6 +203,7 @@ class Program(dspy.Module):
         before = [(one, dict(vars(one))) for one in (self, *self.predictors())]
         try:
             self.become(state.get(OPTIONS) or {})
+            check_fields(self, state)
             super().load_state(with_options(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
         except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
             for one, had in before:

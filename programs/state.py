@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.utils.errors import InputError
+from raisf.utils.predictors import all_predictors
 
 OPTIONS = "options"
 """Where a program's own options stand beside the states of its predictors."""
@@ -58,6 +59,25 @@ def harmless(state: Any) -> tuple[dict[str, Any], list[str]]:
                 kept[name]["lm"] = None
                 dropped.append(f"{name}.lm.model {model}")
     return kept, dropped
+
+
+def check_fields(program: dspy.Module, state: dict[str, Any]) -> None:
+    """Makes sure that a state is of predictors with as many fields: DSPy would give each the next one's description.
+
+    Raises:
+        InputError: A predictor has others than when it was saved, such as one that reasons first.
+    """
+    for name, predictor in all_predictors(program):
+        signature: Any = state[name].get("signature") if isinstance(state.get(name), dict) else None
+        kept = signature.get("fields") if isinstance(signature, dict) else None
+        shape: Any = predictor.signature
+        has = list(shape.fields)
+        if isinstance(kept, list) and len(kept) != len(has):
+            said = ", ".join(str(field.get("prefix", "?")).rstrip(": ") for field in kept if isinstance(field, dict))
+            raise InputError(
+                f"{name} was saved with the fields {said}, and this program's has {', '.join(has)}: give it the "
+                "predictor that it had, such as a dspy.ChainOfThought, before you load"
+            )
 
 
 def may_name(model: str) -> bool:

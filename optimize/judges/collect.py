@@ -72,6 +72,13 @@ def collect(
         raise InputError("the training set is empty: give a file with a question and its answer a line")
     check_asking(labels, threads)
     check_disjoint(trainset, others or {})
+    asked: dict[str, str] = {}
+    for example in trainset:
+        if asked.setdefault(name := question_id(example), example.question) != example.question:
+            raise InputError(
+                f"two training questions share the id {name!r}, {asked[name]!r:.60} and {example.question!r:.60}: give "
+                "each its own"
+            )
     require_lm(program)
     made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
     made |= {"teacher": weights_of(teacher) if teacher else None}

@@ -22,6 +22,7 @@ from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import Outcome, Patience, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
+from raisf.optimize.runs import score_of
 from raisf.optimize.traces import lacks_reply
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.ra_isf import RAISF
@@ -149,7 +150,7 @@ class Trying:
             prediction = self.program(question=example.question)
         finally:
             _forced.reset(token)
-        cost, score = prediction.trace.cost, float(self._metric(example, prediction, None))
+        cost, score = prediction.trace.cost, score_of(self._metric, example, prediction)
         paid = self._call_price * cost.lm_calls + self._search_price * cost.retrievals
         return _End(prediction.trace, score, score - paid, lacks_reply(prediction))
 

@@ -23,6 +23,7 @@ from raisf.programs.baselines.skr import SKR
 from raisf.programs.calls import require_lm
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.predictors import all_predictors
 
 Examples = Sequence[dspy.Example]
 
@@ -94,8 +95,9 @@ class Optimizer(Teleprompter):
             valset: What the result is chosen or stopped by; shares no question with the training set.
 
         Raises:
-            InputError: An empty or overlapping set, answers missing, an option that cannot be used, a package that is
-                not installed, a work folder that cannot be written or that another compile is writing into.
+            InputError: An empty or overlapping set, answers missing, nothing that can be compiled, a teacher without an
+                LM, an option that cannot be used, a package that is not installed, a work folder that cannot be written
+                or that another compile is writing into.
             LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
         """
         if not trainset:
@@ -103,11 +105,13 @@ class Optimizer(Teleprompter):
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
         valset = valset or []
-        if (metric := getattr(self, "metric", None)) is not None:
-            check_metric(metric)
+        if hasattr(self, "metric"):
+            check_metric(getattr(self, "metric"))  # noqa: B009
         check_disjoint(trainset, {"validation": valset})
+        _check_not_frozen(student)
         require_lm(student)
-        guide = _one(teacher)
+        if (guide := _one(teacher)) is not None:
+            require_lm(guide)
         asked = self._asked(student, trainset, valset)
         sets = [[dict(example) for example in examples] for examples in (trainset, valset)]
         identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
@@ -181,7 +185,20 @@ def earlier(student: dspy.Module) -> dict[str, Any]:
     return {"earlier": [*report.get("earlier", []), {key: value for key, value in report.items() if key != "earlier"}]}
 
 
+def _check_not_frozen(student: dspy.Module) -> None:
+    if not student.named_predictors() and (kept := all_predictors(student)):
+        raise InputError(
+            f"nothing in {type(student).__name__} can be compiled: {', '.join(name for name, _ in kept)} are in a part "
+            "that DSPy compiled, and keeps as it is; set its _compiled = False, or compile the part by itself"
+        )
+
+
 def _one(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
+    if isinstance(teacher, dspy.BaseLM | str):
+        raise InputError(
+            "the teacher is a language model, and must be a program whose right runs are learnt from, such as a copy "
+            "with that LM (set_lm); what an LM labels for judges is `raisf.optimize.judges.judge_rows.teach`'s"
+        )
     if teacher is None or isinstance(teacher, dspy.Module):
         return teacher
     if len(teacher) != 1:

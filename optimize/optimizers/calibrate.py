@@ -29,7 +29,7 @@ from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_prices, metric_name
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric, check_prices, metric_name
 from raisf.optimize.optimizers.threshold_search import (
     WITH_THRESHOLD,
     Answers,
@@ -124,6 +124,8 @@ class Calibrate(Teleprompter):
     def __post_init__(self) -> None:
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
+        self.know = (self.know,) if isinstance(self.know, str) else self.know  # pyright: ignore[reportAttributeAccessIssue]
+        check_metric(self.metric)
         check_kinds(self.know)
         check_prices(self.call_price, self.search_price)
         check_asking(self.labels, self.threads)
@@ -246,6 +248,7 @@ class Calibrate(Teleprompter):
     def _collect(self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], rows: _Rows) -> None:
         """Adds what these judges of the program say beside gold, as far as it asks them."""
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "progress": self.progress}
+        valset = [example for example in valset if "question" in example]  # a module may ask for something else
         for judge in judges:
             if not _asks(program, judge):
                 continue

@@ -255,6 +255,11 @@ class RandomSearch(Prompting):
             selection.score(name, with_prompts(draws.task.student, draws.kept(name, make)))
 
 
+def told_of(lm: Any) -> list[Any]:
+    """What decides what an LM writes, JSON-able."""
+    return [lm.model, *(lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed"))]
+
+
 def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:
     """The LM that writes instructions: the one that is given, or its spec; else the first that the student asks."""
     if isinstance(given, str):

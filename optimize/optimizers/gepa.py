@@ -23,7 +23,7 @@ from raisf.evaluation.metrics import accuracy, exact_match
 from raisf.lm.connect import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
-from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
 from raisf.optimize.runs import plain, results, with_steps
@@ -63,7 +63,7 @@ class GEPA(Prompting):
                 "strategy 'gepa' rewrites instructions, and the format in which this program's LMs are spoken to has "
                 "none: take --adapter compact or chat, or another strategy"
             )
-        return [*asked, reflection_lm(self.reflection_lm, student).model]
+        return [*asked, told_of(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student = draws.task.student

@@ -22,7 +22,7 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.evaluation.identity import gold_answers
 from raisf.lm.connect import explain
 from raisf.optimize.optimizers.base import Examples
-from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of
 from raisf.optimize.optimizers.selection import Selection
 from raisf.optimize.prompts import Prompts, instructed, prompts_of, with_prompts, writing_adapter
 
@@ -48,7 +48,7 @@ class MIPRO(Prompting):
     least: ClassVar[dict[str, int]] = {"candidates": 1, "trials": 1}
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        return [*super()._asked(student, trainset, valset), reflection_lm(self.reflection_lm, student).model]
+        return [*super()._asked(student, trainset, valset), told_of(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student, journal = draws.task.student, draws.task.journal

@@ -13,7 +13,7 @@ from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
 from raisf.evaluation.runner import Patience
 from raisf.optimize.prompts import prompts_of
-from raisf.optimize.runs import results
+from raisf.optimize.runs import results, score_of
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
@@ -64,8 +64,13 @@ def check_metric(metric: Metric) -> None:
     """Makes sure that a metric can be called as all are here, `metric(example, prediction, trace)`.
 
     Raises:
-        InputError: It takes fewer, or wants more.
+        InputError: It is no function, takes fewer, or wants more.
     """
+    if not callable(metric):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked
+        raise InputError(
+            f"the metric is {metric!r:.60}: give a function of (example, prediction, trace), such as "
+            "dspy.evaluate.answer_exact_match"
+        )
     try:
         signature = inspect.signature(metric)
     except (TypeError, ValueError):  # some callables in C have none
@@ -194,9 +199,7 @@ class Selection:
         return [known.get(name(example)) or 0.0 for example in examples]
 
     def _value(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
-        if math.isnan(value := float(self.metric(example, prediction, None))):
-            raise InputError(f"the metric {metric_name(self.metric)} gave NaN: let it give a number from 0 to 1")
-        return value
+        return score_of(self.metric, example, prediction)
 
 
 def _key(program: dspy.Module) -> str:

@@ -19,7 +19,7 @@ from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
 from raisf.optimize.remembering import remember, remembering
-from raisf.optimize.runs import results
+from raisf.optimize.runs import results, score_of
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
@@ -121,7 +121,7 @@ class Trial:
                 for trace in run.traces:
                     self._note(trace.root)
             costs = [trace.cost for trace in run.traces]
-            right = float(self._metric(example, run.prediction, None))
+            right = score_of(self._metric, example, run.prediction)
             calls, searches = sum(cost.lm_calls for cost in costs), sum(cost.retrievals for cost in costs)
             return right, float(calls), float(searches)
 

@@ -24,6 +24,7 @@ from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.text import print_of
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
 MAX_VALIDATION = 200
@@ -69,10 +70,12 @@ class JudgeTraining(Optimizer):
         if self.judge_rows is not None:
             self.judge_rows.tell_of_others(task.student)
             taught = self.judge_rows.parts(*parts)
-        return [
+        learnt, held = [
             Source.of(task, sample, chosen, split, self, rows)
             for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
         ]
+        held.leave_out(learnt)
+        return [learnt, held]
 
     def _without_rows(self, program: dspy.Module, sources: "list[Source]", chosen: Collection[str]) -> dict[str, str]:
         """The chosen that no split, or only one, says anything of, and that are left to their LMs; with the reasons.
@@ -224,12 +227,23 @@ class Source:
         """A judge's own verdicts are no lesson for it: lucky runs would confirm it in its mistakes."""
         return name not in self.gold.of and (self.taught or name not in self.gold.judge)
 
+    def leave_out(self, learnt: "Source") -> None:
+        """Takes out the rows about what another split's rows are about: two questions may share a sub-question."""
+        for mine, theirs in ((self.gold.of, learnt.gold.of), (self.traced.of, learnt.traced.of)):
+            for name in mine.keys() & theirs.keys():
+                asked = {_about(row) for row in theirs[name]} - {None}
+                mine[name] = [row for row in mine[name] if _about(row) not in asked] or mine[name]
+
     def why(self, name: str) -> str:
         """Why a predictor has no rows, and what to do."""
         reasons = [self.gold.missing[name]] if name in self.gold.missing else []
         if self.runs:
             reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
         return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
+
+
+def _about(row: dspy.Example) -> str | None:
+    return print_of(str(row.question)) if "question" in row else None
 
 
 def _add_answerers(

@@ -321,7 +321,8 @@ def test_a_metric_refuses_examples_whose_gold_has_another_name() -> None:
     [
         (lambda example, prediction: 1.0, "too many positional arguments"),
         (lambda example, prediction, trace, more: 1.0, "missing a required argument: 'more'"),
-        (lambda example, prediction, trace=None: float("nan"), "gave NaN"),
+        (lambda example, prediction, trace=None: float("nan"), "gave nan"),
+        (lambda example, prediction, trace=None: None, "gave None: let it give a number from 0 to 1"),
     ],
 )
 def test_a_metric_that_cannot_be_used_is_told(program, world, metric, says):

@@ -16,6 +16,7 @@ from dspy.utils.callback import BaseCallback
 import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
+from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
@@ -315,3 +316,15 @@ def test_a_connected_lm_is_saved_in_json_as_dspys_own_and_not_where_it_is_at_an_
 def test_save_with_a_folder_writes_an_artifact(tmp_path: Any) -> None:
     raisf.Direct(max_calls=3).save(tmp_path / "folder")
     assert raisf.load(tmp_path / "folder").max_calls == 3
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_an_adapter_that_asks_twice_costs_two_calls(scripted, plan, shelf, limit):
+    """DSPy's TwoStepAdapter has a second LM extract the fields from what the first has written."""
+    main = scripted(root=plan(subs=["a"]), a=plan(relevant=1))
+    extracting = ScriptedLM(lambda fields: {"verdict": "unknown", "answer": "x", "evidence": "", "sub_questions": []})
+    program = RAISF(shelf, max_calls=limit)
+    program.set_lm(main)
+    with dspy.context(adapter=dspy.TwoStepAdapter(extracting)):
+        trace = program(question="root").trace
+    assert len(main.calls) + len(extracting.calls) <= limit and trace.cost.lm_calls <= limit

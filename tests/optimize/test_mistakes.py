@@ -1,0 +1,182 @@
+"""What one may get wrong in Python: told before it costs anything, and never answered by a worse program in silence."""
+
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+import raisf
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.collect import collect
+from raisf.optimize.optimizers.training_rows import Source
+from raisf.programs.ra_isf import RAISF
+from raisf.signatures.judges import SelfKnowledge
+from raisf.utils.errors import InputError
+
+QUIET: Any = {"progress": False}
+
+
+class Wrap(dspy.Module):
+    """A module of one's own around RA-ISF."""
+
+    def __init__(self, retriever: Any = None) -> None:
+        super().__init__()
+        self.qa = RAISF(retriever, k=5)
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return self.qa(question=question)
+
+
+class Subclass(RAISF):
+    """A class of one's own of RA-ISF."""
+
+
+@pytest.mark.parametrize("kind", [Wrap, Subclass])
+def test_a_judge_that_reasons_is_not_loaded_into_one_that_does_not(kind: Any, oracle: Any, tmp_path: Path) -> None:
+    """Its prompt told the verdict by the reasoning's description."""
+
+    def made(reasons: bool) -> Any:
+        module = kind()
+        inner = getattr(module, "qa", module)
+        if reasons:
+            inner.know = dspy.ChainOfThought(SelfKnowledge)
+        module.set_lm(oracle())
+        return module
+
+    raisf.save(made(True), tmp_path / "a")
+    with pytest.raises(InputError, match="know was saved with the fields Question, Reasoning, Verdict"):
+        raisf.load(tmp_path / "a", program=made(False), retriever=lambda query, k: [], lm=oracle())
+    loaded: Any = raisf.load(tmp_path / "a", program=made(True), retriever=lambda query, k: [], lm=oracle())
+    assert list(getattr(loaded, "qa", loaded).know.signature.output_fields) == ["reasoning", "verdict"]
+
+
+def test_neither_is_it_by_dspys_own_load(tmp_path: Path) -> None:
+    program = RAISF()
+    program.know = dspy.ChainOfThought(SelfKnowledge)
+    program.save(tmp_path / "p.json")
+    other = RAISF(k=7)
+    with pytest.raises(InputError, match=r"give it the predictor that it had, such as a dspy\.ChainOfThought"):
+        other.load(tmp_path / "p.json")
+    assert other.k == 7 and other.know.signature.output_fields["verdict"].json_schema_extra["prefix"] == "Verdict:"
+
+
+def test_a_teacher_must_be_able_to_answer(program: RAISF, world: Any) -> None:
+    sets: Any = {"trainset": world.train, "valset": world.dev}
+    with pytest.raises(InputError, match="needs a language model, there is none"):
+        raisf.BootstrapJudges(**QUIET).compile(program, teacher=RAISF(program.retriever), **sets)
+    with pytest.raises(InputError, match="the teacher is a language model, and must be a program"):
+        raisf.BootstrapJudges(**QUIET).compile(program, teacher=ScriptedLM(lambda fields: {}), **sets)  # type: ignore[arg-type]
+
+
+def test_runs_that_all_fail_are_told(program: RAISF, world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(query: str, k: int) -> list[str]:
+        raise RuntimeError("down")
+
+    teacher = RAISF(broken, use_know=False)
+    teacher.set_lm(ScriptedLM(lambda fields: {"verdict": "unknown", "answer": "x", "sub_questions": []}))
+    made = raisf.BootstrapJudges(demos=2, **QUIET)
+    made.compile(program, trainset=world.train[:8], valset=world.dev, teacher=teacher)
+    assert "failed and none was right: they show nothing" in caplog.text
+
+
+def test_what_dspy_froze_is_said_to_be(program: RAISF, world: Any) -> None:
+    outer = Wrap(program.retriever)
+    outer.set_lm(program.know.lm)
+    outer.qa._compiled = True
+    for begin in (
+        lambda: raisf.Calibrate(**QUIET).compile(outer, valset=world.dev),
+        lambda: raisf.fit_confidence(outer, valset=world.dev, progress=False),
+    ):
+        with pytest.raises(InputError, match=r"qa was compiled by DSPy.*set qa\._compiled = False"):
+            begin()
+    with pytest.raises(InputError, match=r"nothing in Wrap can be compiled: qa\.know, .*set its _compiled = False"):
+        raisf.BootstrapJudges(**QUIET).compile(outer, trainset=world.train, valset=world.dev)
+
+
+def test_questions_that_are_no_examples_are_told(program: RAISF, world: Any) -> None:
+    rows: Any = [{"question": "q", "answer": "a"}]
+    file: Any = "train.jsonl"
+    for begin in (
+        lambda: raisf.LabeledJudges(**QUIET).compile(program, trainset=rows, valset=world.dev),
+        lambda: raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=rows),
+        lambda: raisf.LabeledJudges(**QUIET).compile(program, trainset=file, valset=world.dev),
+        lambda: raisf.Calibrate(**QUIET).compile(program, valset=rows),
+        lambda: raisf.fit_confidence(program, valset=file, progress=False),
+    ):
+        with pytest.raises(InputError, match=r"questions hold .*: give a list of dspy\.Example"):
+            begin()
+
+
+@pytest.mark.parametrize("metric", ["em", None, 3])
+def test_what_is_no_metric_is_told(metric: Any, program: RAISF, world: Any) -> None:
+    for begin in (
+        lambda: raisf.LabeledJudges(metric=metric, **QUIET).compile(program, trainset=world.train, valset=world.dev),
+        lambda: raisf.Calibrate(metric=metric),
+        lambda: raisf.fit_confidence(program, valset=world.dev, metric=metric),
+    ):
+        with pytest.raises(InputError, match=r"the metric is .*: give a function of"):
+            begin()
+
+
+def test_one_kind_of_self_knowledge_needs_no_brackets() -> None:
+    assert raisf.Calibrate(know="confidence").know == ("confidence",)  # type: ignore[arg-type]
+
+
+def test_a_module_that_asks_for_something_else_is_calibrated_by_its_answers(program: RAISF, world: Any) -> None:
+    class Searching(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qa = RAISF(program.retriever, k=5)
+
+        def forward(self, query: str) -> dspy.Prediction:
+            return self.qa(question=query)
+
+    module = Searching()
+    module.set_lm(program.know.lm)
+    asked = [dspy.Example(query=one.question, answers=one.answers).with_inputs("query") for one in world.dev]
+    report = raisf.Calibrate(**QUIET).compile(module, valset=asked).compile_report["calibration"]
+    assert report["answer"]["after"] and all(one["skipped"] for one in report["judges"].values())
+
+
+def test_questions_of_two_files_with_the_same_ids_all_count(program: RAISF, world: Any, tmp_path: Path) -> None:
+    twins = [one.copy(id=str(place % 10)) for place, one in enumerate(world.train)]
+    with pytest.raises(InputError, match="two training questions share the id '0'"):
+        collect(program, twins, tmp_path / "rows", progress=False)
+    alone: Any = {"use_relevance": False, "use_decomposition": False}
+    asked = RAISF(**alone, know_threshold=0.0)
+    asked.set_lm(raisf.connect("pocket"))
+    numbered = [one.copy(id=str(place % 30)) for place, one in enumerate([*world.train, *world.dev])]
+    both = [
+        raisf.fit_confidence(asked, valset=one, progress=False).compile_report["confidence"]
+        for one in (numbered, [*world.train, *world.dev])
+    ]
+    assert both[0]["answers"] == both[1]["answers"] > 30 and both[0]["slope"] == pytest.approx(both[1]["slope"])
+
+
+def test_nothing_is_validated_on_that_was_learnt_as_a_sub_question() -> None:
+    def rows(*questions: str) -> Any:
+        return type("Rows", (), {"of": {"know": [dspy.Example(question=one) for one in questions]}})()
+
+    held = Source("validation", rows("Who wrote Emma?", "Who wrote Hamlet?"))
+    held.leave_out(Source("training", rows("Where was its author born?", " who wrote  Emma?")))
+    assert [row.question for row in held.gold.of["know"]] == ["Who wrote Hamlet?"]
+
+
+def test_an_adapter_of_dspys_settings_is_told_to_be_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    program = RAISF()
+    program.set_lm(raisf.connect("openai/gpt-4o-mini"))
+    with dspy.context(adapter=dspy.JSONAdapter()):
+        raisf.save(program, tmp_path / "a")
+    assert "does not keep DSPy's adapter, JSONAdapter, in which know" in caplog.text
+    caplog.clear()
+    raisf.save(program, tmp_path / "b")
+    assert "adapter" not in caplog.text
+
+
+def test_a_reflection_lm_at_another_temperature_is_another(program: RAISF, world: Any) -> None:
+    asked = [
+        raisf.MIPRO(reflection_lm=raisf.connect("pocket", temperature=heat))._asked(program, world.train, world.dev)
+        for heat in (0.0, 1.0)
+    ]
+    assert asked[0] != asked[1]
