@@ -27,7 +27,6 @@ from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.programs.usage import metered_calls
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
-from raisf.utils.predictors import all_predictors
 
 T = TypeVar("T")
 
@@ -294,14 +293,17 @@ class Run:
         Raises:
             BudgetSpent: There are not so many calls left, or the time is over.
         """
+        place = self._place(calls)
 
         def placed() -> T:
-            # Also an abandoned call keeps its place until it ends: so there are never more of them than places.
-            with self._place(calls), until(self._deadline, self._under_way):
-                return call()
+            try:
+                with until(self._deadline, self._under_way):
+                    return call()
+            finally:  # also an abandoned call keeps its place until it ends: so there are never more than places
+                place.release()
 
         try:
-            return within(self._seconds_left(), placed)
+            return within(self._seconds_left(), placed, calls=True)
         except Exception as error:
             if self._seconds_left() != 0 or isinstance(error, BudgetSpent | Stopped | AdapterParseError):
                 raise
@@ -310,9 +312,8 @@ class Run:
     def _spent(self) -> BudgetSpent:
         return BudgetSpent(f"max_seconds={self.max_seconds:g} is spent")
 
-    @contextmanager
-    def _place(self, calls: int = 1) -> Iterator[None]:
-        """Wait for a place among the process's calls, then take so many calls from the budget."""
+    def _place(self, calls: int) -> threading.BoundedSemaphore:
+        """Wait for a place among the process's calls, to be released, and take so many calls from the budget."""
         places, left = semaphore(), self._seconds_left()
         if not places.acquire(timeout=left):
             raise self._spent()
@@ -321,9 +322,10 @@ class Run:
                 self._check(calls)
                 self._calls += calls
             self.progress.tell()
-            yield
-        finally:
+        except BaseException:
             places.release()
+            raise
+        return places
 
     def _check(self, calls: int = 1) -> None:
         """Raise if nothing may start any more."""
@@ -336,15 +338,3 @@ class Run:
 
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-
-
-def require_lm(program: dspy.Module) -> None:
-    """Raise InputError unless every predictor of the program has an LM, its own or DSPy's."""
-    for name, predictor in all_predictors(program):
-        lm = predictor.lm or dspy.settings.lm
-        if not isinstance(lm, dspy.BaseLM):
-            found = "there is none" if lm is None else f"found {lm!r}"
-            raise InputError(
-                f"the predictor {name!r} needs a language model, {found}: give one with --lm, "
-                "or dspy.configure(lm=raisf.connect(...))"
-            )

@@ -108,12 +108,13 @@ class Task(Generic[T]):
 
 
 class _Worker:
-    """A thread that does one piece of work after another; it is in `_idle` between two.
+    """A thread that does one piece of work after another, and waits among the idle ones between two.
 
     Not of a `ThreadPoolExecutor`: the process's end would wait for what is never done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle: "list[_Worker]") -> None:
+        self._idle = idle
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._work, daemon=True, name="raisf-within")
         self.thread.start()
@@ -125,27 +126,30 @@ class _Worker:
     def _work(self) -> None:
         while True:
             self._inbox.get()()
-            _idle.append(self)
+            self._idle.append(self)
 
 
-_idle: list[_Worker] = []
-"""Threads are kept: DSPy's cache opens files for each one that asks it, which stay open beyond the thread's end."""
+_calling: list[_Worker] = []
+_others: list[_Worker] = []
+"""Those that wait. They are kept, and those that call LMs apart, of which there are no more than places: DSPy's cache
+opens some thirty files for each thread that asks it, and they stay open beyond the thread's end."""
 
 
-def _idle_worker() -> _Worker:
+def _idle_worker(idle: list[_Worker]) -> _Worker:
     with contextlib.suppress(IndexError):
         while True:
-            if (worker := _idle.pop()).thread.is_alive():  # a forked child has none of them
+            if (worker := idle.pop()).thread.is_alive():  # a forked child has none of them
                 return worker
-    return _Worker()
+    return _Worker(idle)
 
 
-def within(seconds: float | None, work: Callable[[], T]) -> T:
+def within(seconds: float | None, work: Callable[[], T], calls: bool = False) -> T:
     """The result of some work, or no more waiting for it.
 
     Args:
         seconds: How long to wait; None: for as long as it takes.
         work: Takes nothing; runs in a copy of this context. After its time it is left to end by itself.
+        calls: Whether it is a call of an LM, which has its place.
 
     Raises:
         TimeoutError: The time is up.
@@ -161,7 +165,10 @@ def within(seconds: float | None, work: Callable[[], T]) -> T:
         except BaseException as error:
             done.set_exception(error)
 
-    _idle_worker().hand(run)
+    try:
+        _idle_worker(_calling if calls else _others).hand(run)
+    except RuntimeError:  # the system gives no more threads
+        return work()
     if not wait([done], timeout=seconds).done:
         raise TimeoutError(f"not done in {seconds:.3g} s")
     return done.result()

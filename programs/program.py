@@ -16,7 +16,7 @@ import anyio.to_thread
 import dspy
 import numpy as np
 
-from raisf.programs.calls import Run, require_lm
+from raisf.programs.calls import Run
 from raisf.programs.changing import (
     OptionsState,
     check_anew,
@@ -35,6 +35,7 @@ from raisf.programs.trace import Node, Trace, fold_duplicates
 from raisf.retrieval.adapting import as_retriever, searched
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
+from raisf.utils.predictors import require_lm
 
 logger = logging.getLogger(__name__)
 

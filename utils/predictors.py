@@ -5,6 +5,8 @@ from typing import Any
 import dspy
 from dspy.predict.parameter import Parameter
 
+from raisf.utils.errors import InputError
+
 
 def all_predictors(module: dspy.Module) -> list[tuple[str, dspy.Predict]]:
     """What `named_predictors` gives, under the same names, and the predictors of parts that DSPy's optimizers compiled.
@@ -32,3 +34,15 @@ def _within(name: str, value: Any) -> list[tuple[str, Parameter]]:
     if isinstance(value, dspy.Module):
         return [(f"{name}.{place}", one) for place, one in all_predictors(value)]
     return []
+
+
+def require_lm(program: dspy.Module) -> None:
+    """Raise InputError unless every predictor of the program has an LM, its own or DSPy's."""
+    for name, predictor in all_predictors(program):
+        lm = predictor.lm or dspy.settings.lm
+        if not isinstance(lm, dspy.BaseLM):
+            found = "there is none" if lm is None else f"found {lm!r}"
+            raise InputError(
+                f"the predictor {name!r} needs a language model, {found}: give one with --lm, "
+                "or dspy.configure(lm=raisf.connect(...))"
+            )

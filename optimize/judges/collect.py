@@ -14,11 +14,11 @@ from raisf.optimize.judges.judge_data import steps, steps_asked
 from raisf.optimize.judges.labelling import JUDGES, Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
-from raisf.programs.calls import require_lm
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
+from raisf.utils.predictors import require_lm
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50

@@ -20,7 +20,7 @@ from raisf.optimize.judges.judge_data import (
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
-from raisf.programs.calls import Run, require_lm
+from raisf.programs.calls import Run
 from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
@@ -28,6 +28,7 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.predictors import require_lm
 
 Judge = Literal["know", "relevance", "sufficiency"]
 

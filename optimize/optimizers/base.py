@@ -20,10 +20,9 @@ from raisf.optimize.optimizers.selection import check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
-from raisf.programs.calls import require_lm
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
-from raisf.utils.predictors import all_predictors
+from raisf.utils.predictors import all_predictors, require_lm
 
 Examples = Sequence[dspy.Example]
 

@@ -41,10 +41,10 @@ from raisf.optimize.optimizers.threshold_search import (
 )
 from raisf.optimize.overlap import note_learnt
 from raisf.optimize.within import program_within
-from raisf.programs.calls import require_lm
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.predictors import require_lm
 
 Aim = Literal["answer", "cost", "accuracy", "balanced"]
 
