@@ -113,6 +113,7 @@ class Server(ThreadingHTTPServer):
     """An OpenAI-compatible endpoint; `content` makes a reply from the number of the request and its prompt."""
 
     daemon_threads = True
+    request_queue_size = 256
     content: Callable[[int, str], str]
     asked = 0
     lock = threading.Lock()
