@@ -139,7 +139,7 @@ def test_the_key_is_the_environments_at_each_call(monkeypatch, faulty, completio
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     adapter = "compact" if completions else None
     with faulty.serve() as endpoint:
-        lm = connect("openai/x", api_base=endpoint.url, adapter=adapter, completions=completions)
+        lm = connect("openai/x", api_base=endpoint.url, adapter=adapter, completions=completions, num_retries=0)
         lm.cache = False
         for key in (None, "sk-first-of-two", "sk-second-of-two", None):
             if key is None:

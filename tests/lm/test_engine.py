@@ -234,6 +234,7 @@ def test_several_models_can_be_read_at_once(llama):
     assert texts == [texts[0]] * 9
 
 
+@pytest.mark.slow
 def test_a_process_ends_well_while_an_answer_is_under_way(llama):
     program = (
         "import sys; from pathlib import Path\n"

@@ -239,6 +239,7 @@ def compiled(program: Any, world: Any, tmp_path: Path, **options: Any) -> Any:
     return raisf.compile(program, trainset=world.train[:14], valset=world.dev[:6], how="outcome", **given)
 
 
+@pytest.mark.slow
 def test_the_judges_learn_weights_from_answers_alone(gullible: RAISF, world: Any, llama: Path, tmp_path: Path) -> None:
     bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in world.train[:14]]
     sets = {"trainset": bare, "valset": [e.copy(gold_pids=None, sub_questions=None) for e in world.dev[:6]]}

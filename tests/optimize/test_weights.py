@@ -205,6 +205,7 @@ def test_judges_that_are_switched_off_are_not_trained(judges: Any, program: RAIS
     assert judges().compile_report["predictors"].keys() == {"relevant"}
 
 
+@pytest.mark.slow
 def test_gold_that_is_missing_is_the_teachers_to_give(judges: Any, program: RAISF, world, oracle: Any) -> None:
     bare = [
         dspy.Example(question=e.question, answer=e.answer, answers=e.answers).with_inputs("question")

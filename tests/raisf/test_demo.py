@@ -46,6 +46,7 @@ def _journey(out, begin):
     return demo_real.run_real_demo(out, questions=2, engine="bm25", begin=begin, lm="pocket", training=training)
 
 
+@pytest.mark.slow
 def test_the_journey_on_real_text_compiles_judges_and_keeps_the_answerers(tmp_path, begin, capsys, monkeypatch):
     """With the pocket Llama, which has never heard of the almanac: the way is what is tested here."""
     monkeypatch.setattr(demo_real, "SPLITS", {"prompts": (16, 2), "weights": (16, 6)})

@@ -160,6 +160,7 @@ def test_systems_read_equally_many_passages(world, out):
     assert not any(setting.options for setting in EXPERIMENTS["table1"].settings.values())
 
 
+@pytest.mark.slow
 def test_what_skr_learnt_is_kept(world, out, monkeypatch):
     workspace = Workspace(out, world, engine="bm25", n=6)
     cases = workspace.open(Setting("skr-knn")).cases

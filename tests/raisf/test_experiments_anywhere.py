@@ -107,7 +107,7 @@ def test_an_endpoint_that_is_down_ends_the_command(data, tmp_path, monkeypatch):
         raise LMError("the endpoint is down")
 
     monkeypatch.setattr(module, "answer_all", down)
-    workspace = Workspace(tmp_path / "out", data("nq", test=BORN), engine="bm25")
+    workspace = Workspace(tmp_path / "out", data("nq", test=BORN), lm=LMChoice("pocket"), engine="bm25")
     with pytest.raises(LMError, match="down"):
         _run(workspace, {name: Setting(name) for name in ("direct", "rag", "cot")})
 

@@ -55,6 +55,7 @@ def _run(data, out, *more):
     return cli.main([*argv, "--n", "2", *more])
 
 
+@pytest.mark.slow
 def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifact, capsys, monkeypatch):
     given = ("--program", f"weights-all={artifact}")
     page = out / "page.md"  # in the report's own folder, which is no other's for that

@@ -89,6 +89,7 @@ def test_the_shim_is_still_needed(faults: dict[str, bool], shim: str):
     assert faults[shim], f"colbert-ai no longer needs {shim}: remove it from retrieval/colbert_shims.py, and this case"
 
 
+@pytest.mark.slow
 def test_a_search_imports_no_training_and_the_packages_own_names_are_there_all_the_same():
     # In a process of its own: this one has imported what other tests want.
     told = """

@@ -112,6 +112,7 @@ def test_means_are_written_and_are_those_of_the_vectors(tmp_path: Path):
     assert sizes[1] < sizes[0]
 
 
+@pytest.mark.slow
 def test_it_finds_nearly_all_that_exact_search_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rows = (row for region in regions(5, 200) for row in region.corpus())
     passages = [Passage(row["id"], row["text"], row["title"]) for row in rows]

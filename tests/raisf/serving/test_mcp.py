@@ -171,6 +171,7 @@ def test_a_service_logs_its_questions_and_all_warnings_as_lines_of_json(capsys: 
     assert rows == [{"outcome": "done"}, {"level": "warning", "message": "the index i\n1 has changed"}]
 
 
+@pytest.mark.slow
 def test_a_request_over_mcp_leaves_the_log_as_it_is(rivers: Any) -> None:
     command = [sys.executable, "-m", "raisf.cli", "serve", str(rivers.path), "--lm", "pocket", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
