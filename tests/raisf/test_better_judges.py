@@ -20,7 +20,6 @@ def _json(capsys: Any, *argv: Any) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.slow
 def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(
     home: Any, capsys: Any, monkeypatch: Any
 ) -> None:
