@@ -208,9 +208,9 @@ def _shown(constant: Any) -> str:
 def question_id(example: dspy.Example) -> str:
     """The example's id; a hash of its question, or other inputs, where the user gave none."""
     given = example.get("id")
-    return (
-        str(given) if given is not None else digest(example.question if "question" in example else asked_text(example))
-    )
+    if given is not None:
+        return str(given)
+    return digest(example.question if "question" in example else asked_text(example))
 
 
 def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
@@ -263,11 +263,10 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
     Raises:
         InputError: One is something else, or all of them are, such as a file's name.
     """
-    strange: Any = examples if isinstance(examples, str | PurePath | Mapping) else None
-    strange = strange or next((one for one in examples if not isinstance(one, dspy.Example)), None)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if strange is not None:
+    given: Any = [examples] if isinstance(examples, str | PurePath | Mapping) else examples
+    if strange := [one for one in given if not isinstance(one, dspy.Example)]:
         raise InputError(
-            f"the {of} questions hold {strange!r:.60}: give a list of dspy.Example(question=..., answer=...)"
+            f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
             ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
         )
 

@@ -175,8 +175,8 @@ class Endpoint:
         # What DSPy would make of it: it knows which client speaks to which provider, and what each can do.
         self.plain = dspy.LM(model, cache=False, num_retries=0, **clients)
         # Servers of one's own mostly want no key, but clients insist on one.
-        self._keyless = dspy.LM(model, cache=False, num_retries=0, api_key="none", **clients)
-        self._own = "api_base" in clients
+        keyless = {**clients, "api_key": "none"} if "api_base" in clients else clients
+        self._keyless = dspy.LM(model, cache=False, num_retries=0, **keyless)
         # A model that reasons first has said no label with its first token.
         self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
         self._native: tuple[Any, AsyncLM15Engine] | None = None
@@ -275,7 +275,7 @@ class Endpoint:
         """DSPy's own client where that can carry the request, else LiteLLM; chosen before anything is sent."""
         if request.config.extensions == COMPLETION:
             return self._text_client()
-        selection = select_backend(self._keyless if self._own and self._key is None else self.plain)
+        selection = select_backend(self._keyless if self._key is None else self.plain)
         if selection.native:
             native = self._native_client(selection)
             with contextlib.suppress(UnsupportedFeatureError):

@@ -16,7 +16,7 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
-from raisf.optimize.optimizers.selection import check_metric
+from raisf.optimize.optimizers.selection import answer_exact_match, check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
@@ -104,8 +104,7 @@ class Optimizer(Teleprompter):
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
         valset = valset or []
-        if hasattr(self, "metric"):
-            check_metric(getattr(self, "metric"))  # noqa: B009
+        check_metric(getattr(self, "metric", answer_exact_match))
         check_disjoint(trainset, {"validation": valset})
         _check_not_frozen(student)
         require_lm(student)

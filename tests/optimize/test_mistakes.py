@@ -102,6 +102,7 @@ def test_questions_that_are_no_examples_are_told(program: RAISF, world: Any) -> 
         lambda: raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=rows),
         lambda: raisf.LabeledJudges(**QUIET).compile(program, trainset=file, valset=world.dev),
         lambda: raisf.Calibrate(**QUIET).compile(program, valset=rows),
+        lambda: raisf.Calibrate(**QUIET).compile(program, valset=[None]),
         lambda: raisf.fit_confidence(program, valset=file, progress=False),
     ):
         with pytest.raises(InputError, match=r"questions hold .*: give a list of dspy\.Example"):
