@@ -100,10 +100,15 @@ def _describe_module(module: Any) -> dict[str, Any]:
 
 
 def _searched_by(retriever: Any) -> str:
-    """What is found by, and of a function of the user's own what it does."""
+    """What is found by, and of a function of the user's own what it does.
+
+    What it was given is known by then: a client may count its calls, or keep what it found.
+    """
     given = getattr(retriever, "given", None)
-    own = inspect.isfunction(given) or inspect.ismethod(given) or isinstance(given, functools.partial)
-    return f"{found_by(retriever)} {digest(code_of(given))}" if own else found_by(retriever)
+    while isinstance(given, functools.partial):
+        given = given.func
+    function = getattr(given, "__func__", given)
+    return f"{found_by(retriever)} {digest(code_of(function))}" if inspect.isfunction(function) else found_by(retriever)
 
 
 def _own_options(module: Any) -> set[str]:

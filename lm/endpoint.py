@@ -294,7 +294,8 @@ class Endpoint:
         made_for = asyncio.get_running_loop(), self._key  # a forked child has another loop
         if self._native is None or self._native[0] != made_for:
             provider, clients = selection.resolution.provider, selection.clients
-            key, url = clients.get("api_key"), clients.get("api_base")
+            url = clients.get("api_base")
+            key = clients.get("api_key") or (self._key if url else None)  # DSPy knows not every provider's variable
             config = RouterConfig(
                 api_keys={provider: key} if key else None,
                 base_urls={provider: url} if url else None,

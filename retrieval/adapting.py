@@ -187,9 +187,17 @@ def _name_of(given: Any) -> str:
 
 
 def _known_of(given: Any) -> str:
-    """What can be known of a retriever: never its address in memory, which is another in each process."""
-    known = [_name_of(given)]
-    for name, value in sorted(getattr(given, "__dict__", {}).items()):
+    """What can be known of a retriever: never its address in memory, which is another in each process.
+
+    Of a method that is its object's settings, of a partial what it was given, too.
+    """
+    known, held = [_name_of(given)], getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
+    if isinstance(given, partial):
+        known, held = (
+            [_known_of(given.func)],
+            {str(place): one for place, one in enumerate(given.args)} | given.keywords,
+        )
+    for name, value in sorted(held.items()):
         if name.startswith("_") or not isinstance(value, str | int | float | bool | list | tuple):
             continue
         if isinstance(value, list | tuple) and not all(isinstance(item, str) for item in value):

@@ -28,8 +28,8 @@ def without_secrets(url: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """A text, such as a library's complaint, without the users and passwords of the addresses in it."""
-    return re.sub(r"(?<=://)[^/\s]+@", "***@", text)
+    """A text, such as a library's complaint, without the users, passwords and queries of the addresses in it."""
+    return re.sub(r"\?[^\s'\")?]*=[^\s'\")]*", "?***", re.sub(r"(?<=://)[^\s'\"]+@", "***@", text))
 
 
 def check_bare(url: str, what: str, key: str | None = None) -> None:

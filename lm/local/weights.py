@@ -90,8 +90,14 @@ def weights_hash(folder: Path) -> str:
 
 
 def weights_hashes(folder: Path) -> list[str]:
-    """The hash of a model, and behind it those by which older versions knew it."""
-    ways = [EVERYTHING, WITHOUT_TEMPLATE]
+    """The hash of a model, and behind it those by which older versions knew it.
+
+    These passed over a chat template in a file of its own: not where the model has one among its tokenizer's settings,
+    which such a file, that came later, would take the place of.
+    """
+    settings = folder / "tokenizer_config.json"
+    own = settings.is_file() and b'"chat_template"' in settings.read_bytes()
+    ways = [EVERYTHING] if own else [EVERYTHING, WITHOUT_TEMPLATE]
     if (folder / gguf.SOURCE).is_file():
         ways = [("*.safetensors", gguf.SOURCE), WITHOUT_TEMPLATE]
     return [_hash_of(folder, patterns) for patterns in ways]

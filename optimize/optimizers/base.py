@@ -192,13 +192,13 @@ def _check_not_frozen(student: dspy.Module) -> None:
 
 
 def _one(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
+    if isinstance(teacher, Sequence) and not isinstance(teacher, str):
+        if len(teacher) != 1:
+            raise InputError(f"{len(teacher)} teachers: give one")
+        teacher = teacher[0]
     if isinstance(teacher, dspy.BaseLM | str):
         raise InputError(
             "the teacher is a language model, and must be a program whose right runs are learnt from, such as a copy "
             "with that LM (set_lm); what an LM labels for judges is `raisf.optimize.judges.judge_rows.teach`'s"
         )
-    if teacher is None or isinstance(teacher, dspy.Module):
-        return teacher
-    if len(teacher) != 1:
-        raise InputError(f"{len(teacher)} teachers: give one")
-    return teacher[0]
+    return teacher

@@ -97,3 +97,16 @@ def test_another_chat_template_is_another_model_and_what_was_compiled_before_sti
         connect(f"local/{folder}#{first}")
     # Versions that passed over the template knew the model by the rest.
     assert weights.same_weights(formerly, folder) and connect(f"local/{folder}#{formerly}").model.endswith(second)
+
+
+def test_a_template_that_came_beside_the_tokenizers_own_is_no_former_model(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({**settings, "chat_template": "{{ messages[0].content }}"})
+    )
+    sha = weights.weights_hash(folder)
+    assert connect(f"local/{folder}#{sha}")
+    (folder / "chat_template.jinja").write_text("say no to {{ messages[0].content }}")
+    with pytest.raises(InputError, match="have changed"):
+        connect(f"local/{folder}#{sha}")

@@ -67,6 +67,8 @@ def test_a_teacher_must_be_able_to_answer(program: RAISF, world: Any) -> None:
         raisf.BootstrapJudges(**QUIET).compile(program, teacher=RAISF(program.retriever), **sets)
     with pytest.raises(InputError, match="the teacher is a language model, and must be a program"):
         raisf.BootstrapJudges(**QUIET).compile(program, teacher=ScriptedLM(lambda fields: {}), **sets)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the teacher is a language model, and must be a program"):
+        raisf.BootstrapJudges(**QUIET).compile(program, teacher=[ScriptedLM(lambda fields: {})], **sets)  # type: ignore[list-item]
 
 
 def test_runs_that_all_fail_are_told(program: RAISF, world: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -144,6 +144,42 @@ def test_records_are_bound_to_what_a_function_does_and_was_given():
         assert known(one, "wiki") == known(other, "wiki")
 
 
+def test_what_a_client_keeps_of_its_searches_makes_no_other_retriever_of_it():
+    class Client:
+        def __init__(self) -> None:
+            self.kept: dict[str, list[str]] = {}
+
+        def search(self, query: str, k: int) -> list[str]:
+            return self.kept.setdefault(query, TEXTS[:k])
+
+    def keeping(query: str, k: int, cache: dict[str, list[str]]) -> list[str]:
+        return cache.setdefault(query, TEXTS[:k])
+
+    for given in (Client().search, partial(keeping, cache={})):
+        program = raisf.RAG(given)
+        before = describe(program)
+        program.retriever("river", 2)
+        assert describe(program) == before == describe(raisf.RAG(given))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Max retries exceeded with url: /s?api_key=SECRET (Caused by x)",
+        "no answer from https://h/s?q=a&api_key=SECRET",
+        "postgres://user:SECRET/x@h/db is down",
+        "http://SECRET@h: refused",
+    ],
+)
+def test_a_retrievers_complaint_tells_no_key(said: str):
+    def broken(query: str, k: int) -> list[str]:
+        raise OSError(said)
+
+    with pytest.raises(RaisfError, match=r"broken failed \(OSError: .*\*\*\*") as told:
+        as_retriever(broken)("a", 1)
+    assert "SECRET" not in str(told.value)
+
+
 def test_an_index_is_dspys_rm_for_retrieve_and_for_programs_without_a_retriever(index: Index):
     with dspy.context(rm=index):
         assert dspy.Retrieve(k=2)("Hamlet tragedy").passages == [p.prompt_text for p in index("Hamlet tragedy", 2)]
