@@ -8,7 +8,7 @@ from dspy.lm15 import Config, Message, Request
 
 from raisf.lm.connect import connect
 from raisf.lm.likelihood import likelihood, written
-from raisf.lm.local.gguf import SHIPPED, shipped_file
+from raisf.lm.local.gguf import SHIPPED, converted, shipped_file
 from raisf.lm.local.tokenization import Text
 from raisf.utils.errors import InputError
 
@@ -89,7 +89,7 @@ def test_the_shipped_tokenizer_too(name):
         file = shipped_file(name)
     except InputError:
         pytest.skip(f"{name} is not installed")
-    text = Text(AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name))
+    text = Text(AutoTokenizer.from_pretrained(converted(file)))
     for city in NAMES:
         tokens = text.encode(reply(city), False)
         said = prediction([{"token": piece} for piece in text.pieces(tokens)], city)
