@@ -60,7 +60,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     except KeyError as error:
         has, like = ", ".join(map(str, row)) or "nothing", schema_of(row)
         raise InputError(f"{place}, question {number}: no {error} in it, as {like} has; found {has}") from error
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
     _check_gold(f"{place}, question {number}", found)
     identity = found.get("id")

@@ -33,11 +33,12 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
         InputError: The file is missing or broken, or a row is no object; the message names the place.
     """
     path = Path(path)
-    if path.suffix == ".parquet":
+    kind = path.suffix.lower()
+    if kind == ".parquet":
         yield from parquet_rows(path)
-    elif path.suffix == ".tsv":
+    elif kind == ".tsv":
         yield from tsv_rows(path)
-    elif path.suffix != ".json" or _is_json_lines(path):
+    elif kind != ".json" or _is_json_lines(path):
         yield from read_jsonl(path)
     else:
         for number, row in enumerate(stream_array(path, _ARRAYS), start=1):
@@ -76,12 +77,13 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
     question, answers = found["question"], found["answers"]
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
-    answers = [] if answers in (None, "") else [answers] if isinstance(answers, str) else answers
-    if not isinstance(answers, list) or not answers or not all(isinstance(a, str) and a.strip() for a in answers):
+    answers = [_YES_NO[not one] if isinstance(one, bool) else one for one in _listed(answers)]
+    if not answers:
         raise ValueError(
-            f"'answer' (a text) or 'answers' (a list of texts) is missing or not text; found {answers!r} (public test "
-            "splits come without answers: take the dev split)"
+            "'answer' (or 'answers') is missing (public test splits come without answers: take the dev split)"
         )
+    if not all(isinstance(one, str) and one.strip() for one in answers):
+        raise ValueError(f"'answer' must be a text, or 'answers' a list of texts; found {answers!r:.80}")
     if found.get("scoring") not in (None, *SCORINGS):
         raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
     return {**found, "answers": list(dict.fromkeys(answers))}
@@ -235,8 +237,8 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("answerable") is False:
         raise ValueError("cannot be answered from its paragraphs (MuSiQue-Full); take MuSiQue-Ans: musique_ans_v1.0")
     steps = row["question_decomposition"]
-    paragraphs = row.get("paragraphs") or []
-    title_of = {p.get("idx"): p["title"] for p in paragraphs if p.get("is_supporting")}
+    marked = [paragraph for paragraph in row.get("paragraphs") or [] if paragraph.get("is_supporting")]
+    title_of = {paragraph["idx"]: paragraph["title"] for paragraph in marked if paragraph.get("idx") is not None}
     own = [title for title, _ in _pairs(_supporting(row), "title", "paragraph_text")]
     supporting = own if len(own) == len(steps) else [title_of.get(step.get("paragraph_support_idx")) for step in steps]
     told = all(title is not None for title in supporting)
@@ -247,7 +249,7 @@ def _musique(row: dict[str, Any]) -> dict[str, Any]:
         "answers": [*(given if isinstance(given, list) else [given]), *_listed(row.get("answer_aliases"))],
         "kind": str(identity).split("__")[0] if "__" in str(identity) else None,
         "hops": len(steps),
-        "gold_titles": list(dict.fromkeys(supporting if told else [*title_of.values(), *own])),
+        "gold_titles": list(dict.fromkeys(supporting if told else [*(one["title"] for one in marked), *own])),
         "sub_questions": [step["question"] for step in steps],
         "sub_answers": [step["answer"] for step in steps],
         "sub_titles": [title or "" for title in supporting] if title_of or own else [],
@@ -344,7 +346,7 @@ def _is_json_lines(path: Path) -> bool:
         lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
         try:
             found = json.loads(next(lines, b""))
-        except ValueError:  # looked at first: a file of one line would be read whole
+        except (ValueError, RecursionError):  # looked at first: a file of one line would be read whole
             return False
         more = next(lines, None) is not None
     return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))

@@ -18,7 +18,8 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.local_lms import lms_of, load_weights
-from raisf.evaluation.runner import Outcome, Patience, ask_here, asked_by
+from raisf.evaluation.outcome import Outcome
+from raisf.evaluation.runner import Patience, ask_here, asked_by
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError

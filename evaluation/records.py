@@ -80,6 +80,11 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         return
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file for the records, such as {path / 'records.jsonl'}")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a device or a pipe; give a file for the records")
+    bare = path.name.removesuffix(".jsonl")
+    if (twin := path.with_name(bare if bare != path.name else f"{bare}.jsonl")).is_file():
+        raise InputError(f"{path} and {twin.name}, which is there, would share {meta_path(path).name}: {_ELSEWHERE}")
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = meta_path(path)
     _read_meta(meta)  # a stranger's is refused before a file is made beside it

@@ -11,6 +11,9 @@ from raisf.evaluation.readability import counts
 from raisf.evaluation.risk import RiskCoverage, risk_coverage
 from raisf.utils.display import DataTable
 
+FAILED, UNTOLD = "error", "-"
+"""Among the routes: questions that ended in an error, and those whose program tells none."""
+
 
 @dataclass(frozen=True, slots=True)
 class RouteShare:
@@ -86,6 +89,8 @@ class Report:
             table.add_row(f"exact match, {name}", str(score))
         table.add_section()
         for name, route in self.routes.items():
+            if name == UNTOLD:
+                continue
             table.add_row(f"route {name}", f"{100 * route.share:.1f}% of questions, {100 * route.correct:.1f}% right")
         if self.risk is not None:
             table.add_section()
@@ -148,7 +153,7 @@ def _mean_where_known(rows: Sequence[dict[str, Any]], measure: str) -> Score | N
 def _routes(rows: Sequence[dict[str, Any]]) -> dict[str, RouteShare]:
     right: dict[str, list[float]] = {}
     for row in rows:
-        right.setdefault("error" if row["error"] is not None else row["route"] or "-", []).append(row["em"])
+        right.setdefault(FAILED if row["error"] is not None else row["route"] or UNTOLD, []).append(row["em"])
     by_count = sorted(right.items(), key=lambda item: (-len(item[1]), item[0]))
     return {name: RouteShare(len(ems), len(ems) / len(rows), sum(ems) / len(ems)) for name, ems in by_count}
 

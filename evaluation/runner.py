@@ -6,38 +6,25 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.identity import GOLD, answer_of, gold_answers, question_id
+from raisf.evaluation.identity import answer_of, gold_answers, question_id
 from raisf.evaluation.local_lms import load_weights, questions_at_a_time
-from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
+from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import warn_of_seen
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
-from raisf.utils.text import text_of
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
 # only fill the records with errors.
 MAX_FAILURES = 10
 # On Ctrl-C, how long the questions under way may take to finish and be kept; longer would not feel like stopping.
 GRACE_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One question asked: its prediction or its error, and the seconds it took."""
-
-    example: dspy.Example
-    prediction: dspy.Prediction | None
-    error: Exception | None
-    seconds: float
 
 
 class Patience:
@@ -130,7 +117,7 @@ def ask_here(
             while not over.is_set():
                 example, context = waiting.get_nowait()
                 judging = context.copy()  # as the caller's: the program's may have set something
-                outcome = context.run(_ask, program, example, inputs)
+                outcome = context.run(ask_one, program, example, inputs)
                 if judge is not None:
                     outcome = judging.run(judge, outcome)
                 # `keep` runs here and not in the main thread: Ctrl-C, which strikes there, cannot cut a record in two.
@@ -219,7 +206,7 @@ def evaluate(
             nonlocal failure
             if outcome.error is None:
                 answer_of(outcome.prediction, program)  # a module of the user's own may give none
-            records.add(_record(outcome))
+            records.add(record_of(outcome))
             failure = outcome.error or failure
             bar.update(task, advance=1, score=_running(records))
 
@@ -234,53 +221,6 @@ def evaluate(
         return summarise(done.values())
 
 
-def _ask(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
-    start = time.perf_counter()
-    prediction, error = None, None
-    try:
-        # A trace list of its own: the workers' calls would pile up in the caller's.
-        with dspy.context(trace=[]):
-            prediction = program(**{name: example[name] for name in inputs})
-    except Exception as raised:
-        error = raised
-    return Outcome(example, prediction, error, time.perf_counter() - start)
-
-
-def _record(outcome: Outcome) -> dict[str, Any]:
-    example, prediction, error = outcome.example, outcome.prediction, outcome.error
-    answers = gold_answers(example)
-    answer = text_of(prediction.get("answer")) if prediction is not None else None
-    scoring = example.get("scoring")
-    trace = _trace_of(prediction)
-    root = trace.root if trace is not None else None
-    return {
-        "id": question_id(example),
-        "question": example.question,
-        "answers": answers,
-        "kind": example.get("kind"),
-        "hops": example.get("hops"),
-        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if example.get(name) is not None},
-        "prediction": answer,
-        "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
-        "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),
-        "accuracy": 0.0 if answer is None else accuracy(answer, answers, scoring),
-        "route": root.route if root is not None else None,
-        **_retrieval(example, trace),
-        "cost": {**(trace.cost.model_dump() if trace is not None else {}), "seconds": round(outcome.seconds, 4)},
-        "readable": root.readable if root is not None else None,
-        "read": trace.read if trace is not None else 0,
-        "unreadable": trace.unreadable if trace is not None else 0,
-        "error": f"{type(error).__name__}: {error}" if error is not None else None,
-        "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
-    }
-
-
-def _trace_of(prediction: dspy.Prediction | None) -> Any:
-    """How a program of ours came to its answer; a field of that name in others' predictions may be anything."""
-    trace = getattr(prediction, "trace", None)
-    return trace if hasattr(trace, "root") and hasattr(trace, "cost") else None
-
-
 def check_module(program: object) -> None:
     """Raise InputError for what is no dspy.Module."""
     if not isinstance(program, dspy.Module):
@@ -288,30 +228,6 @@ def check_module(program: object) -> None:
             f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
             "returns dspy.Prediction(answer=...)"
         )
-
-
-def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
-    """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
-    gold = example.get("gold_pids") or example.get("gold_titles")
-    if trace is None or not gold:
-        return {"k": trace and (len(trace.root.passages) or None), "recall": None, "precision": None}
-    root = trace.root
-    passages = root.passages
-    if not passages:  # one that searched for itself alone has found nothing; others leave it to their parts
-        in_vain = 0.0 if trace.cost.retrievals and not (root.sub_questions or root.steps) else None
-        return {"k": None, "recall": in_vain, "precision": in_vain}
-    ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
-    k = len(passages)
-    return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}
-
-
-def _without_texts(value: Any) -> Any:
-    """A dumped trace with its passages' texts emptied: the index holds them, and they are nine tenths of its size."""
-    if isinstance(value, list):
-        return [_without_texts(item) for item in value]
-    if isinstance(value, dict):
-        return {key: "" if key == "text" else _without_texts(item) for key, item in value.items()}
-    return value
 
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:

@@ -11,7 +11,8 @@ from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.exceptions import LMError as DspyLMError
 from pydantic_core import to_jsonable_python
 
-from raisf.evaluation.runner import Outcome, Patience, ask_all
+from raisf.evaluation.outcome import Outcome
+from raisf.evaluation.runner import Patience, ask_all
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 

@@ -24,9 +24,9 @@ from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
 from raisf.programs.questions import UNKNOWN, clean
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
-from raisf.programs.usage import metered_calls
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.usage import metered_calls
 
 T = TypeVar("T")
 

@@ -113,7 +113,10 @@ def _enter(text: _Text, names: tuple[str, ...]) -> None:
         text.value()
         if text.skip(",}") == "}":
             break
-    raise text.wrong(f"expected a list{_under(names)}, found an object with {', '.join(passed) or 'nothing'}")
+    raise text.wrong(
+        f"expected a list{_under(names)}, found an object with "
+        f"{', '.join(passed) or 'nothing'}: one row alone stands on one line, or in [ ]"
+    )
 
 
 def _elements(text: _Text) -> Iterator[Any]:

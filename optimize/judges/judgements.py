@@ -10,8 +10,9 @@ from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
+from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import ask_all, progress_bar
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     decomposition_examples,

@@ -20,10 +20,10 @@ from raisf.optimize.judges.judge_data import (
 from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.usage import metered_calls
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
+from raisf.utils.usage import metered_calls
 
 JUDGES = ("know", "relevance", "decomposition")
 SAME, DIFFERENT = "same", "different"

@@ -9,8 +9,9 @@ import dspy
 
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
+from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.readability import REMEDY
-from raisf.evaluation.runner import Outcome, ask_all
+from raisf.evaluation.runner import ask_all
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import InputError, LMError

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import dspy
 
 from raisf.evaluation.identity import digest
-from raisf.evaluation.runner import Outcome, Patience, ask_all, progress_bar
+from raisf.evaluation.outcome import Outcome
+from raisf.evaluation.runner import Patience, ask_all, progress_bar
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
 from raisf.optimize.runs import score_of

@@ -8,7 +8,8 @@ import dspy
 
 from raisf.evaluation.identity import describe, digest, gold_answers
 from raisf.evaluation.metrics import accuracy
-from raisf.evaluation.runner import Outcome, ask_all
+from raisf.evaluation.outcome import Outcome
+from raisf.evaluation.runner import ask_all
 from raisf.optimize.judges.labels import check_labelled, missing_labels
 from raisf.programs.baselines.skr import SKR, Case
 from raisf.utils.errors import InputError

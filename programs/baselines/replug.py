@@ -15,8 +15,8 @@ from raisf.programs.concurrency import extend_trace
 from raisf.programs.program import Program, check, check_count, is_number
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
-from raisf.programs.usage import count_tokens
 from raisf.retrieval.passage import Retriever
+from raisf.utils.usage import count_tokens
 
 
 class REPLUG(Program):

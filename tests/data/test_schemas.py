@@ -279,7 +279,11 @@ def test_all_answers_of_a_row_count_the_one_first_and_once():
         ({**TRIVIA, "Question": "  "}, "'question' must be a text"),
         ({**HOTPOT, "supporting_facts": [3]}, "expected pairs of 'title' and 'sent_id'; found [3]"),
         ({**BIG_BENCH, "target_scores": {}}, "'answer'"),
-        ({"question": "q", "answers": ["a", 7]}, "'answer'"),
+        (
+            {"question": "q", "answers": ["a", 7]},
+            "'answers' a list of texts; found ['a', 7]",
+        ),
+        ({**BIG_BENCH, "target_scores": [1]}, "not as bigbench has it"),
         ({**STRATEGY, "decomposition": 4}, "not as strategyqa has it"),
         ({**MUSIQUE, "question_decomposition": [{"id": 1}]}, "no 'question' in it, as musique has"),
     ],
@@ -347,3 +351,27 @@ def test_flashrags_musique_has_its_gold_in_the_steps(tmp_path: Path):
     (example,) = load_questions(tmp_path / "dev.jsonl")
     assert example.gold_titles == example.sub_titles == ["Ada", "Elmton"] and example.hops == 2
     assert paragraphs(row) == [(one["title"], one["paragraph_text"]) for one in golden]
+
+
+def test_a_musique_whose_paragraphs_have_no_numbers_gives_no_step_anothers_title():
+    """Each step had the last paragraph's, and the others were lost."""
+    bare = [{name: value for name, value in one.items() if name != "idx"} for one in MUSIQUE["paragraphs"]]
+    steps = [{**step, "paragraph_support_idx": None} for step in MUSIQUE["question_decomposition"]]
+    found = question_row({**MUSIQUE, "paragraphs": bare, "question_decomposition": steps})
+    assert found["gold_titles"] == ["Ada", "Elmton"] and found["sub_titles"] == []
+
+
+def test_answers_that_are_true_or_false_are_yes_or_no():
+    assert question_row({"question": "Is it?", "golden_answers": [True]})["answers"] == ["yes"]
+    assert question_row({"question": "Is it?", "answers": False})["answers"] == ["no"]
+
+
+def test_a_files_kind_is_told_by_its_name_in_capitals_too(tmp_path: Path):
+    (tmp_path / "Q.JSON").write_text(json.dumps([HOTPOT]))
+    assert len(load_questions(tmp_path / "Q.JSON")) == 1
+
+
+def test_a_value_that_is_nested_without_end_is_told_as_such(tmp_path: Path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="nested deeper"):
+        load_questions(tmp_path / "deep.json")

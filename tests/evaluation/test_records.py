@@ -58,3 +58,21 @@ def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> No
     files = [records_file(tmp_path, Says("two"), ASKED, cache=cache) for cache in (False, True)]
     before = digest([describe(Says("two")), describe_test(ASKED)])[:8]
     assert files[0].name == f"says-{before}.jsonl" and files[1].name != files[0].name
+
+
+def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:
+    """`run` and `run.jsonl` did: after one was begun anew, the other's answers were another program's."""
+    assert right("two", tmp_path / "run.jsonl") == 1.0
+    with pytest.raises(InputError, match=r"run\.jsonl, which is there, would share run\.meta\.json"):
+        right("three", tmp_path / "run", fresh=True)
+    assert right("two", tmp_path / "other") == 1.0
+    with pytest.raises(InputError, match="would share other"):
+        right("two", tmp_path / "other.jsonl")
+
+
+def test_a_device_is_no_file_for_records(tmp_path: Path) -> None:
+    """Beside /dev/null a file was made."""
+    (tmp_path / "null").symlink_to("/dev/null")
+    with pytest.raises(InputError, match="null is a device or a pipe"):
+        right("two", tmp_path / "null")
+    assert [one.name for one in tmp_path.iterdir()] == ["null"]

@@ -12,7 +12,8 @@ from pathlib import Path
 import dspy
 import pytest
 
-from raisf.evaluation.runner import Outcome, ask_here
+from raisf.evaluation.outcome import Outcome
+from raisf.evaluation.runner import ask_here
 from raisf.utils.files import read_jsonl
 
 SCRIPT = """

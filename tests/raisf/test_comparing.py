@@ -22,7 +22,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.report import judge_sections
 from raisf.retrieval.index import open_index
-from raisf.utils.files import read_json, read_jsonl, write_json
+from raisf.utils.files import read_json, read_jsonl, write_json, write_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,17 @@ def test_the_same_questions_are_answered_by_all_and_every_pair_is_tested(home, r
     assert {record["id"] for record in records} == set(gold)
     right = sum(exact_match(record["prediction"], gold[record["id"]]) for record in records)
     assert results["programs"]["rag"]["em"]["value"] == pytest.approx(right / 8)
+
+
+def test_answers_that_lack_what_is_not_scored_are_compared_as_without(home, report, tmp_path):
+    """Earlier versions told less of an answer: `eval` and `view` took it, and this ended in a traceback."""
+    shutil.copytree(report, tmp_path / "report")
+    (file,) = (tmp_path / "report/records").glob("rag-*.jsonl")
+    write_jsonl(
+        file, [{k: v for k, v in row.items() if k not in ("unreadable", "accuracy")} for row in read_jsonl(file)]
+    )
+    assert cli.main(_argv(home, tmp_path / "report", "--no-judges")) == 0
+    assert read_json(tmp_path / "report/results.json")["programs"]["rag"]["accuracy"]["value"] == 0
 
 
 def test_judges_are_held_to_gold_where_a_program_has_them(report):

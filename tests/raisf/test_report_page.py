@@ -153,3 +153,28 @@ def test_no_figure_is_below_nought_by_its_sign_alone() -> None:
     assert shown(Score(0.4, -1e-17, 0.8, 5)) == "40.0 [0.0, 80.0]" and shown(Score(-0.25, -0.5, 0.0, 5)).startswith(
         "-25"
     )
+
+
+def test_a_program_that_tells_no_route_has_none_in_the_table(records: Any) -> None:
+    """It stood there with "no answer" for all its questions, and free of cost."""
+    runs = _runs(records, ours=20, own=20)
+    for record in runs["own"].values():
+        record.update(route=None, trace=None, cost={"lm_calls": 2, "seconds": 0.1})
+    report = report_of("t", {}, runs, {}, {})
+    assert [row[0] for row in report.sections["routes"].rows] == ["ours"]
+    cost = {
+        row[0]: dict(zip(report.sections["cost"].columns, row, strict=True)) for row in report.sections["cost"].rows
+    }
+    assert cost["own"]["LM calls"] == 2 and cost["own"]["retrievals"] is None and cost["ours"]["retrievals"] == 1
+    assert "what it retrieves is not told" in report.sections["cost"].text
+    del runs["ours"]
+    assert "routes" not in report_of("t", {}, runs, {}, {}).sections
+
+
+def test_recall_over_fewer_questions_says_over_how_many(records: Any) -> None:
+    """One that knows the easy ones searched for the hard ones alone, and seemed to find less."""
+    runs = _runs(records, rag=20, raisf=20)
+    assert "searched for" not in report_of("t", {}, runs, {}, {}).sections["answers"].text
+    for number in range(10):
+        runs["raisf"][f"q{number}"]["recall"] = None
+    assert "(rag 40, raisf 30)" in report_of("t", {}, runs, {}, {}).sections["answers"].text

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,8 +13,10 @@ import dspy
 import pytest
 
 from raisf import cli
+from raisf.evaluation.records import meta_path
 from raisf.evaluation.runner import evaluate
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_json
 from raisf.viewing.gold import judge_errors
 from raisf.viewing.page import as_json
 from raisf.viewing.server import ViewServer
@@ -213,6 +216,12 @@ def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tm
     assert cli.main(["eval", "--program", "rag", "--index", str(other), *test, *pocket, "--out", str(beside)]) == 0
     both = View([out, beside], home / "index")
     assert [run["texts"] for run in both.summary["runs"]] == [True, False], "another corpus may use the same ids"
+    report = home / "reports/a"
+    (report / "records").mkdir(parents=True)
+    for file in (out, meta_path(out)):
+        shutil.copy(file, report / "records")
+    write_json(report / "results.json", {"facts": {"index": "index"}})
+    assert View([report]).texts, "where the command ran that names it, whoever looks from elsewhere"
 
 
 def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:
@@ -232,7 +241,7 @@ def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report
             summary = json.loads(_get(server, "/data/summary.json")[2])
             block = f"/data/block-0.json?version={summary['version']}"
             assert len(json.loads(_get(server, block)[2])["trees"]) == 6
-            assert "a report" in _get(server, "/report")[2]
+            assert "a report" in _get(server, "/report-0")[2]
             for number in ("7", "9" * 5_000, "-1", "x"):
                 assert _get(server, f"/data/block-{number}.json?version={summary['version']}")[0] == 404
             assert _get(server, "/", host="evil.example")[0] == 400, "DNS rebinding"
@@ -258,3 +267,31 @@ def test_blocks_hold_all_questions_in_order(records: Any, tmp_path: Path) -> Non
     )
     roots = [tree["root"]["question"] for n in range(view.blocks) for (tree,) in view.block(n)["trees"]]
     assert roots == [question["question"] for question in view.summary["questions"]] and view.blocks == 3
+
+
+def test_labels_of_one_program_are_all_shown(records: Any, tmp_path: Path) -> None:
+    """Compiled, a program may have stayed what it was: the label of the first was lost."""
+    place = records.write_report(tmp_path / "report", {"zero-shot": [records.record(1, True)]})
+    results = read_json(place / "results.json")
+    write_json(place / "results.json", {**results, "records": {**results["records"], "prompts": "records/run-0.jsonl"}})
+    assert [run["label"] for run in View([place]).summary["runs"]] == ["zero-shot = prompts"]
+
+
+def test_of_several_reports_only_what_holds_for_all_is_told(records: Any, tmp_path: Path) -> None:
+    """The last report's facts, its questions among them, stood above all runs."""
+    places = []
+    for number, lm in enumerate(("pocket", "smollm2")):
+        places.append(records.write_report(tmp_path / f"<b>{number}", {"A": [records.record(number, True)]}))
+        results = read_json(places[-1] / "results.json")
+        write_json(places[-1] / "results.json", {**results, "facts": {"language model": lm, "seed": 0}})
+    assert View(places).summary["facts"] == {"seed": 0}
+    with ViewServer(lambda: View(places)) as server:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            page = _get(server, "/")[2]
+            assert all(f'href="report-{number}">Report &lt;b&gt;{number}<' in page for number in (0, 1))
+            assert [_get(server, f"/report-{number}")[0] for number in (0, 1, 2)] == [200, 200, 404]
+        finally:
+            server.stop()
+            thread.join()

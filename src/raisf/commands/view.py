@@ -1,5 +1,6 @@
 """`raisf view`: a page over what evaluations have left."""
 
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from raisf.commands.values import FILE, at_least
 from raisf.utils.errors import InputError
 from raisf.utils.text import visible
 
+logger = logging.getLogger(__name__)
 DEFAULT_PORT = 8895
 EXPORTED = "view.html"
 
@@ -64,6 +66,8 @@ def view_command(
                 if there.read(14).lower() != b"<!doctype html":
                     raise InputError(f"{out} is no page, and would be replaced by one: give another file")
         view = View(paths, index)
+        if view.lacks_texts:
+            logger.warning("the page has no passages' texts: no report names an index that is here; give --index DIR")
         size = write(view, out)
         shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}
         return facts_result(shown | {"out": str(out), "megabytes": round(size / 1e6, 2)})

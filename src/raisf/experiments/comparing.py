@@ -122,8 +122,8 @@ def answer_all(
     progress: "bool | Progress" = True,
 ) -> dict[str, RecordsById]:
     """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
+    from raisf.evaluation.records import read_records
     from raisf.evaluation.runner import evaluate
-    from raisf.utils.files import read_jsonl
     from raisf.utils.progress import progress_bar
 
     records = {}
@@ -131,7 +131,7 @@ def answer_all(
         for label, program in programs.items():
             path = records_file(folder, program, examples)
             evaluate(program, examples, path, threads=threads, progress=bars, name=label)
-            records[label] = {record["id"]: record for record in read_jsonl(path)}
+            records[label] = {record["id"]: record for record in read_records(path, "mend or drop the line")}
     return records
 
 

@@ -16,6 +16,7 @@ from raisf.reports.report import (
     judge_sections,
     pair_sections,
     route_section,
+    with_routes,
 )
 from raisf.reports.sections import Cell, Section
 from raisf.utils.errors import InputError
@@ -58,7 +59,7 @@ def table(
         beside = [*figures, *([f1] if f1 and not yes_no else [])]
         rows: list[list[Cell]] = []
         for label, report in reports.items():
-            rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls", 0.0)])
+            rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls")])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
             rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
         # What the paper has of rows that stand below ours, or that could not be run.
@@ -209,7 +210,7 @@ def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
         section.rows.append(["the paper's, GPT-3.5", *theirs])
         told = published.shown_for(published.TABLE_7, workspace.name)
         section.text += f" The paper's, {told}: the share that is right is worked out from its Tables 6 and 7."
-    section.draw(plots.route_shares(comparison.reports, ROUTES))
+    section.draw(plots.route_shares(with_routes(comparison.reports), ROUTES))
     return [section]
 
 

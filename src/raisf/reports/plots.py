@@ -1,5 +1,6 @@
 """The figures of reports."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,9 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
         figure = _figure(3.3, legend=len(reports))
         panel = figure.subplots()
         for (name, colour), marker in zip(colours(reports).items(), _markers(reports), strict=True):
-            report, em = reports[name], reports[name].em
-            x, y = report.cost.get(cost, 0.0), 100 * em.value
+            em = reports[name].em
+            # What costs nobody knows how much stands in the legend alone.
+            x, y = reports[name].cost.get(cost, math.nan), 100 * em.value
             panel.errorbar(
                 x,
                 y,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
+from raisf.evaluation.report import FAILED, UNTOLD
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
@@ -93,7 +94,8 @@ def report_of(
     sections = {section.name: section for section in made if section.rows}
     sections["answers"].draw(plots.exact_match(comparison.reports))
     sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
-    sections["routes"].draw(plots.route_shares(comparison.reports, ROUTES))
+    if "routes" in sections:
+        sections["routes"].draw(plots.route_shares(with_routes(comparison.reports), ROUTES))
     if judges := [section for name, section in sections.items() if name.startswith("judge-")]:
         judges[0].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
@@ -147,7 +149,7 @@ def _answers(comparison: "Comparison") -> Section:
     n = next(iter(comparison.reports.values())).em.n
     text = (
         f"n = {n} questions; percent, with 95% intervals: Wilson's for exact match and accuracy, else bootstrap. "
-        "recall: of gold among the passages first retrieved."
+        f"recall: of gold among the passages first retrieved{_searched(comparison.reports)}."
     )
     if unreadable:
         text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
@@ -155,6 +157,14 @@ def _answers(comparison: "Comparison") -> Section:
         text += f" {few}."
     columns = ["program", "exact match", "F1", "accuracy", "recall", *(["unreadable"] if unreadable else []), "errors"]
     return Section("Answers", columns, rows, text)
+
+
+def _searched(reports: "Mapping[str, Report]") -> str:
+    """Over how many questions each program's recall is, where these differ: one that knows searches for fewer."""
+    counts = {name: one.recall.n for name, one in reports.items() if one.recall is not None}
+    if len(set(counts.values())) < 2:
+        return ""
+    return f", over the questions that each searched for ({', '.join(f'{name} {n}' for name, n in counts.items())})"
 
 
 def _risks(comparison: "Comparison") -> Section:
@@ -186,9 +196,11 @@ def output_counts(
 
 def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
-    rows = [[name, *(float(report.cost.get(cost, 0)) for cost in COSTS)] for name, report in reports.items()]
+    rows: list[list[Cell]] = [[name, *(report.cost.get(cost) for cost in COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
-    return Section("Cost", ["program", *COSTS.values()], [*map(list, rows)], text)
+    if any(None in row for row in rows):
+        text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
+    return Section("Cost", ["program", *COSTS.values()], rows, text)
 
 
 def _kinds(comparison: "Comparison") -> Section:
@@ -202,13 +214,18 @@ def _kinds(comparison: "Comparison") -> Section:
 def route_section(comparison: "Comparison") -> Section:
     """What each route settles, and how much of that is right."""
     rows = []
-    for name, report in comparison.reports.items():
+    for name, report in with_routes(comparison.reports).items():
         routes = [report.routes.get(route) for route in ROUTES]
         rest = 1 - sum(route.share for route in routes if route)
         cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else "0.0%" for route in routes]
         rows.append([name, *cells, f"{max(0.0, rest):.1%}"])
     text = "The share of the questions that each route settles, and in brackets how many of these are right."
     return Section("Routes", ["program", *ROUTES, "no answer"], rows, text)
+
+
+def with_routes(reports: "Mapping[str, Report]") -> "dict[str, Report]":
+    """Those of the programs that tell routes: ours, and not what answers without a trace."""
+    return {name: report for name, report in reports.items() if report.routes.keys() - {UNTOLD, FAILED}}
 
 
 def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:

@@ -46,13 +46,15 @@ class Sources:
 
     Attributes:
         runs: In the order of the report, or of the files' names.
-        facts: What the report was made from; empty where there is none.
+        facts: What the report was made from; of several reports, what is the same in all; empty where there is none.
         pages: Reports' pages.
+        indexes: Where those that the reports name may lie.
     """
 
     runs: list[Run]
     facts: dict[str, Any]
     pages: list[Path]
+    indexes: list[Path]
 
 
 def find_runs(paths: Sequence[Path]) -> Sources:
@@ -62,17 +64,23 @@ def find_runs(paths: Sequence[Path]) -> Sources:
         InputError: A path holds none.
     """
     runs: dict[Path, Run] = {}
-    facts: dict[str, Any] = {}
+    reports: list[dict[str, Any]] = []
+    indexes: list[Path] = []
     pages: list[Path] = []
     for path in paths:
         place = path.parent if path.name in (RESULTS, PAGE) else path
         for run in _runs_at(place):
             known = runs.get(run.path.resolve())
             runs[run.path.resolve()] = run if known is None else known
-        facts |= _facts(place)
+        if found := _facts(place):
+            reports.append(found)
+            indexes += _indexes(place, found)
         if (place / PAGE).is_file():
             pages.append(place / PAGE)
-    return Sources(_distinct(list(runs.values())), facts, pages)
+    facts = {
+        name: value for name, value in (reports or [{}])[0].items() if all(of.get(name) == value for of in reports)
+    }
+    return Sources(_distinct(list(runs.values())), facts, pages, list(dict.fromkeys(indexes)))
 
 
 def _runs_at(place: Path) -> list[Run]:
@@ -108,7 +116,9 @@ def _named(place: Path) -> dict[Path, dict[str, str]]:
             experiment = str(saved.get("experiment") or "")
             beside = results.parent.parent if experiment else results.parent
             for label, name in (saved.get("records") or {}).items():
-                named.setdefault((beside / str(name)).resolve(), {})[experiment] = str(label)
+                labels = named.setdefault((beside / str(name)).resolve(), {})
+                # One program may have several: compiled, it may have stayed what it was.
+                labels[experiment] = " = ".join(filter(None, (labels.get(experiment), str(label))))
     return named
 
 
@@ -117,6 +127,12 @@ def _facts(place: Path) -> dict[str, Any]:
         if results.is_file() and isinstance(saved := read_json(results), dict):
             return dict(saved.get("facts") or {})
     return {}
+
+
+def _indexes(place: Path, facts: dict[str, Any]) -> list[Path]:
+    """Where the index may lie that a report names: from here, or from a folder above the report, where it was made."""
+    name = facts.get("index")
+    return [base / name for base in (Path(), *place.resolve().parents)] if isinstance(name, str) else []
 
 
 def _program(records: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import threading
 from collections.abc import Callable
 
@@ -50,7 +51,7 @@ class ViewServer(HttpServer):
             Route("/", self._page),
             Route("/data/summary.json", self._summary),
             Route("/data/block-{number}.json", self._block),
-            Route("/report", self._report),
+            Route("/report-{number}", self._report),
         ]
         super().__init__(Starlette(routes=routes, middleware=own_pages(host)), host, port)
 
@@ -64,7 +65,9 @@ class ViewServer(HttpServer):
 
     async def _page(self, request: Request) -> Response:
         view = await run_in_threadpool(self._fresh)
-        links = '<a href="report">Report</a>' if view.sources.pages else ""
+        pages = view.sources.pages
+        names = ["Report"] if len(pages) == 1 else [f"Report {page.parent.name}" for page in pages]
+        links = "".join(f'<a href="report-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
         headers = {"Content-Security-Policy": policy("connect-src 'self'", "frame-ancestors 'none'")}
         return HTMLResponse("".join(shell(view.title, links)), headers=_HEADERS | headers)
 
@@ -84,10 +87,10 @@ class ViewServer(HttpServer):
         return await _json(lambda: view.block(number))
 
     async def _report(self, request: Request) -> Response:
-        pages = self._view.sources.pages
-        if not pages:
-            return PlainTextResponse("there is no report here", 404, _HEADERS)
-        text = await asyncio.to_thread(pages[0].read_text, "utf-8")
+        pages = {str(number): page for number, page in enumerate(self._view.sources.pages)}
+        if (page := pages.get(request.path_params["number"])) is None:
+            return PlainTextResponse("there is no such report here", 404, _HEADERS)
+        text = await asyncio.to_thread(page.read_text, "utf-8")
         return HTMLResponse(text, headers=_HEADERS | {"Content-Security-Policy": _REPORT_POLICY})
 
 

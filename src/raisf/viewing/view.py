@@ -23,11 +23,12 @@ class View:
 
     Attributes:
         summary: Everything but the trees.
+        lacks_texts: Whether there are passages, and no index that has their texts.
 
     Args:
         paths: Where the records lie; see `raisf.viewing.runs.find_runs`.
-        index: The index that was searched, for the passages' texts, which records leave out. None: where the report
-            says that it lies, if it still does.
+        index: The index that was searched, for the passages' texts, which records leave out. None: where a
+            report says that it lies, if it still does.
 
     Raises:
         InputError: A path holds no records, or there is no index.
@@ -40,7 +41,8 @@ class View:
         self.version = _version(self.sources)
         self._records = [_by_question(run) for run in self.sources.runs]
         pids = set(_pids([record["trace"] for of in self._records for record in of.values()]))
-        corpus, self.texts = _texts(index, self.sources.facts, self.sources.runs, pids)
+        corpus, self.texts = _texts(index, self.sources, pids)
+        self.lacks_texts = bool(pids) and not self.texts
         self._texted = [corpus is not None and _searched(run, corpus) for run in self.sources.runs]
         self._questions = list(dict.fromkeys(key for records in self._records for key in records))
         self.blocks = -(-len(self._questions) // BLOCK)
@@ -161,22 +163,19 @@ def _searched(run: Run, corpus: str) -> bool:
     return any(corpus in str(value) for value in run.program.values())
 
 
-def _texts(index: Path | None, facts: dict[str, Any], runs: Sequence[Run], pids: set[str]) -> tuple[str | None, Texts]:
-    """The corpus of an index, and its passages by id. One that only the report names may be gone, or changed since."""
+def _texts(index: Path | None, sources: Sources, pids: set[str]) -> tuple[str | None, Texts]:
+    """The corpus of an index, and its passages by id. One that only a report names may be gone, or changed since."""
     from raisf.retrieval.store.manifest import read_manifest
     from raisf.retrieval.store.rows import read_segment
 
-    named = index or (Path(facts["index"]) if isinstance(facts.get("index"), str) else None)
-    found: Texts = {}
-    if named is None:
-        return None, found
-    corpus = None
-    with contextlib.nullcontext() if index else contextlib.suppress(InputError, OSError):
-        manifest = read_manifest(named)
-        if not any(_searched(run, manifest.corpus_sha256) for run in runs):
-            raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
-        for segment in manifest.segments:
-            passages = (one for one in read_segment(named, segment) if one.pid in pids)
-            found |= {one.pid: (one.title, one.text) for one in passages}
-        corpus = manifest.corpus_sha256
-    return corpus, found
+    for named in [index] if index else sources.indexes:
+        with contextlib.nullcontext() if index else contextlib.suppress(InputError, OSError):
+            manifest = read_manifest(named)
+            if not any(_searched(run, manifest.corpus_sha256) for run in sources.runs):
+                raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
+            found: Texts = {}
+            for segment in manifest.segments:
+                passages = (one for one in read_segment(named, segment) if one.pid in pids)
+                found |= {one.pid: (one.title, one.text) for one in passages}
+            return manifest.corpus_sha256, found
+    return None, {}

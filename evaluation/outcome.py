@@ -1,0 +1,122 @@
+"""One question asked: what came of it, what it cost, and the record that is kept of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dspy
+from dspy.utils.callback import BaseCallback
+
+from raisf.evaluation.identity import GOLD, gold_answers, question_id
+from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
+from raisf.utils.text import text_of
+from raisf.utils.usage import metered_calls
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One question asked: its prediction or its error, the seconds it took, and what it asked of LMs.
+
+    `cost` names LM calls and tokens as `raisf.programs.trace.Cost` does, of a module of anyone's.
+    """
+
+    example: dspy.Example
+    prediction: dspy.Prediction | None
+    error: Exception | None
+    seconds: float
+    cost: dict[str, int] = field(default_factory=dict)
+
+
+class _Calls(BaseCallback):
+    """Notes each call of an LM, those too that tell no tokens."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        self.made.append(call_id)
+
+
+def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
+    """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
+    prediction, error, calls = None, None, _Calls()
+    callbacks = [*(dspy.settings.callbacks or []), calls]
+    start = time.perf_counter()
+    # A trace list of its own: the workers' calls would pile up in the caller's.
+    with dspy.context(trace=[], callbacks=callbacks), dspy.track_usage() as usage:
+        try:
+            prediction = program(**{name: example[name] for name in inputs})
+        except Exception as raised:
+            error = raised
+    seconds = time.perf_counter() - start
+    if dspy.settings.track_usage and isinstance(prediction, dspy.Prediction):
+        prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
+    metered = metered_calls(usage)
+    made = max(len(calls.made), len(metered))
+    tokens = {name: sum(entry.get(name) or 0 for entry in metered) for name in ("prompt_tokens", "completion_tokens")}
+    return Outcome(
+        example, prediction, error, seconds, {"lm_calls": made, "unmetered_calls": made - len(metered)} | tokens
+    )
+
+
+def record_of(outcome: Outcome) -> dict[str, Any]:
+    """What is kept of a question that was asked, as `docs/formats.md` describes it."""
+    example, prediction, error = outcome.example, outcome.prediction, outcome.error
+    answers = gold_answers(example)
+    answer = text_of(prediction.get("answer")) if prediction is not None else None
+    scoring = example.get("scoring")
+    trace = _trace_of(prediction)
+    root = trace.root if trace is not None else None
+    # What a question that failed has cost counts in no mean.
+    cost = trace.cost.model_dump() if trace is not None else {} if error is not None else outcome.cost
+    return {
+        "id": question_id(example),
+        "question": example.question,
+        "answers": answers,
+        "kind": example.get("kind"),
+        "hops": example.get("hops"),
+        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if example.get(name) is not None},
+        "prediction": answer,
+        "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
+        "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),
+        "accuracy": 0.0 if answer is None else accuracy(answer, answers, scoring),
+        "route": root.route if root is not None else None,
+        **_retrieval(example, trace),
+        "cost": {**cost, "seconds": round(outcome.seconds, 4)},
+        "readable": root.readable if root is not None else None,
+        "read": trace.read if trace is not None else 0,
+        "unreadable": trace.unreadable if trace is not None else 0,
+        "error": f"{type(error).__name__}: {error}" if error is not None else None,
+        "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
+    }
+
+
+def _trace_of(prediction: dspy.Prediction | None) -> Any:
+    """How a program of ours came to its answer; a field of that name in others' predictions may be anything."""
+    trace = getattr(prediction, "trace", None)
+    return trace if hasattr(trace, "root") and hasattr(trace, "cost") else None
+
+
+def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
+    """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
+    gold = example.get("gold_pids") or example.get("gold_titles")
+    if trace is None or not gold:
+        return {"k": trace and (len(trace.root.passages) or None), "recall": None, "precision": None}
+    root = trace.root
+    passages = root.passages
+    if not passages:  # one that searched for itself alone has found nothing; others leave it to their parts
+        in_vain = 0.0 if trace.cost.retrievals and not (root.sub_questions or root.steps) else None
+        return {"k": None, "recall": in_vain, "precision": in_vain}
+    ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
+    k = len(passages)
+    return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}
+
+
+def _without_texts(value: Any) -> Any:
+    """A dumped trace with its passages' texts emptied: the index holds them, and they are nine tenths of its size."""
+    if isinstance(value, list):
+        return [_without_texts(item) for item in value]
+    if isinstance(value, dict):
+        return {key: "" if key == "text" else _without_texts(item) for key, item in value.items()}
+    return value
