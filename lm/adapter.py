@@ -29,13 +29,12 @@ from raisf.lm.chat import (
     WholeReplies,
     asks_probabilities,
     check_whole,
-    read_field,
     read_verdict,
     scored,
 )
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, how_many, limit_of
-from raisf.lm.reading import once, visible
+from raisf.lm.reading import once, read_field, visible
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 

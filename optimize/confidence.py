@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from raisf.evaluation.identity import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric
 from raisf.optimize.overlap import note_learnt
@@ -20,6 +19,7 @@ from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Trace
 from raisf.utils.errors import InputError
+from raisf.utils.progress import progress_bar
 
 LEAST = 10
 """Answers with a confidence that a scaling of two numbers is fitted on at least."""

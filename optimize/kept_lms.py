@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from raisf.lm.adapter import adapter_named
 from raisf.lm.connect import base_of, connect
 from raisf.lm.endpoint import EndpointLM, told_base
-from raisf.lm.local.model import PREFIX, LocalLM
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import PREFIX
 from raisf.optimize.adapters import base_from, base_kept, open_weights
 from raisf.optimize.manifest import MANIFEST, KeptLM, Manifest, Sampling, damaged
 from raisf.optimize.served import served_lms

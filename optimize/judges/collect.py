@@ -8,7 +8,6 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.identity import describe, describe_test, digest, question_id, weights_of
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import steps, steps_asked
 from raisf.optimize.judges.labelling import JUDGES, Labelling, RowsOfOne
@@ -19,6 +18,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import require_lm
+from raisf.utils.progress import progress_bar
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50

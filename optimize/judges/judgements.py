@@ -11,7 +11,7 @@ from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import Outcome, ask_all, progress_bar
+from raisf.evaluation.runner import Outcome, ask_all
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     decomposition_examples,
@@ -21,7 +21,6 @@ from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run
-from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
@@ -29,6 +28,8 @@ from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import require_lm
+from raisf.utils.progress import progress_bar
+from raisf.utils.text import clean
 
 Judge = Literal["know", "relevance", "sufficiency"]
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import dspy
 
 from raisf.evaluation.identity import check_answered
-from raisf.evaluation.runner import progress_bar
 from raisf.lm.connect import connect
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
@@ -19,6 +18,7 @@ from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
+from raisf.utils.progress import progress_bar
 
 # Instructions are longer than answers, and an LM that reasons first writes more than them.
 REFLECTION_TOKENS = 4096

@@ -10,7 +10,6 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import describe, digest
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
@@ -19,7 +18,7 @@ from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
 from raisf.utils.journal import ending_together
-from raisf.utils.progress import ProgressBars
+from raisf.utils.progress import ProgressBars, progress_bar
 
 told = logging.getLogger("dspy.teleprompt.bettertogether")
 
