@@ -13,7 +13,7 @@ from raisf.lm.connect import connect
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
@@ -106,7 +106,6 @@ class Prompting(Optimizer):
     judge_rows: JudgeRows | None = None
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     how = "prompts"
     name: ClassVar[str]
@@ -122,7 +121,8 @@ class Prompting(Optimizer):
         if self.demos < 2:
             raise InputError(f"demos must be at least 2, one of each verdict; found {self.demos}")
         check_least(self, **self.least)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         if self.package and importlib.util.find_spec(self.package) is None:

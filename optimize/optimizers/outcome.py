@@ -19,7 +19,7 @@ from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking, know_labels
+from raisf.optimize.judges.labels import Labels, check_labels_option, know_labels
 from raisf.optimize.judges.outcomes import Advantages, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
@@ -86,7 +86,6 @@ class OutcomeJudges(Optimizer):
     demos: int | None = None
     labels: Labels = "model"
     seed: int = 0
-    threads: int = 8
     tries: Path | str | None = None
 
     how = "outcome"
@@ -96,7 +95,8 @@ class OutcomeJudges(Optimizer):
             raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
         check_prices(self.call_price, self.search_price)
         check_rows(self.rows)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
         known = _options_of(LEARNERS[self.by])
         for name in ("base", "predictors", "training", "demos"):
             if getattr(self, name) is not None and name not in known:

@@ -56,7 +56,6 @@ class Together(Optimizer):
     w: Optimizer | None = None
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     how = "both"
 
@@ -67,8 +66,7 @@ class Together(Optimizer):
                 f"unknown strategy {self.strategy!r}: give steps p (prompts) and w (weights), such as 'p -> w -> p'"
             )
         self.strategy = ARROW.join(steps)
-        if self.threads < 1:
-            raise InputError(f"threads must be at least 1, found {self.threads}")
+        super().__post_init__()
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from raisf.optimize.demonstrations import JUDGE_ROLES, Rows, collect_rows, judge
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking, know_examples
+from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
 from raisf.optimize.judges.predictor_roles import judge_of, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
@@ -46,13 +46,13 @@ class JudgeTraining(Optimizer):
     labels: Labels = "model"
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     trains = True
 
     def __post_init__(self) -> None:
         check_rows(self.rows)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
