@@ -19,7 +19,7 @@ from raisf.optimize.judges.judge_data import (
     with_verdict,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import JUDGED, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.runs import marked
 from raisf.optimize.traces import traced_rows
 from raisf.optimize.within import owners
@@ -55,8 +55,6 @@ _SWITCHES = {
     PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
 }
-JUDGE_ROLES = tuple(_SWITCHES)
-"""The signatures of predictors that judge or decompose."""
 
 
 @dataclass(slots=True)
@@ -147,7 +145,7 @@ def judges(program: dspy.Module) -> list[str]:
     """The names of our programs' predictors that judge or decompose, as far as the switches let them be asked."""
     roles = {name: role_of(predictor) for name, predictor in program.named_predictors()}
     ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
-    return [name for name, role in roles.items() if role in _SWITCHES and name in ours and _in_use(ours[name], role)]
+    return [name for name, role in roles.items() if role in JUDGE_ROLES and name in ours and _in_use(ours[name], role)]
 
 
 def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.Module:

@@ -11,12 +11,12 @@ from raisf.evaluation.identity import gold_answers
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
-from raisf.optimize.demonstrations import JUDGE_ROLES, Rows, collect_rows, judges, judges_by_drafts
+from raisf.optimize.demonstrations import Rows, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
-from raisf.optimize.judges.predictor_roles import judge_of, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
@@ -147,7 +147,7 @@ class JudgeTraining(Optimizer):
         if self.judge_rows is None or not self.judge_rows.holds_out(*parts):
             return {}
         validated = self.judge_rows.parts(*parts)[1]
-        judges = {name: judge_of(role_of(one)) for name, one in task.student.named_predictors()}
+        judges = {name: JUDGE_ROLES.get(role_of(one)) for name, one in task.student.named_predictors()}
         return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
 
 
