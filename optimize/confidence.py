@@ -13,6 +13,7 @@ from raisf.evaluation.identity import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
 from raisf.optimize.copying import copy_of
+from raisf.optimize.optimizers.fold_choice import FOLDS
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric
 from raisf.optimize.overlap import note_learnt
 from raisf.optimize.runs import results, score_of
@@ -25,7 +26,6 @@ from raisf.utils.progress import progress_bar
 
 LEAST = 10
 """Answers with a confidence that a scaling of two numbers is fitted on at least."""
-FOLDS = 5
 
 
 def fit_confidence(

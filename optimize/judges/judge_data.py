@@ -18,6 +18,8 @@ from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
 
+JUDGES = ("know", "relevance", "decomposition")
+"""RA-ISF's, as gold and a teacher speak of them."""
 VERDICTS = {
     "know": ("know", "unknown"),
     "relevance": ("relevant", "irrelevant"),
@@ -270,7 +272,7 @@ def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     Several may stand under one title, as the parts of an article do: of those under a step's only title it is those
     with the answer's words, if there are any.
     """
-    gold = [passage for passage in passages if (passage.pid if step.by_id else passage.title) in step.gold]
+    gold = [passage for passage in passages if step.key(passage) in step.gold]
     if step.by_id or len(step.gold) > 1:
         return gold
     return [passage for passage in gold if _holds_answer(step, passage)] or gold
