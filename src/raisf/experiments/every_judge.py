@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
-from raisf.experiments.comparing import RecordsById
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
 from raisf.reports.report import pair_sections

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments import published_results as published
-from raisf.experiments.comparing import RecordsById
 from raisf.reports import plots
 from raisf.reports.report import (
     ROUTES,
