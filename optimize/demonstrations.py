@@ -36,6 +36,7 @@ from raisf.signatures.judges import (
 )
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.sampling import up_to
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.M
         if name in rows.judge and name in rows.of:
             drawn = balanced(rows.of[name], rows.judge[name], n, rng)
         elif name in rows.of:
-            drawn = rng.sample(rows.of[name], min(n, len(rows.of[name])))
+            drawn = up_to(rows.of[name], n, rng)
         else:
             continue
         predictor.demos = [_only_fields(predictor, row) for row in drawn]
@@ -201,7 +202,7 @@ def bootstrap_demos(
         name: What the journal calls them.
     """
     drawn = draw(program, rows, n, rng)
-    examples = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
     runner = _shown(teacher, drawn) if teacher else drawn
     of, failed = _right_steps(runner, examples, n, metric, threads=threads, journal=journal, name=name)
     student, shown = copy_of(program), dict(drawn.named_predictors())
@@ -212,7 +213,7 @@ def bootstrap_demos(
         elif judge is not None:
             predictor.demos = _evened(own, judge, n, rng) or shown[name].demos
         else:
-            predictor.demos = rng.sample(own, min(n, len(own))) or shown[name].demos
+            predictor.demos = up_to(own, n, rng) or shown[name].demos
     return student, failed
 
 

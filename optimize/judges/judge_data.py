@@ -17,6 +17,7 @@ from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
 
 JUDGES = ("know", "relevance", "decomposition")
 """RA-ISF's, as gold and a teacher speak of them."""
@@ -240,7 +241,7 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
         counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
         raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
     size = min(n // 2, *map(len, of.values()))
-    drawn = {verdict: rng.sample(found, min(len(found), size + 1)) for verdict, found in of.items()}
+    drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
     picked = [row for found in drawn.values() for row in found[:size]]
     spare = [row for found in drawn.values() for row in found[size:]]
     if spare and len(picked) == n - 1:

@@ -18,6 +18,7 @@ from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
+from raisf.utils.sampling import up_to
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ def teach(
     made: dict[str, Any] = {}
     folders = []
     for name, examples, n in (("train", trainset, questions), ("dev", valset, validation)):
-        sample = random.Random(seed).sample(list(examples), min(len(examples), n))
+        sample = up_to(examples, n, random.Random(seed))
         if not sample:
             continue
         identity = digest([describe(program), describe_test(sample), labels, weights_of(teacher)])

@@ -19,6 +19,7 @@ from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, an
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.progress import progress_bar
+from raisf.utils.sampling import up_to
 
 # Instructions are longer than answers, and an LM that reasons first writes more than them.
 REFLECTION_TOKENS = 4096
@@ -141,7 +142,7 @@ class Prompting(Optimizer):
         return [self.metric]
 
     def _compile(self, task: Compilation) -> Any:
-        sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
+        sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
         draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         taught = None
         with progress_bar(self.progress) as bar:

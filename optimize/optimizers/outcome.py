@@ -31,6 +31,7 @@ from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUES
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.sampling import up_to
 
 By = Literal["weights", "probe", "prompts"]
 
@@ -151,7 +152,7 @@ class OutcomeJudges(Optimizer):
         asked = QUESTIONS_A_ROW * self.rows
         most = (asked, 0 if self.by == "prompts" else min(asked, MAX_VALIDATION))
         parts = (task.trainset, task.valset)
-        samples = [rng.sample(list(part), min(len(part), n)) for part, n in zip(parts, most, strict=True)]
+        samples = [up_to(part, n, rng) for part, n in zip(parts, most, strict=True)]
         before = task.calls()
         with self._tries(task) as journal:
             found, held_out = (

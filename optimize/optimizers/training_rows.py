@@ -24,6 +24,7 @@ from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
 from raisf.utils.text import print_of
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
@@ -65,7 +66,7 @@ class JudgeTraining(Optimizer):
     def _sources(self, task: Compilation, chosen: list[str], rng: random.Random) -> "list[Source]":
         """What the training questions, and what the validation questions, say that the chosen should have done."""
         parts = (task.trainset, task.valset)
-        samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        samples = [up_to(part, QUESTIONS_A_ROW * self.rows, rng) for part in parts]
         taught: Sequence[Any] = (None, None)
         if self.judge_rows is not None:
             self.judge_rows.tell_of_others(task.student)
