@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import check_answered, gold_answers
+from raisf.evaluation.identity import check_answered, check_trainset, gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever
@@ -295,7 +295,6 @@ def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
     Raises:
         InputError: There are none, or one has no answer.
     """
-    if not trainset:
-        raise InputError("the training set is empty: give a file with a question and its answer a line")
+    check_trainset(trainset)
     check_answered(trainset, "training")
     return trainset

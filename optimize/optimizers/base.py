@@ -12,7 +12,7 @@ import dspy
 from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
-from raisf.evaluation.identity import digest
+from raisf.evaluation.identity import check_trainset, digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
@@ -104,8 +104,7 @@ class Optimizer(Teleprompter):
                 or that another compile is writing into.
             LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
         """
-        if not trainset:
-            raise InputError("the training set is empty: give a file with a question and its answer a line")
+        check_trainset(trainset)
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
         valset = valset or []
