@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.runner import check_module
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import ADAPTERS, README, save_weights
 from raisf.optimize.foreign import (
@@ -68,8 +69,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     """
     _check_name(folder)
     folder = Path(folder)
-    if not isinstance(program, dspy.Module):
-        raise InputError(f"a program is a dspy.Module, found a {type(program).__name__}")
+    check_module(program)
     name = name_of(program)
     if isinstance(program, Program) and not is_foreign(name):
         check_predictors(program)
