@@ -54,7 +54,7 @@ def baselines(
         questions: As the judge met them.
         gold: Whether each is known.
         trainset: Other questions, to fit the thresholds on, by balanced accuracy; None gives the AUROC alone.
-        labels: See `know_examples`.
+        labels: See `know_labels`.
         threads: Questions asked at a time.
         progress: Show a bar on stderr.
 

@@ -135,7 +135,7 @@ def judgements_of(
         judge: "know"; "relevance": of each passage alone, or of the list if that is how the program judges; or
             "sufficiency", of the gold passages, whole and with one missing.
         examples: Questions with gold; the judge also meets their gold sub-questions.
-        labels: See `know_examples`.
+        labels: See `know_labels`.
         threads: Questions asked at a time.
         progress: Show a bar on stderr.
         journal: Keeps labels and verdicts, and has those of an earlier call with the same program; what failed or could
