@@ -55,7 +55,7 @@ def warn_of_lms(program: dspy.Module, folder: Path) -> None:
         )
 
 
-def lms_of(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
+def describe_lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
     """What `raisf.optimize.manifest.KeptLM` says of each LM; one that cannot be opened as it is, is left out."""
     found: list[dict[str, Any]] = []
     for name, predictor in all_predictors(program):
