@@ -52,8 +52,8 @@ def traced_rows(
     examples: Sequence[dspy.Example],
     metric: Callable[..., Any],
     *,
-    threads: int = 8,
-    progress: bool = True,
+    threads: int,
+    progress: bool,
     journal: Journal | None = None,
     name: str = "run",
 ) -> Traced:

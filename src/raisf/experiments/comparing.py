@@ -117,8 +117,8 @@ def answer_all(
     examples: "Sequence[dspy.Example]",
     folder: Path,
     *,
-    threads: int = 8,
-    progress: "bool | Progress" = True,
+    threads: int,
+    progress: "bool | Progress",
 ) -> dict[str, RecordsById]:
     """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
     from raisf.evaluation.runner import evaluate

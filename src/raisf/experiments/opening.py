@@ -142,7 +142,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def default_program(lm: LMChoice, index: Any = None, questions: Sequence[Any] = ()) -> str:
+def default_program(lm: LMChoice, index: Any, questions: Sequence[Any] = ()) -> str:
     """The program where none is named: the one that ships compiled for the LM, else ra-isf as it is.
 
     Raises:
