@@ -9,8 +9,8 @@ import dspy
 
 from raisf.evaluation.identity import check_trainset, describe, describe_test, digest, question_id, weights_of
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import steps, steps_asked
-from raisf.optimize.judges.labelling import JUDGES, Labelling, RowsOfOne
+from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked
+from raisf.optimize.judges.labelling import Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
 from raisf.programs.ra_isf import RAISF

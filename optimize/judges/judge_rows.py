@@ -11,8 +11,7 @@ import dspy
 
 from raisf.evaluation.identity import describe, describe_test, digest, weights_of
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_data import steps, with_verdict
-from raisf.optimize.judges.labelling import JUDGES
+from raisf.optimize.judges.judge_data import JUDGES, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
