@@ -20,6 +20,7 @@ import numpy as np
 from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from rich.console import Console
 
+from raisf.evaluation.intervals import proportion
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.utils.files import read_jsonl
@@ -41,13 +42,6 @@ def judged(lm: Any, prompts: list[str], labels: list[str]) -> list[float]:
     return found
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """The 95% interval of a share."""
-    z, p = 1.96, right / n
-    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
-
-
 def measure(lms: dict[str, Any], rows: list[dict[str, str]], labels: list[str]) -> dict[str, Any]:
     """Both precisions over all rows, in turns."""
     found: dict[str, list[float]] = {dtype: [] for dtype in lms}
@@ -64,10 +58,10 @@ def measure(lms: dict[str, Any], rows: list[dict[str, str]], labels: list[str]) 
     result: dict[str, Any] = {"n": len(rows)}
     for dtype in DTYPES:
         right = int(((np.array(found[dtype]) >= 0.5) == gold).sum())
-        interval = wilson(right, len(rows))
+        accuracy = proportion(right, len(rows))
         result[dtype] = {
-            "accuracy": right / len(rows),
-            "interval": interval,
+            "accuracy": accuracy.value,
+            "interval": (accuracy.low, accuracy.high),
             "cpu_ms": 1000 * cpu[dtype] / len(rows),
         }
     flips, change = np.flatnonzero((one >= 0.5) != (other >= 0.5)), np.abs(one - other)

@@ -30,6 +30,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.maxsim import MaxSim
 from raisf.retrieval.search.plaid import Plaid, compress
 from raisf.retrieval.store.vectors import Vectors
+from raisf.utils.sampling import up_to
 
 K = 10
 SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo zu an el in or us".split()
@@ -71,7 +72,7 @@ def known_items(passages: Sequence[Passage], count: int, seed: int = 1) -> list[
     """Queries of 8 words drawn, in their order, from the title and text of a passage, with its id."""
     rng = random.Random(seed)
     items = []
-    for passage in rng.sample(list(passages), min(count, len(passages))):
+    for passage in up_to(passages, count, rng):
         words = passage.prompt_text.replace("|", "").split()
         chosen = sorted(rng.sample(range(len(words)), min(8, len(words))))
         items.append((" ".join(words[i] for i in chosen), passage.pid))

@@ -15,7 +15,7 @@ from typing import Any
 from raisf.data.questions import load_questions
 from raisf.retrieval.encoders.encoder import QUERY_BATCH
 from raisf.retrieval.index import open_index
-from raisf.retrieval.search.together import Together
+from raisf.retrieval.search.together import MicroBatcher
 
 
 def measure(index: Any, queries: Sequence[str], threads: int) -> tuple[float, float, list[list[str]]]:
@@ -44,11 +44,11 @@ def main() -> None:
     index: Any = open_index(given.index)
     queries = [example.question for example in load_questions(given.questions)[: given.queries]]
     search = index._searchers[0]
-    together = Together(search._encode._work)
+    together = MicroBatcher(search._encode._work)
     encoder_of(index)._batch = QUERY_BATCH
     index(queries[0], 5)
     for threads in given.threads:
-        search._encode = Together(together._work, most=1)
+        search._encode = MicroBatcher(together._work, most=1)
         alone = measure(index, queries, threads)
         search._encode = together
         both = measure(index, queries, threads)

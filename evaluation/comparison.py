@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest, permutation_test
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score, paired_difference
 from raisf.evaluation.report import Report, summarise
 from raisf.utils.errors import InputError
@@ -16,8 +17,6 @@ from raisf.utils.errors import InputError
 RESAMPLES = 9_999
 _AT_A_TIME = 1_000_000
 """Numbers that are resampled together: all at once would take gigabytes for some thousand questions."""
-
-RecordsById = Mapping[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,12 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
         )
 
 
+def check_trainset(trainset: Sequence[dspy.Example]) -> None:
+    """Raise InputError where there is nothing to learn from."""
+    if not trainset:
+        raise InputError("the training set is empty: give a file with a question and its answer a line")
+
+
 def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
     """Makes sure that each example has a gold answer.
 

@@ -63,6 +63,9 @@ def risk_coverage(right: Sequence[float], confidence: Sequence[float], groups: S
         right: Of each row, in [0, 1], (n,).
         confidence: Of each row; any numbers, of which only the order counts, (n,).
         groups: What each row is resampled with, such as its question, (n,).
+
+    Source: Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019. The mean of the risks at all coverages; here
+    coverage is continuous, with which rows of equal confidence need no order.
     """
     wrong, place = 1 - np.asarray(right, np.float64), _places(confidence)
     score = bootstrap_groups(partial(_aurc, wrong, place), groups, n=len(wrong))
@@ -75,20 +78,6 @@ def risk_coverage(right: Sequence[float], confidence: Sequence[float], groups: S
         {at: float(1 - np.interp(at * total, [0, *answered], [0, *errors]) / (at * total)) for at in COVERAGES},
         {risk: float(shares.max(initial=0.0)) for risk, shares in reached.items()},
     )
-
-
-def aurc(right: ArrayLike, confidence: ArrayLike) -> float:
-    """The area under the curve of risk over coverage, in [0, 1].
-
-    Args:
-        right: Of each row, in [0, 1], (n,).
-        confidence: Of each row, (n,).
-
-    Source: Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019. The mean of the risks at all coverages; here
-    coverage is continuous, with which rows of equal confidence need no order.
-    """
-    wrong = 1 - np.asarray(right, np.float64)
-    return float(_aurc(wrong, _places(confidence), np.ones((1, len(wrong))))[0])
 
 
 def _places(confidence: ArrayLike) -> NDArray[np.int64]:

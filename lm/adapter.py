@@ -29,13 +29,12 @@ from raisf.lm.chat import (
     WholeReplies,
     asks_probabilities,
     check_whole,
-    read_field,
     read_verdict,
     scored,
 )
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, how_many, limit_of
-from raisf.lm.reading import once, visible
+from raisf.lm.reading import once, read_field, without_thinking
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
 
@@ -137,7 +136,7 @@ class CompactAdapter(WholeReplies):
         fields: dict[str, Any] = {}
         last = next(reversed(signature.output_fields), None)
         try:
-            for name, text in self.sections(signature, visible(completion)).items():
+            for name, text in self.sections(signature, without_thinking(completion)).items():
                 annotation = signature.output_fields[name].annotation
                 fields[name] = _read(text, annotation, name, may_be_empty=name != last)
         except Unreadable as error:

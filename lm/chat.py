@@ -20,7 +20,7 @@ from dspy.lm15 import DataPart, LM15Error, Request, Response, choice, judgments
 from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
 
 from raisf.lm.labels import Unreadable, contradicts
-from raisf.lm.reading import json_object, read_field, sections_of, visible
+from raisf.lm.reading import json_object, read_field, sections_of, without_thinking
 
 SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
 
@@ -273,7 +273,7 @@ def strict(adapter: dspy.Adapter) -> dspy.Adapter:
 
 def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
     try:
-        fields = _read_fields(signature, visible(completion))
+        fields = _read_fields(signature, without_thinking(completion))
     except Unreadable as error:
         raise UnreadableReply(adapter, signature, completion, str(error)) from error
     fields = apply_output_field_defaults(signature, fields)

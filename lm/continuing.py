@@ -10,7 +10,7 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat import UnreadableReply
 from raisf.lm.labels import Unreadable
-from raisf.lm.reading import visible
+from raisf.lm.reading import without_thinking
 
 
 def rest_of(adapter: dspy.Adapter, error: AdapterParseError) -> CompactAdapter | None:
@@ -27,7 +27,7 @@ def rest_of(adapter: dspy.Adapter, error: AdapterParseError) -> CompactAdapter |
         return None
     signature: Any = error.signature
     try:
-        found = adapter.sections(signature, visible(error.reply))
+        found = adapter.sections(signature, without_thinking(error.reply))
     except Unreadable:  # too long, or nothing but thinking: none of it is the answer's beginning
         return None
     given = list(itertools.takewhile(found.__contains__, signature.output_fields))

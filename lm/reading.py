@@ -29,7 +29,7 @@ _HEADER = re.compile(r"[ \t*`#>]*\[\[ {0,2}#{1,3} {0,2}(\w+) {0,2}#{1,3} {0,2}\]
 _COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGNORECASE)
 
 
-def visible(completion: object) -> str:
+def without_thinking(completion: object) -> str:
     """The part of a completion that is meant to be read: without its thinking and its end-of-turn marks.
 
     Raises:
@@ -63,7 +63,7 @@ def read(text: str, annotation: Any, name: str = "") -> Any:
     Raises:
         Unreadable: It says no such value, or not only that one.
     """
-    text = _unfenced(visible(text))
+    text = _unfenced(without_thinking(text))
     try:
         if annotation is str:
             return _text(text, name)
@@ -225,7 +225,7 @@ def _type_name(annotation: Any) -> str:
     return getattr(annotation, "__name__", None) or str(annotation)
 
 
-def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool = False) -> Any:
+def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool) -> Any:
     """A field's value out of its section, or out of a JSON object.
 
     Raises:

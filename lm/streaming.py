@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import dspy
 
 from raisf.lm.labels import Unreadable
-from raisf.lm.reading import visible
+from raisf.lm.reading import without_thinking
 
 # The beginning of `<think>` or of a mark that ends a turn.
 _TAG = re.compile(r"<[^\s<>]{0,20}$")
@@ -65,7 +65,7 @@ def pieces(
     """
     names = [line for name in signature.fields for line in (name.casefold(), name.casefold().removesuffix("s"))]
     try:
-        text = visible(text)
+        text = without_thinking(text)
         found = list(sections(signature, text if finished else _settled(text, names)).items())
     except Unreadable:  # it is still thinking, or says two things
         return []

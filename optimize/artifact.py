@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from raisf.evaluation.runner import check_module
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import ADAPTERS, README, save_weights
 from raisf.optimize.foreign import (
@@ -24,7 +25,7 @@ from raisf.optimize.foreign import (
 )
 from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.kept_index import index_of, open_kept
-from raisf.optimize.kept_lms import lms_of, set_lms, warn_of_lms
+from raisf.optimize.kept_lms import describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
@@ -68,8 +69,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     """
     _check_name(folder)
     folder = Path(folder)
-    if not isinstance(program, dspy.Module):
-        raise InputError(f"a program is a dspy.Module, found a {type(program).__name__}")
+    check_module(program)
     name = name_of(program)
     if isinstance(program, Program) and not is_foreign(name):
         check_predictors(program)
@@ -82,7 +82,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
             "program": name,
             **_options(program, name),
             "state_sha256": sha256_file(made / STATE),
-            "lms": lms_of(program, folder),
+            "lms": describe_lms(program, folder),
             "weights": weights,
             **_indexes(program, name, folder),
             "versions": {"python": platform.python_version()}

@@ -6,12 +6,14 @@ from typing import Any
 import dspy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from raisf.evaluation.identity import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
+from raisf.optimize.optimizers.fold_choice import FOLDS
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric
 from raisf.optimize.overlap import note_learnt
 from raisf.optimize.runs import results, score_of
@@ -20,10 +22,10 @@ from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Trace
 from raisf.utils.errors import InputError
+from raisf.utils.progress import progress_bar
 
 LEAST = 10
 """Answers with a confidence that a scaling of two numbers is fitted on at least."""
-FOLDS = 5
 
 
 def fit_confidence(
@@ -119,7 +121,7 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
     Raises:
         InputError: All are right, or all wrong, or all as sure, or the slope is not positive.
 
-    Source: Platt 1999; Lin, Lin and Weng 2007 for Newton's method with a line search.
+    Source: Platt 1999, with his targets and his start.
     """
     hits, x = np.asarray(right, np.float64), np.array([log_odds(one) for one in np.asarray(confidence, np.float64)])
     good, bad = float(hits.sum()), float(len(hits) - hits.sum())
@@ -132,22 +134,13 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
     # Platt's targets: what a few more answers would say keeps the slope finite where one number parts the classes.
     target = hits * (good + 1) / (good + 2) + (1 - hits) / (bad + 2)
     design = np.stack([x, np.ones_like(x)], 1)
-    weights: NDArray[Any] = np.array([0.0, np.log((good + 1) / (bad + 1))])
+    start = np.array([0.0, np.log((good + 1) / (bad + 1))])
 
-    def loss(w: NDArray[Any]) -> float:
+    def loss(w: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         z = design @ w
-        return float((np.logaddexp(0, z) - target * z).sum())
+        return float((np.logaddexp(0, z) - target * z).sum()), design.T @ (expit(z) - target)
 
-    for _ in range(100):
-        p = 1 / (1 + np.exp(-(design @ weights)))
-        gradient = design.T @ (p - target)
-        if np.abs(gradient).max() < 1e-6:
-            break
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + 1e-9 * np.eye(2)
-        step, size = np.linalg.solve(hessian, gradient), 1.0
-        while loss(weights - size * step) > loss(weights) and size > 1e-6:
-            size /= 2
-        weights = weights - size * step
+    weights = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-6}).x
     if weights[0] <= 0:
         raise InputError("wrong answers have the higher confidence: no scaling makes it say how often they are right")
     return float(weights[0]), float(weights[1])

@@ -19,7 +19,7 @@ from raisf.optimize.judges.judge_data import (
     with_verdict,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import JUDGED, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.runs import marked
 from raisf.optimize.traces import traced_rows
 from raisf.optimize.within import owners
@@ -36,6 +36,7 @@ from raisf.signatures.judges import (
 )
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.sampling import up_to
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,6 @@ _SWITCHES = {
     PassagesSufficiency: "sufficiency",
     Decomposition: "use_decomposition",
 }
-JUDGE_ROLES = tuple(_SWITCHES)
-"""The signatures of predictors that judge or decompose."""
 
 
 @dataclass(slots=True)
@@ -147,7 +146,7 @@ def judges(program: dspy.Module) -> list[str]:
     """The names of our programs' predictors that judge or decompose, as far as the switches let them be asked."""
     roles = {name: role_of(predictor) for name, predictor in program.named_predictors()}
     ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
-    return [name for name, role in roles.items() if role in _SWITCHES and name in ours and _in_use(ours[name], role)]
+    return [name for name, role in roles.items() if role in JUDGE_ROLES and name in ours and _in_use(ours[name], role)]
 
 
 def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.Module:
@@ -161,7 +160,7 @@ def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.M
         if name in rows.judge and name in rows.of:
             drawn = balanced(rows.of[name], rows.judge[name], n, rng)
         elif name in rows.of:
-            drawn = rng.sample(rows.of[name], min(n, len(rows.of[name])))
+            drawn = up_to(rows.of[name], n, rng)
         else:
             continue
         predictor.demos = [_only_fields(predictor, row) for row in drawn]
@@ -203,7 +202,7 @@ def bootstrap_demos(
         name: What the journal calls them.
     """
     drawn = draw(program, rows, n, rng)
-    examples = [marked(example) for example in rng.sample(list(trainset), min(len(trainset), ATTEMPTS * n))]
+    examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
     runner = _shown(teacher, drawn) if teacher else drawn
     of, failed = _right_steps(runner, examples, n, metric, threads=threads, journal=journal, name=name)
     student, shown = copy_of(program), dict(drawn.named_predictors())
@@ -214,7 +213,7 @@ def bootstrap_demos(
         elif judge is not None:
             predictor.demos = _evened(own, judge, n, rng) or shown[name].demos
         else:
-            predictor.demos = rng.sample(own, min(n, len(own))) or shown[name].demos
+            predictor.demos = up_to(own, n, rng) or shown[name].demos
     return student, failed
 
 

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from raisf.lm.adapter import adapter_named
 from raisf.lm.connect import base_of, connect
 from raisf.lm.endpoint import EndpointLM, told_base
-from raisf.lm.local.model import PREFIX, LocalLM
+from raisf.lm.local.model import LocalLM
+from raisf.lm.local.weights import PREFIX
 from raisf.optimize.adapters import base_from, base_kept, open_weights
 from raisf.optimize.manifest import MANIFEST, KeptLM, Manifest, Sampling, damaged
 from raisf.optimize.served import served_lms
@@ -54,7 +55,7 @@ def warn_of_lms(program: dspy.Module, folder: Path) -> None:
         )
 
 
-def lms_of(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
+def describe_lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
     """What `raisf.optimize.manifest.KeptLM` says of each LM; one that cannot be opened as it is, is left out."""
     found: list[dict[str, Any]] = []
     for name, predictor in all_predictors(program):

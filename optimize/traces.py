@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 
 import dspy
 
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.runs import plain, results, score_of, with_steps
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
+from raisf.utils.progress import progress_bar
 from raisf.utils.text import text_of
 
 
@@ -52,8 +52,8 @@ def traced_rows(
     examples: Sequence[dspy.Example],
     metric: Callable[..., Any],
     *,
-    threads: int = 8,
-    progress: bool = True,
+    threads: int,
+    progress: bool,
     journal: Journal | None = None,
     name: str = "run",
 ) -> Traced:

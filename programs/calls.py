@@ -22,10 +22,11 @@ from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace,
 from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
-from raisf.programs.questions import UNKNOWN, clean
+from raisf.programs.questions import UNKNOWN
 from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.text import clean
 from raisf.utils.usage import metered_calls
 
 T = TypeVar("T")

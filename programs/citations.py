@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from raisf.programs.questions import UNKNOWN, YES_NO, clean, holds, is_yes_no, normal, sentences
+from raisf.programs.questions import UNKNOWN, YES_NO, holds, is_yes_no, normal, sentences
 from raisf.programs.trace import JudgedPassage, Node
+from raisf.utils.text import clean
 
 NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""

@@ -10,15 +10,17 @@ import dspy
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.programs.calls import BudgetSpent, Run
+from raisf.programs.calls import Run
+from raisf.programs.concurrency import BudgetSpent
 from raisf.programs.program import check_question
-from raisf.programs.questions import clean, normal
+from raisf.programs.questions import normal
 from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from raisf.utils.predictors import all_predictors
+from raisf.utils.text import clean
 
 MOST_TURNS = 8
 """Turns that are read, the last ones: what a question refers to is rarely further back."""

@@ -29,13 +29,14 @@ from raisf.programs.changing import (
 from raisf.programs.confidence import Confidence
 from raisf.programs.events import Event
 from raisf.programs.live import Live, astream, stream
-from raisf.programs.questions import UNKNOWN, clean
+from raisf.programs.questions import UNKNOWN
 from raisf.programs.state import OPTIONS, check_fields, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
 from raisf.retrieval.adapting import as_retriever, searched
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import require_lm
+from raisf.utils.text import clean
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,11 @@ from raisf.evaluation.metrics import exact_match
 from raisf.lm.likelihood import ASKED, gives_logprobs, likelihood
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.questions import clean, is_unknown
+from raisf.programs.questions import is_unknown
 from raisf.programs.trace import Judgement
 from raisf.signatures.judges import AnswerTruth, SelfKnowledge
 from raisf.utils.errors import InputError
+from raisf.utils.text import clean
 
 Know = Literal["verbal", "confidence", "consistency", "truth"]
 

@@ -8,9 +8,10 @@ import dspy
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
 from raisf.programs.outputs import refuses
-from raisf.programs.questions import UNKNOWN, clean, fill, is_unknown, normal
+from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
+from raisf.utils.text import clean
 
 _NO_MORE = ("", "none", "no")  # and whatever else declines to ask
 

@@ -9,10 +9,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from raisf.evaluation.confidence import confidence
-from raisf.programs.questions import UNKNOWN, clean, is_unknown, normal
+from raisf.programs.questions import UNKNOWN, is_unknown, normal
 from raisf.retrieval.passage import Passage
 from raisf.utils.display import as_text
-from raisf.utils.text import one_line, visible
+from raisf.utils.text import clean, one_line, visible
 
 Route = Literal[
     "direct",  # answered from memory

@@ -16,6 +16,7 @@ from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
 from raisf.utils.errors import InputError, check_least
+from raisf.utils.space import naming_full_disk
 
 if TYPE_CHECKING:
     import torch
@@ -290,11 +291,12 @@ class FinetuneRun:
         tensors = {f"best/{name}": tensor for name, tensor in self.best.items()}
         tensors |= state_of(self.weights, self.optimizer)
         kept = {name: getattr(self, name) for name in ("steps", "tokens", "learnt", "seconds", "curve", "best_epoch")}
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
         contiguous = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, temporary, metadata={"run": json.dumps({"identity": identity, **kept})})
-        temporary.replace(path)
+        with naming_full_disk(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(contiguous, temporary, metadata={"run": json.dumps({"identity": identity, **kept})})
+            temporary.replace(path)
 
     def restore(self, path: Path, identity: str) -> None:
         """Goes on from a checkpoint, if there is one and it is of this very training."""

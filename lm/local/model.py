@@ -96,18 +96,9 @@ class LocalLM(dspy.LM):
         place = expanded(name)
         named = name in pocket.WEIGHTS or name in SHIPPED or not place.exists()
         shared = engine_for(folder, found, self.precision, name if named else str(place.absolute()))
-        engine = EngineClient(shared)
-        if self.lora is not None:
-            sha = lora_hash(self.lora)
-            _check_base(f"the LoRA adapter {self.lora} was trained", _trained_on(self.lora), folder, name)
-            engine = EngineClient(shared, (self.lora, sha))
-        elif self.probe is not None:
-            sha = probe_hash(self.probe)
-            _check_base(f"the probe {self.probe} was fitted", read_report(self.probe)["base"], folder, name)
-            engine = EngineClient(shared, probe=(self.probe, sha))
-        else:
-            sha = None
-        if sha is not None:
+        own_weights = _own_weights(self.lora, self.probe, folder, name)
+        engine = EngineClient(shared, **own_weights)
+        for _, sha in own_weights.values():
             both = [hashlib.sha256(f"{one} {sha}".encode()).hexdigest()[:12] for one in (found, *formerly)]
             found, *formerly = both
         full = PREFIX + name + (f"@{own}" if own else "")
@@ -282,6 +273,19 @@ def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
     if ats and not expanded(name).is_dir():
         lora_hash(Path(name[ats[0] + 1 :]))  # says what is missing there
     return name, None, sha, precision
+
+
+def _own_weights(lora: Path | None, probe: Path | None, base: Path, name: str) -> dict[str, tuple[Path, str]]:
+    """What an engine's client takes beside the base: the adapter or the probe with its hash, made on this very base."""
+    if lora is not None:
+        sha = lora_hash(lora)
+        _check_base(f"the LoRA adapter {lora} was trained", _trained_on(lora), base, name)
+        return {"lora": (lora, sha)}
+    if probe is not None:
+        sha = probe_hash(probe)
+        _check_base(f"the probe {probe} was fitted", read_report(probe)["base"], base, name)
+        return {"probe": (probe, sha)}
+    return {}
 
 
 def _trained_on(lora: Path) -> str:

@@ -55,7 +55,9 @@ class Probe:
 
     def probabilities(self, state: np.ndarray) -> dict[str, float]:
         """Of each label, for one state (width,)."""
-        found = np.exp(log_softmax(self.logits(state[None]))[0])
+        from scipy.special import softmax
+
+        found = softmax(self.logits(state[None])[0])
         return dict(zip(self.labels, found.tolist(), strict=True))
 
     def write(self, folder: Path, report: dict[str, Any]) -> None:
@@ -68,12 +70,6 @@ class Probe:
 
 
 TENSORS = ("weight", "bias", "mean", "scale")
-
-
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def read_probe(folder: Path) -> Probe:

@@ -18,6 +18,7 @@ from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
+from raisf.utils.sampling import up_to
 
 READERS = (GroundedAnswer, PassageAnswer)
 ANSWERERS = (*READERS, DirectAnswer, ComposedAnswer)
@@ -68,7 +69,7 @@ def reading_rows(
         gold = gold_among(step, passages)
         others = [one for one in passages if one not in gold and not holds(one.prompt_text, step.answers)]
         whole = step.all_among(gold)
-        shown = rng.sample(others, min(len(others), rng.randint(0, MOST_OTHERS)))
+        shown = up_to(others, rng.randint(0, MOST_OTHERS), rng)
         if rng.random() < UNANSWERABLE:
             if others:
                 rows.append(_read(step, shown or others[:1], "none", UNKNOWN))

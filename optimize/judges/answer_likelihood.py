@@ -12,9 +12,10 @@ from raisf.lm.connect import adapter_for
 from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_examples
 from raisf.optimize.judges.predictor_roles import predictor_of
-from raisf.programs.questions import clean, is_unknown
+from raisf.programs.questions import is_unknown
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.text import clean
 
 KINDS = {"sum": "the sum over the answer's tokens", "mean": "or their mean"}
 # For an LM that says "unknown": less than any answer of some hundred tokens has.
@@ -53,7 +54,7 @@ def baselines(
         questions: As the judge met them.
         gold: Whether each is known.
         trainset: Other questions, to fit the thresholds on, by balanced accuracy; None gives the AUROC alone.
-        labels: See `know_examples`.
+        labels: See `know_labels`.
         threads: Questions asked at a time.
         progress: Show a bar on stderr.
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe, describe_test, digest, question_id, weights_of
-from raisf.evaluation.runner import progress_bar
+from raisf.evaluation.identity import check_trainset, describe, describe_test, digest, question_id, weights_of
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import steps, steps_asked
-from raisf.optimize.judges.labelling import JUDGES, Labelling, RowsOfOne
+from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked
+from raisf.optimize.judges.labelling import Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
 from raisf.programs.ra_isf import RAISF
@@ -19,6 +18,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import require_lm
+from raisf.utils.progress import progress_bar
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
@@ -68,17 +68,10 @@ def collect(
         LMError: The LM failed on ten calls in a row; or most of its replies cannot be read, once what there is lies in
             the folder.
     """
-    if not trainset:
-        raise InputError("the training set is empty: give a file with a question and its answer a line")
+    check_trainset(trainset)
     check_asking(labels, threads)
     check_disjoint(trainset, others or {})
-    asked: dict[str, str] = {}
-    for example in trainset:
-        if asked.setdefault(name := question_id(example), example.question) != example.question:
-            raise InputError(
-                f"two training questions share the id {name!r}, {asked[name]!r:.60} and {example.question!r:.60}: give "
-                "each its own"
-            )
+    _check_ids(trainset)
     require_lm(program)
     made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
     made |= {"teacher": weights_of(teacher) if teacher else None}
@@ -121,6 +114,17 @@ def collect(
         "unreadable": spent.unreadable.total(),
         "unfinished": sum(question_id(example) not in journal for example in trainset),
     }
+
+
+def _check_ids(trainset: Sequence[dspy.Example]) -> None:
+    """Of two questions with one id only one's rows would be kept."""
+    asked: dict[str, str] = {}
+    for example in trainset:
+        if asked.setdefault(name := question_id(example), example.question) != example.question:
+            raise InputError(
+                f"two training questions share the id {name!r}, {asked[name]!r:.60} and {example.question!r:.60}: give "
+                "each its own"
+            )
 
 
 def _check_own(folder: Path) -> None:

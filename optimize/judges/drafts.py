@@ -9,8 +9,9 @@ from raisf.evaluation.identity import describe, digest
 from raisf.optimize.judges.labels import from_memory
 from raisf.optimize.runs import results
 from raisf.programs.calls import Run
-from raisf.programs.questions import clean, is_unknown
+from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
+from raisf.utils.text import clean
 
 
 def with_drafts(

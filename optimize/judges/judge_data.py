@@ -11,13 +11,16 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import check_answered, gold_answers
+from raisf.evaluation.identity import check_answered, check_trainset, gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
 
+JUDGES = ("know", "relevance", "decomposition")
+"""RA-ISF's, as gold and a teacher speak of them."""
 VERDICTS = {
     "know": ("know", "unknown"),
     "relevance": ("relevant", "irrelevant"),
@@ -238,7 +241,7 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
         counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
         raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
     size = min(n // 2, *map(len, of.values()))
-    drawn = {verdict: rng.sample(found, min(len(found), size + 1)) for verdict, found in of.items()}
+    drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
     picked = [row for found in drawn.values() for row in found[:size]]
     spare = [row for found in drawn.values() for row in found[size:]]
     if spare and len(picked) == n - 1:
@@ -270,7 +273,7 @@ def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     Several may stand under one title, as the parts of an article do: of those under a step's only title it is those
     with the answer's words, if there are any.
     """
-    gold = [passage for passage in passages if (passage.pid if step.by_id else passage.title) in step.gold]
+    gold = [passage for passage in passages if step.key(passage) in step.gold]
     if step.by_id or len(step.gold) > 1:
         return gold
     return [passage for passage in gold if _holds_answer(step, passage)] or gold
@@ -292,7 +295,6 @@ def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
     Raises:
         InputError: There are none, or one has no answer.
     """
-    if not trainset:
-        raise InputError("the training set is empty: give a file with a question and its answer a line")
+    check_trainset(trainset)
     check_answered(trainset, "training")
     return trainset

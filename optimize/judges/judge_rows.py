@@ -11,13 +11,13 @@ import dspy
 
 from raisf.evaluation.identity import describe, describe_test, digest, weights_of
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_data import steps, with_verdict
-from raisf.optimize.judges.labelling import JUDGES
+from raisf.optimize.judges.judge_data import JUDGES, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
+from raisf.utils.sampling import up_to
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ def teach(
     made: dict[str, Any] = {}
     folders = []
     for name, examples, n in (("train", trainset, questions), ("dev", valset, validation)):
-        sample = random.Random(seed).sample(list(examples), min(len(examples), n))
+        sample = up_to(examples, n, random.Random(seed))
         if not sample:
             continue
         identity = digest([describe(program), describe_test(sample), labels, weights_of(teacher)])

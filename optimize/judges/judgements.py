@@ -12,7 +12,7 @@ from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import ask_all, progress_bar
+from raisf.evaluation.runner import ask_all
 from raisf.optimize.judges.judge_data import (
     VERDICTS,
     decomposition_examples,
@@ -22,7 +22,6 @@ from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run
-from raisf.programs.questions import clean
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
@@ -30,6 +29,8 @@ from raisf.signatures.judges import Decomposition
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import require_lm
+from raisf.utils.progress import progress_bar
+from raisf.utils.text import clean
 
 Judge = Literal["know", "relevance", "sufficiency"]
 
@@ -135,7 +136,7 @@ def judgements_of(
         judge: "know"; "relevance": of each passage alone, or of the list if that is how the program judges; or
             "sufficiency", of the gold passages, whole and with one missing.
         examples: Questions with gold; the judge also meets their gold sub-questions.
-        labels: See `know_examples`.
+        labels: See `know_labels`.
         threads: Questions asked at a time.
         progress: Show a bar on stderr.
         journal: Keeps labels and verdicts, and has those of an earlier call with the same program; what failed or could

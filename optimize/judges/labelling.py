@@ -11,6 +11,7 @@ import dspy
 from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest, question_id
 from raisf.optimize.judges.judge_data import (
+    JUDGES,
     Step,
     decomposition_examples,
     listwise_examples,
@@ -25,7 +26,6 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
 from raisf.utils.usage import metered_calls
 
-JUDGES = ("know", "relevance", "decomposition")
 SAME, DIFFERENT = "same", "different"
 
 

@@ -159,13 +159,18 @@ def know_examples(trainset: Sequence[dspy.Example], **options: Any) -> list[dspy
     return know_labels(trainset, **options).checked().rows
 
 
+def check_labels_option(labels: str) -> None:
+    """Raises an InputError for labels that there are none of."""
+    if labels not in get_args(Labels):
+        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+
+
 def check_asking(labels: str, threads: int) -> None:
     """Makes sure that labelling can begin, for who has other work to do before.
 
     Raises:
         InputError: Unknown labels, or no thread.
     """
-    if labels not in get_args(Labels):
-        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+    check_labels_option(labels)
     if threads < 1:
         raise InputError(f"threads must be at least 1, found {threads}")

@@ -20,7 +20,7 @@ import dspy
 
 from raisf.evaluation.identity import digest
 from raisf.evaluation.outcome import Outcome
-from raisf.evaluation.runner import Patience, ask_all, progress_bar
+from raisf.evaluation.runner import Patience, ask_all
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
 from raisf.optimize.runs import score_of
@@ -29,6 +29,7 @@ from raisf.programs.questions import UNKNOWN
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import JudgedPassage, Node, Trace
 from raisf.utils.journal import Journal
+from raisf.utils.progress import progress_bar
 
 # The root's verdicts are tried and those of its sub-questions. Each level deeper has some three times as many nodes.
 DEPTH = 1

@@ -15,18 +15,6 @@ from raisf.signatures.judges import (
 )
 from raisf.utils.errors import InputError
 
-_KNOWN = (
-    SelfKnowledge,
-    AnswerTruth,
-    PassageRelevance,
-    ListwiseRelevance,
-    PassagesSufficiency,
-    Decomposition,
-    DirectAnswer,
-    GroundedAnswer,
-    PassageAnswer,
-    ComposedAnswer,
-)
 JUDGED = {
     SelfKnowledge: "know",
     AnswerTruth: "know",
@@ -35,18 +23,15 @@ JUDGED = {
     PassagesSufficiency: "sufficiency",
 }
 """By signature of a judge that gives verdicts, what they are about."""
+JUDGE_ROLES = {**JUDGED, Decomposition: "decomposition"}
+"""By signature of a predictor that judges or decomposes, what its rows are called."""
+_KNOWN = (*JUDGE_ROLES, DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer)
 
 
 def judges_of(program: dspy.Module) -> set[str]:
     """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"; also where they reason."""
-    judged = {role: judge for role in _KNOWN if (judge := judge_of(role)) is not None}
     signatures = [predictor.signature for _, predictor in program.named_predictors()]
-    return {judged[role] for role in judged for one in signatures if _alike(one, role) or _reasons(one, role)}
-
-
-def judge_of(role: Any) -> str | None:
-    """What rows of a role are called; None where it is no judge's."""
-    return "decomposition" if role is Decomposition else JUDGED.get(role)
+    return {JUDGE_ROLES[role] for role in JUDGE_ROLES for one in signatures if _alike(one, role) or _reasons(one, role)}
 
 
 def role_of(predictor: Any) -> Any:

@@ -12,7 +12,7 @@ import dspy
 from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
-from raisf.evaluation.identity import digest
+from raisf.evaluation.identity import check_trainset, digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
@@ -20,7 +20,7 @@ from raisf.optimize.optimizers.selection import answer_exact_match, check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_least
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
 
@@ -58,11 +58,13 @@ class Optimizer(Teleprompter):
     is fitted first.
 
     Args:
+        threads: Questions asked at a time.
         work: Where what is found so far lies, checkpoints and trained weights too: after a kill the same call goes on
             there, to the same result.
         progress: Show a bar with the running scores on stderr.
     """
 
+    threads: int = 8
     work: Path | str = "runs/compile"
     progress: bool = True
 
@@ -72,6 +74,9 @@ class Optimizer(Teleprompter):
     """Whether it cannot do without a validation set."""
     trains: ClassVar[bool] = False
     """Whether it keeps out of its work folder whoever else trains there."""
+
+    def __post_init__(self) -> None:
+        check_least(self, threads=1)
 
     def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -99,8 +104,7 @@ class Optimizer(Teleprompter):
                 or that another compile is writing into.
             LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
         """
-        if not trainset:
-            raise InputError("the training set is empty: give a file with a question and its answer a line")
+        check_trainset(trainset)
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")
         valset = valset or []
@@ -115,7 +119,7 @@ class Optimizer(Teleprompter):
         identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
-            fitted = fit_skr(student, trainset, self._threads(), journal)
+            fitted = fit_skr(student, trainset, self.threads, journal)
             task = Compilation(fitted, trainset, valset, guide, journal, lambda: spent.lm_calls)
             compiled = self._compile(task)
             journal.close()
@@ -130,9 +134,6 @@ class Optimizer(Teleprompter):
     def _functions(self) -> list[Callable[..., Any]]:
         """Functions of the user's own that decide the result."""
         return []
-
-    def _threads(self) -> int:
-        return getattr(self, "threads", 8)
 
     def _compile(self, task: Compilation) -> Any:
         """The compiled copy, with its `compile_report`."""

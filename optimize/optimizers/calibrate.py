@@ -21,7 +21,6 @@ from raisf.evaluation.comparison import randomisation
 from raisf.evaluation.identity import check_answered, question_id
 from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
@@ -45,6 +44,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.predictors import require_lm
+from raisf.utils.progress import progress_bar
 
 Aim = Literal["answer", "cost", "accuracy", "balanced"]
 

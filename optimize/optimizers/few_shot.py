@@ -9,16 +9,17 @@ from typing import Any, ClassVar
 import dspy
 
 from raisf.evaluation.identity import check_answered
-from raisf.evaluation.runner import progress_bar
 from raisf.lm.connect import connect
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking
+from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
+from raisf.utils.progress import progress_bar
+from raisf.utils.sampling import up_to
 
 # Instructions are longer than answers, and an LM that reasons first writes more than them.
 REFLECTION_TOKENS = 4096
@@ -106,7 +107,6 @@ class Prompting(Optimizer):
     judge_rows: JudgeRows | None = None
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     how = "prompts"
     name: ClassVar[str]
@@ -122,7 +122,8 @@ class Prompting(Optimizer):
         if self.demos < 2:
             raise InputError(f"demos must be at least 2, one of each verdict; found {self.demos}")
         check_least(self, **self.least)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         if self.package and importlib.util.find_spec(self.package) is None:
@@ -141,7 +142,7 @@ class Prompting(Optimizer):
         return [self.metric]
 
     def _compile(self, task: Compilation) -> Any:
-        sample = Random(self.seed).sample(list(task.trainset), min(len(task.trainset), JUDGE_QUESTIONS))
+        sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
         draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         taught = None
         with progress_bar(self.progress) as bar:

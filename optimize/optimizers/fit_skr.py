@@ -9,7 +9,7 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.errors import InputError
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,13 +24,8 @@ class FitSKR(Optimizer):
         progress: Likewise.
     """
 
-    threads: int = 8
-
     how = "skr"
     validates = False
-
-    def __post_init__(self) -> None:
-        check_least(self, threads=1)
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         if not any(isinstance(program, SKR) for program in programs_within(student)):

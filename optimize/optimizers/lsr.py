@@ -12,7 +12,6 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import check_answered, digest, gold_answers, question_id, weights_of
-from raisf.evaluation.runner import progress_bar
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
@@ -29,6 +28,7 @@ from raisf.utils import schedule
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.files import check_replaceable
 from raisf.utils.journal import Journal
+from raisf.utils.progress import progress_bar
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import VERDICTS, relevance_examples
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking, know_labels
+from raisf.optimize.judges.labels import Labels, check_labels_option, know_labels
 from raisf.optimize.judges.outcomes import Advantages, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
@@ -31,6 +31,7 @@ from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUES
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
+from raisf.utils.sampling import up_to
 
 By = Literal["weights", "probe", "prompts"]
 
@@ -86,7 +87,6 @@ class OutcomeJudges(Optimizer):
     demos: int | None = None
     labels: Labels = "model"
     seed: int = 0
-    threads: int = 8
     tries: Path | str | None = None
 
     how = "outcome"
@@ -96,7 +96,8 @@ class OutcomeJudges(Optimizer):
             raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
         check_prices(self.call_price, self.search_price)
         check_rows(self.rows)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
         known = _options_of(LEARNERS[self.by])
         for name in ("base", "predictors", "training", "demos"):
             if getattr(self, name) is not None and name not in known:
@@ -151,7 +152,7 @@ class OutcomeJudges(Optimizer):
         asked = QUESTIONS_A_ROW * self.rows
         most = (asked, 0 if self.by == "prompts" else min(asked, MAX_VALIDATION))
         parts = (task.trainset, task.valset)
-        samples = [rng.sample(list(part), min(len(part), n)) for part, n in zip(parts, most, strict=True)]
+        samples = [up_to(part, n, rng) for part, n in zip(parts, most, strict=True)]
         before = task.calls()
         with self._tries(task) as journal:
             found, held_out = (

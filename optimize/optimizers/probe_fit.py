@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from raisf.evaluation.judges import auroc
-from raisf.lm.local.probes import LEAST_SCALE, Probe, log_softmax
+from raisf.lm.local.probes import LEAST_SCALE, Probe
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """What C may be: the smaller, the stronger is the penalty (0.5 |W|² + C times the sum of the rows' losses)."""
@@ -114,7 +115,7 @@ def _fitted(
     def loss(flat: np.ndarray, c: float) -> tuple[float, np.ndarray]:
         made = flat.reshape(labels, -1)
         weight, bias = made[:, :-1], made[:, -1]
-        logprobs = log_softmax(inputs @ weight.T + bias)
+        logprobs = log_softmax(inputs @ weight.T + bias, axis=-1)
         value = 0.5 * (weight**2).sum() - c * (weights * (right * logprobs).sum(1)).sum()
         error = c * weights[:, None] * (np.exp(logprobs) - right)  # (rows, labels)
         return value, np.concatenate([weight + error.T @ inputs, error.sum(0)[:, None]], 1).ravel()
@@ -127,7 +128,7 @@ def _fitted(
 
 
 def _measured(probe: Probe, penalty: float, rows: LabelledStates, place: int) -> Point:
-    logprobs = log_softmax(probe.logits(rows.states[:, place]))
+    logprobs = log_softmax(probe.logits(rows.states[:, place]), axis=-1)
     losses = -logprobs[np.arange(len(rows.gold)), rows.gold]
     found = [auroc(rows.gold == label, logprobs[:, label]) for label in range(len(probe.labels))]
     told = [one for one in found if not math.isnan(one)]  # a rare label may have no row here

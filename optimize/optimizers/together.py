@@ -10,7 +10,6 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import describe, digest
-from raisf.evaluation.runner import progress_bar
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
@@ -19,7 +18,7 @@ from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
 from raisf.utils.journal import ending_together
-from raisf.utils.progress import ProgressBars
+from raisf.utils.progress import ProgressBars, progress_bar
 
 told = logging.getLogger("dspy.teleprompt.bettertogether")
 
@@ -57,7 +56,6 @@ class Together(Optimizer):
     w: Optimizer | None = None
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     how = "both"
 
@@ -68,8 +66,7 @@ class Together(Optimizer):
                 f"unknown strategy {self.strategy!r}: give steps p (prompts) and w (weights), such as 'p -> w -> p'"
             )
         self.strategy = ARROW.join(steps)
-        if self.threads < 1:
-            raise InputError(f"threads must be at least 1, found {self.threads}")
+        super().__post_init__()
 
     @property
     def parts(self) -> dict[str, Any]:

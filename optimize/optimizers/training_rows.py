@@ -11,12 +11,12 @@ from raisf.evaluation.identity import gold_answers
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
-from raisf.optimize.demonstrations import JUDGE_ROLES, Rows, collect_rows, judges, judges_by_drafts
+from raisf.optimize.demonstrations import Rows, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
-from raisf.optimize.judges.labels import Labels, check_asking, know_examples
-from raisf.optimize.judges.predictor_roles import judge_of, role_of
+from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
@@ -24,6 +24,7 @@ from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
 from raisf.utils.text import print_of
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
@@ -46,13 +47,13 @@ class JudgeTraining(Optimizer):
     labels: Labels = "model"
     metric: Metric = answer_exact_match
     seed: int = 0
-    threads: int = 8
 
     trains = True
 
     def __post_init__(self) -> None:
         check_rows(self.rows)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        super().__post_init__()
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
@@ -65,7 +66,7 @@ class JudgeTraining(Optimizer):
     def _sources(self, task: Compilation, chosen: list[str], rng: random.Random) -> "list[Source]":
         """What the training questions, and what the validation questions, say that the chosen should have done."""
         parts = (task.trainset, task.valset)
-        samples = [rng.sample(list(part), min(len(part), QUESTIONS_A_ROW * self.rows)) for part in parts]
+        samples = [up_to(part, QUESTIONS_A_ROW * self.rows, rng) for part in parts]
         taught: Sequence[Any] = (None, None)
         if self.judge_rows is not None:
             self.judge_rows.tell_of_others(task.student)
@@ -147,7 +148,7 @@ class JudgeTraining(Optimizer):
         if self.judge_rows is None or not self.judge_rows.holds_out(*parts):
             return {}
         validated = self.judge_rows.parts(*parts)[1]
-        judges = {name: judge_of(role_of(one)) for name, one in task.student.named_predictors()}
+        judges = {name: JUDGE_ROLES.get(role_of(one)) for name, one in task.student.named_predictors()}
         return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
 
 

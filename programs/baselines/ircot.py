@@ -7,11 +7,12 @@ import dspy
 from raisf.programs import steps
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check, check_count
-from raisf.programs.questions import clean, first_sentence
+from raisf.programs.questions import first_sentence
 from raisf.programs.steps import search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
+from raisf.utils.text import clean
 
 Reader = Literal["reasoning", "answer"]
 

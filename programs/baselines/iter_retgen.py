@@ -4,11 +4,11 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check_count
-from raisf.programs.questions import clean
 from raisf.programs.steps import generated, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning
+from raisf.utils.text import clean
 
 
 class IterRetGen(Program):

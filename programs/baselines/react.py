@@ -6,11 +6,11 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check_count
-from raisf.programs.questions import clean
 from raisf.programs.steps import reads_instructions, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import NextAction
+from raisf.utils.text import clean
 
 _ACTION = re.compile(r"\b(search|finish)\s*\[([^\[\]]+)\]", re.IGNORECASE)
 _MALFORMED = "no action -> write Search[query] or Finish[answer]"

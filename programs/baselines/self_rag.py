@@ -15,13 +15,14 @@ from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check, check_count, is_number
-from raisf.programs.questions import clean, is_unknown
+from raisf.programs.questions import is_unknown
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.critique import RetrievalNeed, Support, Usefulness
 from raisf.signatures.judges import PassageRelevance
+from raisf.utils.text import clean
 from raisf.utils.usage import count_tokens
 
 # What each label of a critique is worth, as in the paper.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
 from raisf.utils.urls import check_no_address
 
 if TYPE_CHECKING:
@@ -233,13 +233,8 @@ def fetch(name: str) -> Path:
 def hash_folder(path: Path) -> str:
     """The SHA-256 of a checkpoint's weights, tokenizer and settings, whatever else lies in its folder."""
     files = sorted(file for file in path.iterdir() if file.suffix in _HASHED or file.name in _WORDS)
-    lines = [f"{file.name} {_hash_file(file, file.stat().st_mtime_ns)}" for file in files]
+    lines = [f"{file.name} {sha256_of_large(file)}" for file in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-@functools.cache
-def _hash_file(file: Path, modified: int) -> str:
-    return sha256_file(file)
 
 
 def refuse_code(path: Path, name: str | Path) -> None:

@@ -20,8 +20,6 @@ DELTA, FACTS, SETTINGS, PROVENANCE = "delta.safetensors", "delta.json", "artifac
 DELTA_FILES = (FACTS, DELTA, PROVENANCE)
 """All that lies in a delta's folder."""
 FORMAT = 1
-MOST = 25 * 10**6
-"""Bytes of a delta that ships."""
 
 
 def shipped_folder() -> Path:

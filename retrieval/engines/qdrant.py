@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
 from raisf.retrieval.engines.checkpoints import place_of
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.search.together import Together
+from raisf.retrieval.search.together import MicroBatcher
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.urls import check_bare
@@ -79,7 +79,7 @@ class QdrantIndex:
         self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
         self._moved_to = checkpoint and place_of(found, ".")["checkpoint"]
-        self._encode = Together(found.encoder().encode_queries)
+        self._encode = MicroBatcher(found.encoder().encode_queries)
 
     @classmethod
     def open(cls, url: str, checkpoint: str | Path | None = None) -> "QdrantIndex":

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Together(Generic[Item, Result]):
+class MicroBatcher(Generic[Item, Result]):
     """Calls a function of many items for the callers of several threads.
 
     A lone caller waits for nothing and does its own work. Who comes while another works waits; the next of those that

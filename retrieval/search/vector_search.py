@@ -10,7 +10,7 @@ import numpy as np
 from raisf.retrieval.search.maxsim import Hits, MaxSim
 from raisf.retrieval.search.plaid import Plaid
 from raisf.retrieval.search.prefetch import Prefetch
-from raisf.retrieval.search.together import Together
+from raisf.retrieval.search.together import MicroBatcher
 from raisf.retrieval.store.encoding import Encoder
 from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest
 from raisf.retrieval.store.segments import PLAID, VECTORS
@@ -27,7 +27,7 @@ class VectorSearch:
     """
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder):
-        self._encode = Together(encoder.encode_queries)
+        self._encode = MicroBatcher(encoder.encode_queries)
         self._parts: list[tuple[np.ndarray, Any]] = []
         together, start = defaultdict(list), 0
         for segment in manifest.segments:

@@ -1,9 +1,11 @@
 """If these failed, a confidence would look better or worse than what it is worth."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from raisf.evaluation.risk import aurc, risk_coverage
+from raisf.evaluation.risk import risk_coverage
 
 
 def by_hand(right: list[float], confidence: list[float]) -> float:
@@ -16,18 +18,22 @@ def by_hand(right: list[float], confidence: list[float]) -> float:
     return float(np.mean(found))
 
 
+def area(right: Sequence[float], confidence: Sequence[float]) -> float:
+    return risk_coverage(right, confidence, range(len(right))).aurc.value
+
+
 def test_the_area_is_that_of_the_curve_with_and_without_ties() -> None:
     rng = np.random.default_rng(1)
     confidence = rng.random(400)
     right = (rng.random(400) < confidence).astype(float)
     for scores in (confidence, confidence.round(1), np.zeros(400)):
-        assert aurc(right, scores) == pytest.approx(by_hand(right.tolist(), scores.tolist()), abs=0.01)
-    assert aurc(right, np.zeros(400)) == pytest.approx(1 - right.mean())
+        assert area(right, scores) == pytest.approx(by_hand(right.tolist(), scores.tolist()), abs=0.01)
+    assert area(right, [0.0] * 400) == pytest.approx(1 - right.mean())
 
 
 def test_the_best_confidence_has_the_least_area_and_the_worst_the_most() -> None:
     right = [1.0] * 50 + [0.0] * 50
-    areas = [aurc(right, scores) for scores in (right, [0.0] * 100, [1 - one for one in right])]
+    areas = [area(right, scores) for scores in (right, [0.0] * 100, [1 - one for one in right])]
     assert areas == sorted(areas) and areas[0] < 0.2 and areas[2] > 0.8
     perfect = risk_coverage(right, right, range(100))
     assert perfect.right == pytest.approx({1.0: 0.5, 0.8: 0.625, 0.6: 5 / 6, 0.4: 1.0, 0.2: 1.0})

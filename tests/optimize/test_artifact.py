@@ -18,9 +18,10 @@ from raisf.lm import pocket
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize import artifact
-from raisf.optimize.artifact import MANIFEST, STATE, load, save
+from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
 from raisf.optimize.demonstrations import collect_rows, draw
+from raisf.optimize.manifest import MANIFEST, STATE
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, build

@@ -15,8 +15,8 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges import collect as room
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.collect import collect
+from raisf.optimize.judges.judge_data import JUDGES
 from raisf.optimize.judges.judge_rows import JudgeRows, weight_of
-from raisf.optimize.judges.labelling import JUDGES
 from raisf.optimize.overlap import check_disjoint, overlap
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError

@@ -58,9 +58,9 @@ class Nodes(Ray):
 
 def test_runs_on_a_cluster_teach_what_they_teach_here() -> None:
     program = Asks(dspy.LM("echo", engine=Echoing(), cache=False))
-    here = traced_rows(program, ASKED, lambda *_: 1.0, progress=False)
+    here = traced_rows(program, ASKED, lambda *_: 1.0, threads=8, progress=False)
     with over(Nodes(2, {})):
-        there = traced_rows(program, ASKED, lambda *_: 1.0, progress=False)
+        there = traced_rows(program, ASKED, lambda *_: 1.0, threads=8, progress=False)
     assert [row.toDict() for row in there.of["ask"]] == [row.toDict() for row in here.of["ask"]]
     assert len(program.seconds) == len(there.of["ask"]) == len(ASKED), "each was asked here and on a node"
 

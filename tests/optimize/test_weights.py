@@ -83,7 +83,7 @@ def halving() -> Halving:
 
 
 def test_each_predictor_gets_exactly_its_own_steps(halving: Halving) -> None:
-    traced = traced_rows(halving, numbers(3, 9, 17), right, progress=False)
+    traced = traced_rows(halving, numbers(3, 9, 17), right, threads=8, progress=False)
     assert traced.of.keys() == {"judge", "halve"}
     asked = [(row.number, row.verdict) for row in traced.of["judge"]]
     assert asked == [(3, "small"), (9, "large"), (4, "large"), (2, "small"), (17, "large"), (8, "large")]

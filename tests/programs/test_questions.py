@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.programs.questions import clean, first_sentence, holds, is_unknown, is_yes_no, listed, normal
+from raisf.programs.questions import first_sentence, holds, is_unknown, is_yes_no, listed, normal
+from raisf.utils.text import clean
 
 
 @pytest.mark.parametrize(

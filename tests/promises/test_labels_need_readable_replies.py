@@ -218,7 +218,7 @@ def test_no_demonstration_comes_from_a_run_that_only_looks_right_because_it_coul
     """The answer "unknown", which nobody gave, would be right of a question that nobody can answer."""
     nobody = [example.copy(answer="unknown", answers=["unknown"]) for example in world[1][:12]]
     mute.mute = lambda fields: "verdict" not in fields and not {"passage"} & fields.keys()
-    traced = traced_rows(program, nobody, raisf.answer_exact_match, **QUIET)
+    traced = traced_rows(program, nobody, raisf.answer_exact_match, threads=8, progress=False)
     assert traced.of == {} and traced.wrong + traced.failed == len(nobody)
     shown, failed = bootstrap_demos(program, Rows(), 4, Random(0), nobody, raisf.answer_exact_match)
     assert failed == traced.failed

@@ -9,7 +9,8 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.optimize.artifact import MANIFEST, STATE, load, save
+from raisf.optimize.artifact import load, save
+from raisf.optimize.manifest import MANIFEST, STATE
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.engines.bm25 import BM25

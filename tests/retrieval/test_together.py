@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from raisf.retrieval.search.together import Together
+from raisf.retrieval.search.together import MicroBatcher
 
 
 class Encoder:
@@ -26,7 +26,7 @@ class Encoder:
 def test_a_lone_caller_waits_for_nobody():
     encoder = Encoder()
     encoder.door.set()
-    together = Together(encoder)
+    together = MicroBatcher(encoder)
     assert together([1, 2]) == [2, 4] and together([]) == []
     assert encoder.calls[0] == [1, 2]
 
@@ -38,7 +38,7 @@ def wait_for(together, count):
 
 def test_what_comes_meanwhile_goes_together_and_in_order():
     encoder = Encoder()
-    together = Together(encoder, most=8)
+    together = MicroBatcher(encoder, most=8)
     with ThreadPoolExecutor(16) as pool:
         first = pool.submit(together, [100])
         while not encoder.calls:
@@ -53,7 +53,7 @@ def test_what_comes_meanwhile_goes_together_and_in_order():
 
 def test_one_that_fails_takes_no_other_along():
     encoder = Encoder()
-    together = Together(encoder)
+    together = MicroBatcher(encoder)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(together, [1])
         while not encoder.calls:
@@ -77,7 +77,7 @@ def test_a_caller_that_is_interrupted_leaves_the_others_their_work():
         return list(items)
 
     seen = []
-    together = Together(work)
+    together = MicroBatcher(work)
     with pytest.raises(Interrupted):
         together([1])
     with ThreadPoolExecutor(1) as pool:
@@ -86,7 +86,7 @@ def test_a_caller_that_is_interrupted_leaves_the_others_their_work():
 
 def test_ctrl_c_in_the_middle_loses_nobodys_work():
     """It strikes the thread that works for all, when it has found that one of them fails and does each alone."""
-    together, struck = Together(lambda items: work(items)), []
+    together, struck = MicroBatcher(lambda items: work(items)), []
 
     def work(items):
         if len(items) > 1:
@@ -113,5 +113,5 @@ def test_one_caller_of_many_items_has_no_more_worked_on_at_once(most: int) -> No
         seen.append(len(items))
         return [10 * item for item in items]
 
-    assert Together(work, most=most)(range(7)) == [0, 10, 20, 30, 40, 50, 60]
+    assert MicroBatcher(work, most=most)(range(7)) == [0, 10, 20, 30, 40, 50, 60]
     assert max(seen) == most and sum(seen) == 7

@@ -78,7 +78,7 @@ def test_training_that_stops_early_leaves_a_full_bar(shown):
     """The whole loop of a LoRA training with a stand-in for what it computes."""
     from types import SimpleNamespace
 
-    from raisf.lm.finetune.lora import finish
+    from raisf.lm.finetune.loop import finish
 
     class Run:
         training, batches, steps, curve, over = SimpleNamespace(epochs=5), 4, 0, [], False

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from raisf.commands.command import argument, command, option
+from raisf.commands.command import GO_ON, argument, command, option
 from raisf.commands.result import CommandResult, facts_result, facts_view
 from raisf.commands.values import FILE
 from raisf.utils.errors import InputError
@@ -35,8 +35,8 @@ strict_option = option(
 index_argument = argument("index", type=FILE, metavar="DIR", help="a folder made by `raisf index`")
 
 
-def _action(name: str, example: str = "", resume: str = UNCHANGED) -> Callable[[Callable[..., Any]], click.Command]:
-    return command(name, f"  raisf index {name} indexes/mine{example}", resume=resume)
+def _action(name: str, example: str = "") -> Callable[[Callable[..., Any]], click.Command]:
+    return command(name, f"  raisf index {name} indexes/mine{example}", resume=UNCHANGED)
 
 
 @_action("add", " more.pdf")
@@ -101,7 +101,7 @@ def index_check_command(index: Path) -> CommandResult:
     "push",
     "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine\n"
     '  raisf ask "..." --index qdrant+http://127.0.0.1:6333/mine',
-    resume="run the same command again to go on where it stopped",
+    resume=GO_ON,
 )
 @argument("index", type=FILE, metavar="DIR", help="a colbert index, not one made with --search plaid")
 @argument("url", metavar="URL", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")

@@ -1,10 +1,10 @@
 """`raisf mcp`."""
 
 from raisf.commands.command import command
+from raisf.commands.listening import needing_serve
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
 from raisf.experiments.opening import LMChoice
-from raisf.utils.errors import RaisfError
 
 
 @command(
@@ -21,11 +21,9 @@ def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramCh
     """Offer the tools `ask` and `search` to an MCP client, over standard input and output."""
     import anyio
 
-    try:
+    with needing_serve():
         from raisf.serving.indexes import IndexesWatched
         from raisf.serving.mcp_tools import make_mcp, serve_stdio
-    except ModuleNotFoundError as error:
-        raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
 
     service = open_service(targets, choice, lm, limits)
     with IndexesWatched(service):

@@ -1,17 +1,16 @@
 """`raisf serve`."""
 
-import signal
-import sys
 import time
 from pathlib import Path
 
 from raisf.commands.command import command, option
+from raisf.commands.listening import needing_serve, serve_until_told
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
 from raisf.commands.values import FILE, at_least
 from raisf.experiments.opening import LMChoice
-from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.errors import InputError
 from raisf.utils.text import visible
 
 DEFAULT_PORT = 8080
@@ -58,14 +57,12 @@ def serve_command(
     lm: LMChoice,
 ) -> CommandResult:
     """Serve programs: a page to ask on, OpenAI's chat completions, MCP, and events."""
-    try:
+    with needing_serve():
         from raisf.serving.app import make_app
         from raisf.serving.guard import Access
         from raisf.serving.indexes import IndexesWatched
         from raisf.serving.mcp_tools import make_mcp
         from raisf.serving.server import AppServer
-    except ModuleNotFoundError as error:
-        raise RaisfError(f"{error.name} is missing: install it with: pip install 'raisf[serve]'") from error
 
     if documents is not None and not documents.is_dir():
         raise InputError(f"no folder of documents at {documents}: give the one that was indexed")
@@ -74,14 +71,6 @@ def serve_command(
     service = open_service(targets, choice, lm, limits)
     app = make_app(service, access, documents, make_mcp(service))
     with AppServer(app, host, port, proxied=bool(hosts)) as server, IndexesWatched(service):
-
-        def stop(*signalled: object) -> None:
-            print("answering what has come in ...", file=sys.stderr)
-            server.stop()
-
-        for ending in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(ending, stop)
         names = ", ".join(service.served)
-        print(f"serving {visible(names)} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        server.serve()
+        serve_until_told(server, f"serving {visible(names)}")
     return facts_result({"programs": names, "seconds": round(time.perf_counter() - start, 1)})

@@ -1,11 +1,10 @@
 """`raisf serve-index`."""
 
-import signal
-import sys
 import time
 from pathlib import Path
 
 from raisf.commands.command import argument, command, option
+from raisf.commands.listening import serve_until_told
 from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.values import FILE, at_least
 from raisf.utils.text import visible
@@ -36,16 +35,7 @@ def serve_index_command(index: Path, port: int, host: str) -> CommandResult:
     start = time.perf_counter()
     served = open_folder(index)
     with IndexServer(served, host, port, lambda: open_folder(index)) as server:
-
-        def stop(*signalled: object) -> None:
-            print("answering what has come in ...", file=sys.stderr)
-            server.stop()
-
-        # A supervisor's SIGTERM ends it as Ctrl-C does: answer what has come in, then leave.
-        for ending in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(ending, stop)
-        print(f"serving {visible(index)} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        server.serve()
+        serve_until_told(server, f"serving {visible(index)}")
         facts = server.info()
     shown = {"index": str(index), "queries": facts["queries"], "batches": facts["batches"]}
     return facts_result(shown | {"seconds": round(time.perf_counter() - start, 1)})

@@ -1,11 +1,10 @@
 """`raisf view`: a page over what evaluations have left."""
 
 import logging
-import signal
-import sys
 from pathlib import Path
 
 from raisf.commands.command import argument, command, option
+from raisf.commands.listening import serve_until_told
 from raisf.commands.result import CommandResult, facts_result
 from raisf.commands.values import FILE, at_least
 from raisf.utils.errors import InputError
@@ -74,8 +73,5 @@ def view_command(
     from raisf.viewing.server import ViewServer
 
     with ViewServer(lambda: View(paths, index), host, port) as server:
-        for ending in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(ending, lambda *_: server.stop())
-        print(f"{', '.join(map(visible, paths))} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        server.serve()
+        serve_until_told(server, ", ".join(map(visible, paths)), quiet=True)
     return facts_result({"viewed": ", ".join(map(str, paths))})

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import summarise
 from raisf.experiments import published_results as published
-from raisf.experiments.comparing import RecordsById
 from raisf.experiments.tables import Answers, fault_lines, joined, table
 from raisf.reports.sections import Cell, Section
 from raisf.utils.errors import InputError

@@ -15,6 +15,7 @@ from raisf.optimize.judges.agreement import Agreement
 from raisf.reports.sections import Cell, Section
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl, replacing
+from raisf.utils.sampling import up_to
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -71,7 +72,7 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
     for judge, choices in CHOICES.items():
         found = {_identity(judge, row): row for of in judged.values() for row in of.get(judge, []) if row["readable"]}
         rng = random.Random(seed)
-        for identity in rng.sample(sorted(found), min(len(found), SAMPLED)):
+        for identity in up_to(sorted(found), SAMPLED, rng):
             shown = {"question": found[identity]["question"], "to judge": _shown(judge, found[identity])}
             sampled.append({"id": identity, "judge": judge, **shown, "choose": " or ".join(choices), "label": ""})
     if not sampled:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from raisf.experiments.comparing import RecordsById
+from raisf.evaluation import RecordsById
 from raisf.reports.sections import Cell, Section
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.experiments.provenance import provenance
 from raisf.experiments.settings import PREDICTORS
 from raisf.utils.errors import InputError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from raisf.reports.report import ComparisonReport
 
 logger = logging.getLogger(__name__)
-
-RecordsById = dict[str, dict[str, Any]]
 
 
 def compare(
@@ -118,8 +117,8 @@ def answer_all(
     examples: "Sequence[dspy.Example]",
     folder: Path,
     *,
-    threads: int = 8,
-    progress: "bool | Progress" = True,
+    threads: int,
+    progress: "bool | Progress",
 ) -> dict[str, RecordsById]:
     """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
     from raisf.evaluation.records import read_records

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
-from raisf.experiments.comparing import RecordsById
 from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.experiments.tables import fault_lines
 from raisf.reports import plots
-from raisf.reports.report import score_of
-from raisf.reports.sections import Cell, Section
+from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:

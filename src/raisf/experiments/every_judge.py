@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
-from raisf.experiments.comparing import RecordsById
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
-from raisf.reports.report import pair_sections, score_of
-from raisf.reports.sections import Cell, Section
+from raisf.reports.report import pair_sections
+from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.experiments.provenance import without_credentials
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
 from raisf.utils.urls import is_address
 
 if TYPE_CHECKING:
@@ -95,10 +96,7 @@ class Indexes:
         path = self.folder / f"index-lsr-{name}"
         if not path.exists():
             rng = random.Random(seed)
-            drawn = [
-                rng.sample(list(part), min(len(part), most))
-                for part, most in ((train, LSR_QUESTIONS), (dev, LSR_VALIDATION))
-            ]
+            drawn = [up_to(part, most, rng) for part, most in ((train, LSR_QUESTIONS), (dev, LSR_VALIDATION))]
             folders: dict[str, Any] = {"checkpoint": self.folder / f"lsr-{name}", "index": path}
             options = folders | {"tuning": Tuning(seed=seed), "work": self.folder / "work"}
             tune_retriever(program, trainset=drawn[0], valset=drawn[1], **options)

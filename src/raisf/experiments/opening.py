@@ -142,7 +142,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def default_program(lm: LMChoice, index: Any = None, questions: Sequence[Any] = ()) -> str:
+def default_program(lm: LMChoice, index: Any, questions: Sequence[Any] = ()) -> str:
     """The program where none is named: the one that ships compiled for the LM, else ra-isf as it is.
 
     Raises:
@@ -193,7 +193,7 @@ def open_program(
     lm, options = lm or LMChoice(), given(options)
     if name is None:
         if searches and index is None:
-            raise InputError(f"{ZERO_SHOT} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+            raise own.without_index(ZERO_SHOT)
         name = default_program(lm, index, questions)
     if own.is_own(name) and "@" in name:
         return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
@@ -202,11 +202,11 @@ def open_program(
         program = own.make(name, kind, lambda: _open_index(index, where), options, given=index is not None)
     elif name in PROGRAMS:
         if searches and index is None and takes_retriever(PROGRAMS[name]):
-            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+            raise own.without_index(name)
         program = build(name, _open_index(index, where), **options)
     elif name in SHIPPED or Path(name).is_dir():
         if name in SHIPPED and searches and index is None:
-            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+            raise own.without_index(name)
         return _open_artifact(name, lm, _open_index(index, where), options)
     else:
         raise InputError(

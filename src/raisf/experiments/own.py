@@ -22,6 +22,11 @@ def is_own(name: str) -> bool:
     return ":" in name and not Path(name).is_dir()
 
 
+def without_index(name: str) -> InputError:
+    """What a program is refused with that searches, of the user's own or not, where no index is given."""
+    return InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+
+
 def artifact_name(program: str, folder: Path) -> str:
     """What `--program` calls the artifact that a program was compiled to."""
     return f"{program.partition('@')[0]}@{folder}" if is_own(program) else str(folder)
@@ -116,7 +121,7 @@ def make(name: str, kind: type, open_index: Callable[[], Any], options: dict[str
     options = dict(options)
     if searching and (given or parameters["retriever"].default is inspect.Parameter.empty):
         if not given:
-            raise InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
+            raise without_index(name)
         options["retriever"] = open_index()
     missing = [key for key in known - options.keys() if parameters[key].default is inspect.Parameter.empty]
     if missing:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, counted, judge_all, judged_path, left_out_lines, records_file
+from raisf.evaluation import RecordsById
+from raisf.experiments.comparing import counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row

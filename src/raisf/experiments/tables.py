@@ -1,13 +1,13 @@
 """The tables and figures of the papers' experiments, made of answers by label, with the papers' figures beside ours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments import published_results as published
-from raisf.experiments.comparing import RecordsById
 from raisf.reports import plots
 from raisf.reports.report import (
     ROUTES,
@@ -71,6 +71,9 @@ def table(
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
         columns += [f"{name}*, %" for name in names[: len(figures)]]
         columns += ["paper's F1*, %"] if f1 and not yes_no else []
+        return [Section("", columns, rows, text_below(workspace, reports, beside))]
+
+    def text_below(workspace: "Workspace", reports: Mapping[str, Report], beside: Sequence[published.Figures]) -> str:
         text = f"n = {len(workspace.test)}."
         if figures:
             text += f" *the paper's own figure{f' ({whose})' * bool(whose)}, "
@@ -82,9 +85,9 @@ def table(
             text += f" All of its rows were prompted with {demonstrations} demonstrations"
             few = any(label.endswith(published.FEW_SHOT) for label in reports)
             text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
-        if unread:
+        if any(report.unreadable for report in reports.values()):
             text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
-        return [Section("", columns, rows, joined(text, error_line(reports)))]
+        return joined(text, error_line(reports))
 
     return sections
 

@@ -5,7 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.experiments.comparing import RecordsById, answer_all, judge_all, records_file
+from raisf.evaluation import RecordsById
+from raisf.experiments.comparing import answer_all, judge_all, records_file
 from raisf.experiments.indexes import Indexes
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache

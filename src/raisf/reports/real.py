@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import summarise
 from raisf.reports.report import answer_sections, judge_sections, pair_sections, route_section
 from raisf.reports.sections import Cell, Section
-
-RecordsById = dict[str, dict[str, Any]]
-
 
 EM = "exact match"
 

@@ -8,11 +8,10 @@ import dspy
 
 from raisf.evaluation.decomposition import same_decomposition
 from raisf.evaluation.metrics import NORMALISERS, accuracy
-from raisf.optimize.judges.judge_data import Step, gold_verdicts, steps
+from raisf.optimize.judges.judge_data import JUDGES, Step, gold_verdicts, steps
 from raisf.programs.questions import normal
 from raisf.retrieval.passage import Passage
 
-JUDGES = ("know", "relevance", "decomposition")
 Texts = dict[str, tuple[str, str]]
 """By passage id, its title and its text."""
 
