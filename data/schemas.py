@@ -33,8 +33,7 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
         InputError: The file is missing or broken, or a row is no object; the message names the place.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind == ".parquet":
+    if (kind := path.suffix.lower()) == ".parquet":
         yield from parquet_rows(path)
     elif kind == ".tsv":
         yield from tsv_rows(path)
@@ -77,8 +76,7 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
     question, answers = found["question"], found["answers"]
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
-    answers = [_YES_NO[not one] if isinstance(one, bool) else one for one in _listed(answers)]
-    if not answers:
+    if not (answers := [_YES_NO[not one] if isinstance(one, bool) else one for one in _listed(answers)]):
         raise ValueError(
             "'answer' (or 'answers') is missing (public test splits come without answers: take the dev split)"
         )

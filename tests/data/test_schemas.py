@@ -351,27 +351,3 @@ def test_flashrags_musique_has_its_gold_in_the_steps(tmp_path: Path):
     (example,) = load_questions(tmp_path / "dev.jsonl")
     assert example.gold_titles == example.sub_titles == ["Ada", "Elmton"] and example.hops == 2
     assert paragraphs(row) == [(one["title"], one["paragraph_text"]) for one in golden]
-
-
-def test_a_musique_whose_paragraphs_have_no_numbers_gives_no_step_anothers_title():
-    """Each step had the last paragraph's, and the others were lost."""
-    bare = [{name: value for name, value in one.items() if name != "idx"} for one in MUSIQUE["paragraphs"]]
-    steps = [{**step, "paragraph_support_idx": None} for step in MUSIQUE["question_decomposition"]]
-    found = question_row({**MUSIQUE, "paragraphs": bare, "question_decomposition": steps})
-    assert found["gold_titles"] == ["Ada", "Elmton"] and found["sub_titles"] == []
-
-
-def test_answers_that_are_true_or_false_are_yes_or_no():
-    assert question_row({"question": "Is it?", "golden_answers": [True]})["answers"] == ["yes"]
-    assert question_row({"question": "Is it?", "answers": False})["answers"] == ["no"]
-
-
-def test_a_files_kind_is_told_by_its_name_in_capitals_too(tmp_path: Path):
-    (tmp_path / "Q.JSON").write_text(json.dumps([HOTPOT]))
-    assert len(load_questions(tmp_path / "Q.JSON")) == 1
-
-
-def test_a_value_that_is_nested_without_end_is_told_as_such(tmp_path: Path):
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    with pytest.raises(InputError, match="nested deeper"):
-        load_questions(tmp_path / "deep.json")

@@ -15,7 +15,6 @@ from raisf.evaluation.identity import describe_test
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import MAX_FAILURES, evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Trace
 from raisf.retrieval.store.manifest import IndexManifest, Segment
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -346,28 +345,3 @@ def test_titles_are_compared_where_gold_has_no_ids() -> None:
     report = run(Traced(), questions(2, gold_titles=["A"]))
     assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
     assert run(Traced(), questions(2)).recall is None
-
-
-class Twice(dspy.Module):
-    """A module of the user's own, which tells no trace."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ask = dspy.Predict("question -> answer")
-
-    def forward(self, question: str) -> dspy.Prediction:
-        draft = self.ask(question=question).answer
-        return self.ask(question=f"{question} {draft}?")
-
-
-@pytest.mark.parametrize("tracked", [False, True])
-def test_a_module_of_ones_own_costs_what_it_asks(tmp_path: Path, tracked: bool) -> None:
-    """It was free: no calls, no tokens."""
-    program = Twice()
-    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
-    with dspy.context(track_usage=tracked):
-        report = run(program, questions(3), tmp_path / "r.jsonl")
-    assert (report.cost["lm_calls"], report.cost["unmetered_calls"]) == (2, 0)
-    assert report.cost["prompt_tokens"] > 20
-    assert report.cost["completion_tokens"] == 2 * len("[[ ## answer ## ]] 1".split())
-    assert "retrievals" not in report.cost, "nobody tells what it searches for"
