@@ -74,6 +74,7 @@ def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> P
         switch = _parameters(program)[option].annotation == (bool | None)
         if not (value is None or isinstance(value, bool) if switch else _fits(value, known[option])):
             wanted = "a number" if known[option] is None else f"one like {known[option]!r}"
+            wanted = "true or false" if isinstance(known[option], bool) else wanted
             wanted = "true, false or null" if switch else wanted
             raise InputError(f"{option} is {value!r}: give {wanted}")
     if searches(program):

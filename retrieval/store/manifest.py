@@ -207,7 +207,10 @@ def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
     except ValueError as error:
         raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
     if not _tells_an_index(found):
-        raise InputError(f"{path} is not an index of this program: its {MANIFEST} says other things; {make}")
+        raise InputError(
+            f"{path} is not an index of this program: its {MANIFEST} says other things; give a folder that "
+            "`raisf index` made"
+        )
     if found["format"] not in READABLE:
         formats = " and ".join(map(str, READABLE))
         raise InputError(f"the index {path} has format {found['format']}, this version reads {formats}; {make}")

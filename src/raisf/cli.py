@@ -53,6 +53,16 @@ class _Commands(click.Group):
         name = cmd_name.replace("-", "_")
         return pkgutil.resolve_name(f"raisf.commands.{name}:{name}_command")
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which knows none of these names: one that is near is offered."""
+        from difflib import get_close_matches
+
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("commands"):
             formatter.write_dl([(name, (self.get_command(ctx, name) or self).help or "") for name in COMMANDS])

@@ -33,3 +33,9 @@ def test_a_value_that_is_nested_without_end_is_told_as_such(tmp_path: Path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="nested deeper"):
         load_questions(tmp_path / "deep.json")
+
+
+def test_scores_that_are_a_list_name_the_schema_that_they_are_not_of(tmp_path: Path):
+    (tmp_path / "task.json").write_text(json.dumps({"examples": [{"input": "Is it?", "target_scores": [1]}]}))
+    with pytest.raises(InputError, match=r"question 1: not as bigbench has it"):
+        load_questions(tmp_path / "task.json")

@@ -171,7 +171,7 @@ def test_any_option_of_a_program_can_be_set(home, question, capsys):
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ("use_internal=maybe", "use_internal is 'maybe': give one like True"),
+        ("use_internal=maybe", "use_internal is 'maybe': give true or false"),
         ("k=many", "k is 'many': give one like 5"),
         ("max_calls=few", "max_calls is 'few': give a number"),
         ("index=elsewhere", "blendfilter has no option 'index'"),

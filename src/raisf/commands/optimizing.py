@@ -84,13 +84,12 @@ class WeightsChoice:
             rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
             if told:
                 name = next(iter(told))
-                ways = f"weights{' and --how probe' * (name in PROBED)}"
-                raise InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
+                raise _elsewhere(name)
             return rows
         shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
         if how == "probe" or by == "probe":
             if strange := [name for name in told if name not in PROBED]:
-                raise InputError(f"--{strange[0].replace('_', '-')} is for --how weights: leave it out, or add that")
+                raise _elsewhere(strange[0])
             return shared | {"seed": seed}
         from raisf.lm.finetune.training import Training
 
@@ -111,6 +110,11 @@ class WeightsChoice:
         if self.train_predictors in (None, "judges", "all"):
             return self.train_predictors
         return list(names(self.train_predictors))
+
+
+def _elsewhere(name: str) -> InputError:
+    ways = "weights, probe, outcome or both" if name in PROBED else "weights or both, or for outcome --by weights"
+    return InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
 
 
 _prompts = functools.partial(option, heading="prompts")
@@ -149,7 +153,7 @@ prompt_options = as_one(
     ),
     _prompts("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
 )
-_weights = functools.partial(option, heading="weights")
+_weights = functools.partial(option, heading="weights, outcome, both (a probe: --base, --train-predictors, --rows)")
 weights_options = as_one(
     "weights",
     WeightsChoice,

@@ -261,8 +261,8 @@ program_options = as_one(
         "--program",
         metavar="NAME",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own; default: smollm2, which is compiled, for that LM, and ra-isf for any other; where it "
-        "is to be compiled, ra-isf",
+        "dspy.Module of your own; default: ra-isf; where SmolLM2 answers, smollm2, which is compiled (but `raisf "
+        "compile` begins with ra-isf)",
     ),
     index_options("program"),
     _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5, or the artifact's"),

@@ -70,6 +70,7 @@ def compare(
         raise InputError("no program to compare: give some by label, such as {'rag': raisf.RAG(index)}")
     for program in programs.values():
         check_module(program)
+    _warn_of_no_common_lm(programs)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asked_anew(programs.values()))
         if out is None:
@@ -84,12 +85,30 @@ def compare(
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
         facts["not held out"] = "; ".join(seen) or None
+        named: dict[Path, list[str]] = {}
+        for label, file in files.items():
+            named.setdefault(file, []).append(label)
+        # Compiled, a program may have stayed what it was: what is between two of its labels is nothing at all.
+        facts["one program"] = "; ".join(" = ".join(labels) for labels in named.values() if len(labels) > 1) or None
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
         report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
             report.write(folder)
         check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
     return report
+
+
+def _warn_of_no_common_lm(programs: "Mapping[str, dspy.Module]") -> None:
+    """Where no LM answers in all, what is compared is LMs as well."""
+    from raisf.evaluation.local_lms import lms_of
+
+    asked = {name: {str(getattr(lm, "base", lm.model)) for lm in lms_of(one) if lm} for name, one in programs.items()}
+    asked = {name: models for name, models in asked.items() if models}
+    if asked and not set.intersection(*asked.values()):
+        told = "; ".join(f"{name} {', '.join(sorted(models))}" for name, models in asked.items())
+        logger.warning(
+            "no LM is asked by all of them, so that LMs are compared, too (%s): --lm names one for all", told
+        )
 
 
 @contextlib.contextmanager
