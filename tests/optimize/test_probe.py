@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import numpy as np
@@ -31,6 +31,7 @@ from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from tests.optimize.halving import Count
 
 # The regression
 
@@ -224,13 +225,6 @@ def test_a_second_compile_finds_what_the_first_has_fitted(
 # Modules of the user's own
 
 
-class Size(dspy.Signature):
-    """Say whether the number is small enough to count down at once."""
-
-    number: int = dspy.InputField()
-    verdict: Literal["small", "large"] = dspy.OutputField()
-
-
 class Even(dspy.Signature):
     """Say whether the number is even."""
 
@@ -241,7 +235,7 @@ class Even(dspy.Signature):
 class Sorting(dspy.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.size, self.even = dspy.Predict(Size), dspy.Predict(Even)
+        self.size, self.even = dspy.Predict(Count), dspy.Predict(Even)
         self.name = dspy.Predict("number: int -> name: str")
 
     def forward(self, number: int) -> dspy.Prediction:
@@ -313,7 +307,7 @@ def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers:
         fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)))
     with pytest.raises(InputError, match=r"no train rows .* 'size': of 70 runs 0 failed and 70 were wrong"):
         fit(sorting, base, predictors="size", metric=lambda *_: 0.0)
-    said = base.adapter.format_finetune_data(Size, [], {"number": 3}, {"verdict": "small"})
+    said = base.adapter.format_finetune_data(Count, [], {"number": 3}, {"verdict": "small"})
     lesson = [TrainingRow(said["messages"])]
     adapter = train(base, lesson, lesson, tmp_path / "work", Training(epochs=1, rank=2), progress=False)
     sorting.size.lm = base.with_weights(adapter)

@@ -1,11 +1,10 @@
 """If these failed, a predictor would learn from another's steps, or from labels that nobody gave."""
 
-import importlib.util
 import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import pytest
@@ -23,56 +22,9 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
+from tests.optimize.halving import Halving, counts, numbers, right
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
-
-
-class Count(dspy.Signature):
-    """Say whether the number is small enough to count down at once."""
-
-    number: int = dspy.InputField()
-    verdict: Literal["small", "large"] = dspy.OutputField()
-
-
-class Half(dspy.Signature):
-    """Halve the number, rounding down."""
-
-    whole: int = dspy.InputField()
-    half: int = dspy.OutputField()
-
-
-class Halving(dspy.Module):
-    """A recursive program: it halves a number until it is small, and counts the steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.judge = dspy.Predict(Count)
-        self.halve = dspy.Predict(Half)
-
-    def forward(self, number: int) -> dspy.Prediction:
-        return dspy.Prediction(steps=self._steps(number))
-
-    def _steps(self, number: int) -> int:
-        if self.judge(number=number).verdict == "small":
-            return 0
-        return 1 + self._steps(self.halve(whole=number).half)
-
-
-def counts(fields: dict[str, Any]) -> dict[str, Any]:
-    if "whole" in fields:
-        return {"half": int(fields["whole"]) // 2}
-    return {"verdict": "small" if int(fields["number"]) < 4 else "large"}
-
-
-def numbers(*given: int, wrong: tuple[int, ...] = ()) -> list[dspy.Example]:
-    return [
-        dspy.Example(number=n, steps=-1 if n in wrong else max(0, n.bit_length() - 2)).with_inputs("number")
-        for n in given
-    ]
-
-
-def right(example: Any, prediction: Any, steps: Any = None) -> bool:
-    return prediction.steps == example.steps
 
 
 @pytest.fixture
@@ -100,18 +52,6 @@ def test_wrong_and_failed_runs_teach_nothing_and_are_counted() -> None:
         traced = traced_rows(program, numbers(3, 5, 10, 9, wrong=(9,)), right, threads=1, progress=False)
     assert (traced.runs, traced.failed, traced.wrong) == (4, 2, 1)  # 10 halves to 5
     assert [row.number for row in traced.of["judge"]] == [3]
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = importlib.util.spec_from_file_location("lm_conftest", Path(__file__).parents[1] / "lm" / "conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder = module.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
 
 
 def tune(program: dspy.Module, tmp_path: Path, **options: Any) -> Any:
