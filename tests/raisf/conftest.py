@@ -65,3 +65,10 @@ def endpoint(faulty: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMChoice]
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with faulty.serve() as served:
         yield LMChoice("openai/x", api_base=served.url)
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
+    """What a command that succeeds prints with `--json`."""
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
