@@ -8,13 +8,16 @@ import dspy
 import numpy as np
 import pytest
 import torch
+from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
+from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.inference import Rows, load_model
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
+from raisf.signatures.judges import SelfKnowledge
 
 TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
 
@@ -74,10 +77,10 @@ def make_llama(folder: Path, seed: int = 0, more: Sequence[str] = (), louder: fl
     return folder
 
 
-def make_t5(folder: Path, seed: int = 0) -> Path:
+def make_t5(folder: Path) -> Path:
     """In the shape of T5 1.1, with the layers of one twentieth."""
     make_tokenizer("$A <|end|>").save_pretrained(folder)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     shape = {"d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu"}
     config = T5Config(vocab_size=400, decoder_start_token_id=0, pad_token_id=0, eos_token_id=2, **shape)
     T5ForConditionalGeneration(config).save_pretrained(folder)
@@ -124,13 +127,32 @@ def random_tokens(seed: int, *lengths: int) -> list[list[int]]:
     return [rng.integers(3, 300, length).tolist() for length in lengths]
 
 
+def ask(lm: Any, question: str = "Who founded Ulm?") -> dspy.Prediction:
+    """What an LM judges in the words of its own adapter."""
+    with dspy.context(lm=lm, adapter=lm.adapter):
+        return dspy.Predict(SelfKnowledge)(question=question)
+
+
+def scored(question: str) -> Request:
+    """A request for the labels' probabilities."""
+    schema = judgments(verdict=choice("", ("know", "unknown")))
+    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nverdict:"),), config=config)
+
+
+def generated(question: str) -> Request:
+    """A request for a text."""
+    config = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nanswer:"),), config=config)
+
+
+def probabilities(response: Any) -> dict[str, float]:
+    return response.message.first(DataPart).probabilities["verdict"]
+
+
 @pytest.fixture(autouse=True)
-def own_cache():
-    """Each test meets an empty DSPy cache, and leaves nothing on the disk."""
-    before = dspy.cache
-    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
-    yield
-    dspy.cache = before
+def each_its_own_cache(own_cache: None) -> None:
+    """No test here meets what another has asked."""
 
 
 def write_gguf(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
