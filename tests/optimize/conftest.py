@@ -14,6 +14,7 @@ from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import steps
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
@@ -94,4 +95,30 @@ def program(world: World, oracle: Callable[[], ScriptedLM]) -> RAISF:
     """RA-ISF over the world's index with the scripted LM."""
     made = RAISF(BM25.load(world.index), k=5)
     made.set_lm(oracle())
+    return made
+
+
+class Learner(Direct):
+    """Answers rightly as soon as it has demonstrations: what a real LM does in the good case."""
+
+    good = True
+
+    def forward(self, question: str) -> dspy.Prediction:
+        shown = bool(self.answer_directly.demos)
+        prediction = super().forward(question=question)
+        prediction.answer = "right" if shown == self.good else "wrong"
+        return prediction
+
+
+def sets(n: int = 6) -> dict[str, list[dspy.Example]]:
+    return {
+        name: [dspy.Example(question=f"{name} {i}?", answer="right").with_inputs("question") for i in range(n)]
+        for name in ("trainset", "valset")
+    }
+
+
+@pytest.fixture
+def learner() -> Learner:
+    made = Learner()
+    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
     return made

@@ -18,16 +18,9 @@ from raisf.optimize.identity import identity_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
+from tests.optimize.conftest import Learner, sets
 from tests.optimize.test_calibrate import Shelf, questions, scoring, timid
 from tests.optimize.test_calibrated_modules import judging
-from tests.optimize.test_compile import Learner, sets
-
-
-@pytest.fixture
-def learner() -> Learner:
-    made = Learner()
-    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
-    return made
 
 
 def _weighed(weight: float, stops: bool = False) -> Any:

@@ -19,37 +19,12 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import check_replaceable
+from tests.optimize.conftest import Learner, sets
 
 
 def run(program: dspy.Module, world, **options: Any) -> Any:
     sets = {"trainset": world.train, "valset": world.dev}
     return compile(program, **{**sets, **options}, progress=False)
-
-
-class Learner(Direct):
-    """Answers rightly as soon as it has demonstrations: what a real LM does in the good case."""
-
-    good = True
-
-    def forward(self, question: str) -> dspy.Prediction:
-        shown = bool(self.answer_directly.demos)
-        prediction = super().forward(question=question)
-        prediction.answer = "right" if shown == self.good else "wrong"
-        return prediction
-
-
-def sets(n: int = 6) -> dict[str, list[dspy.Example]]:
-    return {
-        name: [dspy.Example(question=f"{name} {i}?", answer="right").with_inputs("question") for i in range(n)]
-        for name in ("trainset", "valset")
-    }
-
-
-@pytest.fixture
-def learner() -> Learner:
-    made = Learner()
-    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
-    return made
 
 
 def test_what_does_best_on_the_validation_set_is_chosen(learner: Learner) -> None:
