@@ -70,7 +70,8 @@ def test_runs_that_fail_while_bootstrapping_are_told(learner: Learner) -> None:
 def _grade(kind: Any, metric: Any) -> None:
     options: dict[str, Any] = {"metric": metric, "progress": False}
     options |= {"trials": 1, "reflection_lm": ScriptedLM(lambda fields: {})} if kind is raisf.GEPA else {}
-    given, sets = judging(), {"trainset": questions(6), "valset": questions(18)[6:]}
+    given, n = judging(), 8 if kind is raisf.Calibrate else 12  # it asks the metric often
+    sets = {"trainset": questions(6), "valset": questions(6 + n)[6:]}
     if kind is fit_confidence:
         given.know_threshold = 0.35  # some right answers, from memory
         fit_confidence(given, valset=sets["valset"], **options)
