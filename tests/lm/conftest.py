@@ -40,17 +40,17 @@ def written(model, prompts, limits, end=None, loras=None, slots=None, prefixes=N
     return {drafts.index(draft): draft.tokens for draft in decode(Rows(model, loras), drafts)}
 
 
-def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """Letters and some words; `around` says which special tokens it puts around a text, $A; `more` are tokens too."""
+def make_tokenizer(around: str, more: Sequence[str] = (), text: str = TEXT, size: int = 400) -> PreTrainedTokenizerFast:
+    """Letters and a text's words; `around` says which special tokens it puts around one, $A; `more` are tokens too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|pad|>", "<|begin|>", "<|end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    tokenizer.train_from_iterator([text] * 3, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=around, special_tokens=[("<|begin|>", 1), ("<|end|>", 2)]
     )
@@ -60,15 +60,23 @@ def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizer
     return fast
 
 
-def make_llama(folder: Path, seed: int = 0, more: Sequence[str] = (), louder: float = 1.0) -> Path:
-    """`more` are tokens beside the usual ones, which it writes more often where they are `louder`."""
-    fast = make_tokenizer("<|begin|> $A", more)
+def make_llama(
+    folder: Path,
+    seed: int = 0,
+    more: Sequence[str] = (),
+    louder: float = 1.0,
+    text: str = TEXT,
+    size: int = 400,
+    context: int = 512,
+) -> Path:
+    """`more` are tokens beside the `size` usual ones of a text, which it writes more often where they are `louder`."""
+    fast = make_tokenizer("<|begin|> $A", more, text, size)
     fast.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     # Wider than usual: its predictions are far from uniform, but no label is certain.
-    config = LlamaConfig(vocab_size=400 + len(more), max_position_embeddings=512, initializer_range=0.15, **shape)
+    config = LlamaConfig(vocab_size=size + len(more), max_position_embeddings=context, initializer_range=0.15, **shape)
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, 1, 2
     model = LlamaForCausalLM(config)
     with torch.no_grad():

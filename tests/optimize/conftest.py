@@ -1,6 +1,5 @@
 """A small closed world with a real BM25 index, and a scripted LM that knows half of it by heart and reads the rest."""
 
-import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.utils.files import read_json
+from raisf.signatures.judges import PassageRelevance, SelfKnowledge
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with room for DSPy's chat format, letter by letter."""
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
+def llama(makers: Any, world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama with room for DSPy's chat format, which has words for what it reads: letters take far longer."""
+    asked = [dspy.ChatAdapter().format_system_message(one) for one in (SelfKnowledge, PassageRelevance)]
+    text = "\n".join([*asked * 9, (world.folder / "corpus.jsonl").read_text()])
+    return makers.make_llama(tmp_path_factory.mktemp("llama"), text=text, size=1600, context=4096)
 
 
 def knows(question: str) -> bool:
@@ -61,7 +59,7 @@ def knows(question: str) -> bool:
     return zlib.crc32(question.encode()) % 2 == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def oracle(world: World) -> Callable[[], ScriptedLM]:
     """Makes an LM that judges, reads and composes rightly, and from memory answers half of the questions rightly."""
     answers: dict[str, str] = {}
