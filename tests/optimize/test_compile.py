@@ -23,7 +23,7 @@ from tests.optimize.conftest import Learner, sets
 
 
 def run(program: dspy.Module, world, **options: Any) -> Any:
-    sets = {"trainset": world.train, "valset": world.dev}
+    sets = {"trainset": world.train[:30], "valset": world.dev[:6]}
     return compile(program, **{**sets, **options}, progress=False)
 
 
@@ -98,7 +98,7 @@ def test_bootstrapping_shows_the_answerers_their_own_right_runs(
 
 def test_equal_seeds_give_equal_programs(program: RAISF, world, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = _prefers_demonstrations(monkeypatch)
-    some = {"trainset": world.train[:40], "valset": world.dev[:4], "strategy": "random", "candidates": 2}
+    some = {"trainset": world.train[:20], "valset": world.dev[:4], "strategy": "random", "candidates": 2}
     first, second, other = (run(program, world, **some, seed=s, metric=metric) for s in (1, 1, 2))
     assert describe(first) == describe(second) != describe(other)
 
@@ -217,7 +217,7 @@ def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, world, o
 def test_validation_questions_that_were_trained_on_are_refused(program: RAISF, world) -> None:
     question = world.train[0].question
     for same in (question.upper(), question.removesuffix("?"), f"{question} "):
-        with pytest.raises(InputError, match=r"1 of the 60 training questions are in the validation split too.*take"):
+        with pytest.raises(InputError, match=r"1 of the 30 training questions are in the validation split too.*take"):
             run(program, world, valset=[dspy.Example(question=same, answer="x")])
     reworded = [dspy.Example(id=world.train[0].id, question="in other words?", answer="x")]
     with pytest.raises(InputError, match=r"in the validation split too.*'in other words\?'"):

@@ -28,12 +28,17 @@ QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
 
-@pytest.fixture
-def trained(llama: Path, tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def trained(llama: Path, work: Path) -> Any:
     program = Halving(least=2)
     program.set_lm(ScriptedLM(counts))
     options: Any = {"base": LocalLM(f"local/{llama}", adapter="chat"), "predictors": ["judge"], "metric": right}
-    optimizer = raisf.FinetuneJudges(**options, training=QUICK, work=tmp_path / "work", **QUIET)
+    optimizer = raisf.FinetuneJudges(**options, training=QUICK, work=work, **QUIET)
     return optimizer.compile(program, trainset=numbers(*range(2, 24)), valset=numbers(*range(24, 30)))
 
 
@@ -88,11 +93,20 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
         assert lm.adapter.parse(call.signature, learnt) == {"short": ["a", "of"], "any_long": "False"}
 
 
-def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(trained: Any, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def artifact(trained: Any, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of what was trained, whose work folder is gone."""
     trained.halve.demos = [dspy.Example(whole=8, half=4)]
-    raisf.save(trained, tmp_path / "a")
-    shutil.rmtree(tmp_path / "work")
-    moved = (tmp_path / "a").rename(tmp_path / "moved")
+    folder = tmp_path_factory.mktemp("artifact") / "a"
+    raisf.save(trained, folder)
+    shutil.rmtree(work)
+    return folder
+
+
+def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(
+    trained: Any, artifact: Path, tmp_path: Path
+) -> None:
+    moved = Path(shutil.copytree(artifact, tmp_path / "moved"))
     manifest = read_json(moved / "manifest.json")
     assert manifest["weights"]["judge"]["sha256"] and manifest["program"] == f"{Halving.__module__}:Halving"
     lm = ScriptedLM(counts)
@@ -109,8 +123,8 @@ def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(tr
         raisf.load(moved, lm=lm, program=Halving)
 
 
-def test_an_artifact_never_chooses_code_to_import(trained: Any, tmp_path: Path) -> None:
-    raisf.save(trained, tmp_path / "a")
+def test_an_artifact_never_chooses_code_to_import(artifact: Path, tmp_path: Path) -> None:
+    shutil.copytree(artifact, tmp_path / "a")
     lm = ScriptedLM(counts)
     manifest = read_json(tmp_path / "a" / "manifest.json")
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")

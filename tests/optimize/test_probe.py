@@ -261,6 +261,7 @@ def sorting() -> Sorting:
 
 @pytest.fixture(scope="module")
 def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It reads a number by its digits."""
     return makers.make_llama(tmp_path_factory.mktemp("llama"))
 
 
@@ -294,6 +295,7 @@ def test_labels_that_weigh_nothing_are_told() -> None:
 
 def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers: Any, tmp_path: Path) -> None:
     base, teacher = LocalLM(f"local/{llama}"), sorting.deepcopy()
+    few = numbers(*range(41, 60, 2))[:9]
     teacher.set_lm(ScriptedLM(sorts))
     with pytest.raises(InputError, match=r"'name' gives no label: a probe is for"):
         fit(sorting, base, predictors=["name"])
@@ -304,16 +306,17 @@ def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers:
     with pytest.raises(InputError, match=r"'size' asks .* for a written verdict"):
         fit(sorting, LocalLM(f"local/{llama}", adapter="chat"))
     with pytest.raises(InputError, match=r"needs train rows of each label \(small, large\), found .* of small"):
-        fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)))
-    with pytest.raises(InputError, match=r"no train rows .* 'size': of 70 runs 0 failed and 70 were wrong"):
-        fit(sorting, base, predictors="size", metric=lambda *_: 0.0)
+        fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)), valset=numbers(7, 90))
+    with pytest.raises(InputError, match=r"no train rows .* 'size': of 9 runs 0 failed and 9 were wrong"):
+        fit(sorting, base, predictors="size", metric=lambda *_: 0.0, trainset=few)
     said = base.adapter.format_finetune_data(Count, [], {"number": 3}, {"verdict": "small"})
     lesson = [TrainingRow(said["messages"])]
     adapter = train(base, lesson, lesson, tmp_path / "work", Training(epochs=1, rank=2), progress=False)
     sorting.size.lm = base.with_weights(adapter)
     with pytest.raises(InputError, match="'size' has a LoRA adapter, and a probe reads the plain base"):
         fit(sorting, None, predictors=["size"], teacher=teacher)
-    assert fit(sorting, base, predictors=["size"], teacher=teacher).size.lm.probe  # which says that it may go
+    sets: Any = {"trainset": few, "valset": numbers(*range(30, 70, 6))}
+    assert fit(sorting, base, predictors=["size"], teacher=teacher, **sets).size.lm.probe  # which says that it may go
 
 
 # The command line

@@ -1,5 +1,6 @@
 """If these failed, a predictor would learn from another's steps, or from labels that nobody gave."""
 
+import functools
 import json
 import random
 import shutil
@@ -116,14 +117,14 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
 # RA-ISF: the judges' labels are gold, or what the LM itself knows
 
 
+def trained(program: RAISF, world, work: Path, **options: Any) -> Any:
+    given: dict[str, Any] = {"trainset": world.train[:30], "valset": world.dev[:6], "how": "weights", "rows": 12}
+    return compile(program, **{**given, "training": QUICK, "work": work, "progress": False, **options})
+
+
 @pytest.fixture
 def judges(program: RAISF, world, llama: Path, tmp_path: Path) -> Any:
-    def make(**options: Any) -> Any:
-        given = {"trainset": world.train[:30], "valset": world.dev[:12], "base": LocalLM(f"local/{llama}")}
-        given |= {"how": "weights", "rows": 24, "training": QUICK, "work": tmp_path / "work", "progress": False}
-        return compile(program, **{**given, **options})
-
-    return make
+    return functools.partial(trained, program, world, tmp_path / "work", base=LocalLM(f"local/{llama}"))
 
 
 def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, program: RAISF) -> None:
@@ -133,7 +134,7 @@ def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, pr
         ("know", "relevant", "decompose"), "gold"
     )
     assert report["predictors"]["know"]["rows"]["train"].keys() == {"know", "unknown"}
-    assert max(sum(made["rows"]["train"].values()) for made in report["predictors"].values()) <= 24
+    assert max(sum(made["rows"]["train"].values()) for made in report["predictors"].values()) <= 12
     assert all(made["curve"] and made["data_sha256"] and made["base"] for made in report["predictors"].values())
     assert compiled.compose.lm is program.compose.lm and report["lm_calls"] > 0
     engines = {id(getattr(compiled, name).lm.base_engine) for name in ("know", "relevant", "decompose")}
@@ -185,15 +186,24 @@ def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypa
 # Artifacts with weights
 
 
-@pytest.fixture
-def saved(judges: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    with monkeypatch.context() as beside:
+@pytest.fixture(scope="module")
+def artifact(world, oracle: Any, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, program = tmp_path_factory.mktemp("artifact"), RAISF(BM25.load(world.index), k=5)
+    program.set_lm(oracle())
+    with pytest.MonkeyPatch.context() as beside:
         beside.chdir(llama.parent)  # the artifact must not depend on where it was made
-        compiled = judges(predictors=["know", "relevant"], base=f"local/{llama.name}")
+        asked: Any = {"predictors": ["know", "relevant"], "base": f"local/{llama.name}"}
+        compiled = trained(program, world, folder / "work", **asked)
         compiled.know.lm.kwargs["temperature"] = 0.0
-        save(compiled, tmp_path / "a")
-    shutil.rmtree(tmp_path / "work")  # nothing outside the artifact is needed but the base
-    return tmp_path / "a"
+        save(compiled, folder / "a")
+    shutil.rmtree(folder / "work")  # nothing outside the artifact is needed but the base
+    return folder / "a"
+
+
+@pytest.fixture
+def saved(artifact: Path, tmp_path: Path) -> Path:
+    """A copy, to be moved or spoilt."""
+    return Path(shutil.copytree(artifact, tmp_path / "a"))
 
 
 def test_an_artifact_carries_its_weights_anywhere(saved: Path, oracle: Any, tmp_path: Path) -> None:
