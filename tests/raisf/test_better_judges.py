@@ -11,8 +11,8 @@ from tests.raisf.conftest import run_json
 
 @pytest.fixture(scope="module")
 def home(make_home: Any) -> Any:
-    """A folder with a small world and its index."""
-    return make_home(train=16, dev=12, test=6)
+    """A folder with a world and its index: in a smaller one too few answers have a confidence."""
+    return make_home(train=16, dev=12, test=4, entities=2100)
 
 
 def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(

@@ -14,7 +14,7 @@ from tests.raisf.conftest import run_json
 @pytest.fixture(scope="module")
 def home(make_home):
     """A folder with a small world and its index, as the commands make them."""
-    return make_home(train=60, dev=12, test=8)
+    return make_home(train=24, dev=4, test=8)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.raisf.conftest import run_json
 @pytest.fixture(scope="module")
 def home(make_home):
     """A folder with a small world and its index."""
-    return make_home(train=40, dev=16, test=16)
+    return make_home(train=20, dev=12, test=16)
 
 
 def test_the_know_judge_is_measured_beside_its_baselines_on_the_same_questions(home, capsys):
