@@ -68,6 +68,17 @@ def test_that_nothing_has_changed_and_what_was_skipped_is_told(index: Path, tmp_
     assert run_json(capsys, *again)["changed"] is True
 
 
+# A command for each place after the last option, in one process: what it prints and returns, with a zero byte between.
+IN_TURN = """
+import sys
+from raisf import cli
+for number, out in enumerate(sys.argv[-1].split("|")):
+    print("\\0" * number, end="")
+    print("\\0" * number, end="", file=sys.stderr)
+    print(cli.main([*sys.argv[1:-1], out]), end="")
+"""
+
+
 @pytest.mark.parametrize("mode", [0o000, 0o311, 0o644])
 def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Path, tmp_path: Path, mode: int):
     """000 can be neither listed nor entered, 311 not listed, 644 not entered."""
@@ -76,7 +87,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     if humbly and not shutil.which("setpriv"):
         pytest.skip("root reads every folder")
     docs = tmp_path / "docs"
-    make = [*humbly, sys.executable, "-m", "raisf.cli", "index", docs, "--engine", "bm25", "--json", "--out"]
+    make = [*humbly, sys.executable, "-c", IN_TURN, "index", docs, "--engine", "bm25", "--json", "--out"]
     (docs / "b" / "deep").mkdir(parents=True)
     (docs / "b" / "go.txt").write_text("Go is a board game, too.")
     (docs / "b" / "deep" / "hex.txt").write_text("Hex is a board game, too.")
@@ -84,14 +95,16 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     (docs / "chess.txt").unlink()
     try:
         (docs / "b").chmod(mode)
-        again, anew = (subprocess.run([*make, out], capture_output=True, text=True) for out in (index, tmp_path / "i"))
+        ran = subprocess.run([*make, f"{index}|{tmp_path / 'i'}"], capture_output=True, text=True)
     finally:
         (docs / "b").chmod(0o755)
-    for ran, documents in ((again, 3), (anew, 1)):
-        told = json.loads(ran.stdout)
-        assert ran.returncode == 1 and told["documents"] == documents
+    assert ran.returncode == 0, ran.stderr
+    for said, documents in zip(ran.stdout.split("\0"), (3, 1), strict=True):
+        printed, _, code = said.rpartition("\n")
+        told = json.loads(printed)
+        assert code == "1" and told["documents"] == documents
         assert "Permission denied" in told["skipped"][0]["reason"] and told["skipped"][0]["name"].startswith("b")
-    assert "what it had of chess.txt is gone" in again.stderr
+    assert "what it had of chess.txt is gone" in ran.stderr.partition("\0")[0]
 
 
 def test_an_index_behind_a_link_is_replaced_where_it_stands(index: Path, tmp_path: Path, capsys):
