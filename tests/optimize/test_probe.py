@@ -89,7 +89,7 @@ def test_a_deep_model_is_tried_at_every_second_layer() -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A part of the world that the pocket Llama knows half of: (index, train, dev, test)."""
     folder = tmp_path_factory.mktemp("home")
-    write_world(folder / "w", entities=600, counts={"train": 60, "dev": 30, "test": 40})
+    write_world(folder / "w", entities=600, counts={"train": 60, "dev": 20, "test": 30})
     BM25.build(read_documents(folder / "w" / "corpus.jsonl"), folder / "index")
     splits = [load_questions(folder / "w" / f"{split}.jsonl") for split in ("train", "dev", "test")]
     return BM25.load(folder / "index"), *splits
