@@ -332,7 +332,7 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
     def fitted(answer: Any) -> tuple[Any, dict[str, Any]]:
         program = RAISF(Shelf(), k=2, know_threshold=0.25, relevance_threshold=0.8)
         program.set_lm(scoring(answer))
-        return calibrated(program, threads=1)
+        return calibrated(program, n=40, threads=1)
 
     (calm, without), (made, report) = fitted(timid), fitted(flaky)
     assert without["failed"] == 0 and report["failed"] == 1 and len(dropped) > 8
