@@ -4,6 +4,7 @@ import importlib.util
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +51,14 @@ def llamas() -> Any:
 def rays() -> Any:
     """tests/ray_cluster.py, whose `started` adds a node to a Ray cluster on this machine."""
     return _module("ray_cluster", Path(__file__).parent / "ray_cluster.py")
+
+
+@pytest.fixture
+def own_cache() -> Iterator[None]:
+    """A test meets an empty DSPy cache, and leaves nothing on the disk."""
+    import dspy  # not before the cache's place is settled
+
+    before = dspy.cache
+    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
+    yield
+    dspy.cache = before

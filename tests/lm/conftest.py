@@ -8,13 +8,16 @@ import dspy
 import numpy as np
 import pytest
 import torch
+from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
+from raisf.lm.adapter import COMPLETION
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.inference import Rows, load_model
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, lora_hash
+from raisf.signatures.judges import SelfKnowledge
 
 TEXT = "question: Who founded Velmora?\npassage: Velmora was founded by Kastrel.\nverdict: relevant know unknown"
 
@@ -37,17 +40,17 @@ def written(model, prompts, limits, end=None, loras=None, slots=None, prefixes=N
     return {drafts.index(draft): draft.tokens for draft in decode(Rows(model, loras), drafts)}
 
 
-def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """Letters and some words; `around` says which special tokens it puts around a text, $A; `more` are tokens too."""
+def make_tokenizer(around: str, more: Sequence[str] = (), text: str = TEXT, size: int = 400) -> PreTrainedTokenizerFast:
+    """Letters and a text's words; `around` says which special tokens it puts around one, $A; `more` are tokens too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|pad|>", "<|begin|>", "<|end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    tokenizer.train_from_iterator([text] * 3, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=around, special_tokens=[("<|begin|>", 1), ("<|end|>", 2)]
     )
@@ -57,15 +60,23 @@ def make_tokenizer(around: str, more: Sequence[str] = ()) -> PreTrainedTokenizer
     return fast
 
 
-def make_llama(folder: Path, seed: int = 0, more: Sequence[str] = (), louder: float = 1.0) -> Path:
-    """`more` are tokens beside the usual ones, which it writes more often where they are `louder`."""
-    fast = make_tokenizer("<|begin|> $A", more)
+def make_llama(
+    folder: Path,
+    seed: int = 0,
+    more: Sequence[str] = (),
+    louder: float = 1.0,
+    text: str = TEXT,
+    size: int = 400,
+    context: int = 512,
+) -> Path:
+    """`more` are tokens beside the `size` usual ones of a text, which it writes more often where they are `louder`."""
+    fast = make_tokenizer("<|begin|> $A", more, text, size)
     fast.chat_template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     # Wider than usual: its predictions are far from uniform, but no label is certain.
-    config = LlamaConfig(vocab_size=400 + len(more), max_position_embeddings=512, initializer_range=0.15, **shape)
+    config = LlamaConfig(vocab_size=size + len(more), max_position_embeddings=context, initializer_range=0.15, **shape)
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, 1, 2
     model = LlamaForCausalLM(config)
     with torch.no_grad():
@@ -74,10 +85,10 @@ def make_llama(folder: Path, seed: int = 0, more: Sequence[str] = (), louder: fl
     return folder
 
 
-def make_t5(folder: Path, seed: int = 0) -> Path:
+def make_t5(folder: Path) -> Path:
     """In the shape of T5 1.1, with the layers of one twentieth."""
     make_tokenizer("$A <|end|>").save_pretrained(folder)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     shape = {"d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu"}
     config = T5Config(vocab_size=400, decoder_start_token_id=0, pad_token_id=0, eos_token_id=2, **shape)
     T5ForConditionalGeneration(config).save_pretrained(folder)
@@ -124,13 +135,32 @@ def random_tokens(seed: int, *lengths: int) -> list[list[int]]:
     return [rng.integers(3, 300, length).tolist() for length in lengths]
 
 
+def ask(lm: Any, question: str = "Who founded Ulm?") -> dspy.Prediction:
+    """What an LM judges in the words of its own adapter."""
+    with dspy.context(lm=lm, adapter=lm.adapter):
+        return dspy.Predict(SelfKnowledge)(question=question)
+
+
+def scored(question: str) -> Request:
+    """A request for the labels' probabilities."""
+    schema = judgments(verdict=choice("", ("know", "unknown")))
+    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nverdict:"),), config=config)
+
+
+def generated(question: str) -> Request:
+    """A request for a text."""
+    config = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
+    return Request(model="m", messages=(Message.user(f"question: {question}\nanswer:"),), config=config)
+
+
+def probabilities(response: Any) -> dict[str, float]:
+    return response.message.first(DataPart).probabilities["verdict"]
+
+
 @pytest.fixture(autouse=True)
-def own_cache():
-    """Each test meets an empty DSPy cache, and leaves nothing on the disk."""
-    before = dspy.cache
-    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
-    yield
-    dspy.cache = before
+def each_its_own_cache(own_cache: None) -> None:
+    """No test here meets what another has asked."""
 
 
 def write_gguf(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:

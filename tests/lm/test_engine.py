@@ -15,7 +15,6 @@ import torch
 from dspy.lm15 import (
     Config,
     ContextLengthError,
-    DataPart,
     InvalidRequestError,
     Message,
     Request,
@@ -32,6 +31,7 @@ from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.engine import InferenceEngine, engine_for
 from raisf.lm.local.jobs import Job
 from raisf.lm.local.prefixes import SEEN
+from tests.lm.conftest import probabilities
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,6 @@ def ask(text, **config):
 def judge(text, labels=("know", "unknown")):
     schema = judgments(verdict=choice("", labels))
     return ask(text, response_format=schema, probabilities="required")
-
-
-def probabilities(response):
-    return response.message.first(DataPart).probabilities["verdict"]
 
 
 QUESTIONS = [

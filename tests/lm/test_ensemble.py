@@ -1,26 +1,15 @@
 """An ensemble's tokens must be the likeliest of the mean that its prompts give, whatever else the engine is doing."""
 
 import dspy
-import numpy as np
 import pytest
 import torch
 
 from raisf.lm.local.ensemble import answer_together, mix
-from raisf.lm.local.inference import load_model
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.signatures.answers import GroundedAnswer
 from raisf.utils.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def model(llama):
-    return load_model(llama)[0]
-
-
-def random_prompts(seed, *lengths):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(3, 300, length).tolist() for length in lengths]
+from tests.lm.conftest import random_tokens
 
 
 def mean_by_hand(model, prompts, weights, new):
@@ -35,7 +24,7 @@ def never(tokens):
 
 
 def test_each_token_is_the_likeliest_of_the_weighted_mean(model):
-    prompts, weights = random_prompts(0, 9, 30, 2), [0.5, 0.3, 0.2]
+    prompts, weights = random_tokens(0, 9, 30, 2), [0.5, 0.3, 0.2]
     new = mix(model, prompts, weights, 8, never)
     for place, token in enumerate(new):
         mean = mean_by_hand(model, prompts, weights, new[:place])
@@ -45,12 +34,12 @@ def test_each_token_is_the_likeliest_of_the_weighted_mean(model):
 
 
 def test_a_prompt_with_all_the_weight_decides_alone(model):
-    prompts = random_prompts(1, 12, 25)
+    prompts = random_tokens(1, 12, 25)
     assert mix(model, prompts, [0.0, 1.0], 8, never) == mix(model, prompts[1:], [1.0], 8, never)
 
 
 def test_it_ends_at_its_limit_or_its_end(model):
-    prompts = random_prompts(2, 5, 6)
+    prompts = random_tokens(2, 5, 6)
     assert len(mix(model, prompts, [0.5, 0.5], 5, never)) == 5
     assert len(mix(model, prompts, [0.5, 0.5], 5, lambda tokens: len(tokens) == 3)) == 3
 

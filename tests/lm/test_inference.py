@@ -11,23 +11,13 @@ from hypothesis import strategies as st
 
 from raisf.lm.local.inference import load_model, score
 from raisf.lm.local.token_tree import pack
-from tests.lm.conftest import written
-
-
-@pytest.fixture(scope="module")
-def model(llama):
-    return load_model(llama)[0]
+from tests.lm.conftest import random_tokens, written
 
 
 def one_by_one(model, sequence, start):
     with torch.inference_mode():
         logprobs = model(torch.tensor([sequence])).logits[0].log_softmax(-1)
     return sum(float(logprobs[i - 1, sequence[i]]) for i in range(start, len(sequence)))
-
-
-def random_tokens(seed, *lengths):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(3, 300, length).tolist() for length in lengths]
 
 
 def test_scores_are_the_log_probabilities_of_a_plain_forward_pass(model):

@@ -81,6 +81,7 @@ def test_a_local_lm_tells_whole_characters(llama):
     assert "".join(one.token for one in told.logprobs).startswith(told.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_tokenizer_too(name):
     from transformers import AutoTokenizer

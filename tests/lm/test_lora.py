@@ -9,9 +9,8 @@ from typing import Any
 import dspy
 import pytest
 import torch
-from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
+from dspy.lm15 import Request
 
-from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune import loop
 from raisf.lm.finetune.lora import TrainingRow, tokenized, train
@@ -24,6 +23,7 @@ from raisf.lm.local.multi_lora import TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from tests.lm.conftest import ask, generated, probabilities, scored
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)
@@ -54,11 +54,6 @@ def knows(lm: LocalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def denies(lm: LocalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
     learnt = rows(lm, "unknown")
     return train(lm, learnt, learnt, tmp_path_factory.mktemp("work"), QUICK, name="denies", progress=False)
-
-
-def ask(lm: LocalLM, question: str = "Who founded Ulm?", signature: Any = SelfKnowledge) -> Any:
-    with dspy.context(lm=lm, adapter=lm.adapter):
-        return dspy.Predict(signature)(question=question)
 
 
 def test_a_judge_learns_what_its_rows_say(lm: LocalLM, knows: Path, denies: Path) -> None:
@@ -94,21 +89,6 @@ def test_the_base_stays_the_same_to_the_last_bit(llama: Path, knows: Path) -> No
         assert torch.equal(untouched.model(ids).logits, engine.model(ids).logits)
     question = scored("Who founded Oran?")
     assert probabilities(engine.complete(question)) == probabilities(untouched.complete(question))
-
-
-def scored(question: str) -> Request:
-    schema = judgments(verdict=choice("", ("know", "unknown")))
-    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
-    return Request(model="m", messages=(Message.user(f"question: {question}\nverdict:"),), config=config)
-
-
-def generated(question: str) -> Request:
-    config = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
-    return Request(model="m", messages=(Message.user(f"question: {question}\nanswer:"),), config=config)
-
-
-def probabilities(response: Any) -> dict[str, float]:
-    return response.message.first(DataPart).probabilities["verdict"]
 
 
 def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows: Path, denies: Path) -> None:

@@ -12,7 +12,8 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
-from tests.lm.test_lora import QUICK, ask, rows
+from tests.lm.conftest import ask
+from tests.lm.test_lora import QUICK, rows
 
 
 @pytest.fixture(scope="module")

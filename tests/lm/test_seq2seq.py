@@ -4,14 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import dspy
 import pytest
 import torch
-from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from raisf.lm.adapter import COMPLETION, CompactAdapter
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
@@ -24,6 +22,7 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from tests.lm.conftest import ask, generated, probabilities, scored
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 SHORT = Training(epochs=2, batch_size=4, rank=4, learning_rate=1e-2)
@@ -53,28 +52,8 @@ def trained(lm: LocalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(lm, rows(lm), rows(lm, ("Ulm", "Trebin")), work, LORA, name="know", progress=False)
 
 
-def ask(lm: LocalLM, question: str, signature: Any = SelfKnowledge) -> Any:
-    with dspy.context(lm=lm, adapter=lm.adapter):
-        return dspy.Predict(signature)(question=question)
-
-
 def verdicts(lm: LocalLM) -> list[str]:
     return [ask(lm, f"Who {deed} {name}?").verdict for name in ("Ulm", "Trebin") for deed in ("founded", "sold")]
-
-
-def scored(question: str) -> Request:
-    schema = judgments(verdict=choice("", ("know", "unknown")))
-    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
-    return Request(model="m", messages=(Message.user(f"question: {question}\nverdict:"),), config=config)
-
-
-def generated(question: str) -> Request:
-    config = Config(max_tokens=6, temperature=0.0, extensions=COMPLETION)
-    return Request(model="m", messages=(Message.user(f"question: {question}\nanswer:"),), config=config)
-
-
-def probabilities(response: Any) -> dict[str, float]:
-    return response.message.first(DataPart).probabilities["verdict"]
 
 
 def theirs(model: Any, engine: InferenceEngine, question: str) -> dict[str, float]:

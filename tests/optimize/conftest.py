@@ -1,6 +1,5 @@
 """A small closed world with a real BM25 index, and a scripted LM that knows half of it by heart and reads the rest."""
 
-import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import steps
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.utils.files import read_json
+from raisf.signatures.judges import PassageRelevance, SelfKnowledge
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with room for DSPy's chat format, letter by letter."""
-    folder = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
+def llama(makers: Any, world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama with room for DSPy's chat format, which has words for what it reads: letters take far longer."""
+    asked = [dspy.ChatAdapter().format_system_message(one) for one in (SelfKnowledge, PassageRelevance)]
+    text = "\n".join([*asked * 9, (world.folder / "corpus.jsonl").read_text()])
+    return makers.make_llama(tmp_path_factory.mktemp("llama"), text=text, size=1600, context=4096)
 
 
 def knows(question: str) -> bool:
@@ -60,7 +59,7 @@ def knows(question: str) -> bool:
     return zlib.crc32(question.encode()) % 2 == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def oracle(world: World) -> Callable[[], ScriptedLM]:
     """Makes an LM that judges, reads and composes rightly, and from memory answers half of the questions rightly."""
     answers: dict[str, str] = {}
@@ -94,4 +93,30 @@ def program(world: World, oracle: Callable[[], ScriptedLM]) -> RAISF:
     """RA-ISF over the world's index with the scripted LM."""
     made = RAISF(BM25.load(world.index), k=5)
     made.set_lm(oracle())
+    return made
+
+
+class Learner(Direct):
+    """Answers rightly as soon as it has demonstrations: what a real LM does in the good case."""
+
+    good = True
+
+    def forward(self, question: str) -> dspy.Prediction:
+        shown = bool(self.answer_directly.demos)
+        prediction = super().forward(question=question)
+        prediction.answer = "right" if shown == self.good else "wrong"
+        return prediction
+
+
+def sets(n: int = 6) -> dict[str, list[dspy.Example]]:
+    return {
+        name: [dspy.Example(question=f"{name} {i}?", answer="right").with_inputs("question") for i in range(n)]
+        for name in ("trainset", "valset")
+    }
+
+
+@pytest.fixture
+def learner() -> Learner:
+    made = Learner()
+    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
     return made

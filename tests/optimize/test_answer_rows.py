@@ -111,15 +111,14 @@ def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -
 
 
 @pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalLM:
-    folder: Path = makers.make_llama(tmp_path_factory.mktemp("llama"))
-    return LocalLM(f"local/{folder}")
+def base(llama: Path) -> LocalLM:
+    return LocalLM(f"local/{llama}")
 
 
 def test_the_whole_program_learns_and_the_report_keeps_it_apart_from_judges_alone(
-    program: RAISF, world: Any, llama: LocalLM, tmp_path: Path
+    program: RAISF, world: Any, base: LocalLM, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"trainset": world.train[:30], "valset": world.dev[:16], "base": llama, "rows": 12}
+    given: dict[str, Any] = {"trainset": world.train[:30], "valset": world.dev[:6], "base": base, "rows": 12}
     given |= {"how": "weights", "training": Training(epochs=1, rank=2, batch_size=8, layers=1), "progress": False}
     whole = compile(program, **given, predictors="all", labels="gold", work=tmp_path / "work")
     report = whole.compile_report
@@ -127,21 +126,21 @@ def test_the_whole_program_learns_and_the_report_keeps_it_apart_from_judges_alon
     assert {"know", "relevant", "answer_from", "compose"} <= report["predictors"].keys()
     assert {made["source"] for made in report["predictors"].values()} == {"gold"}
     adapter = read_json(whole.answer_from.lm.lora / "adapter_config.json")
-    layers = llama.base_engine.model.config.num_hidden_layers
+    layers = base.base_engine.model.config.num_hidden_layers
     assert adapter["layers_to_transform"] == [layers - 1] and "lm_head" not in adapter["target_modules"]
     alone = compile(program, **given, predictors="judges", labels="gold", work=tmp_path / "work").compile_report
     assert alone["trained"] == "judges only" and "answer_from" not in alone["predictors"]
 
 
-def test_layers_are_those_of_the_base(llama: LocalLM) -> None:
-    assert trainable(llama, "lora", 2, 1) is not None
+def test_layers_are_those_of_the_base(base: LocalLM) -> None:
+    assert trainable(base, "lora", 2, 1) is not None
     with pytest.raises(InputError, match="has 2 layers: give at most so many, not 99"):
-        compile_with(llama, Training(layers=99))
+        compile_with(base, Training(layers=99))
     with pytest.raises(InputError, match="layers"):
         Training(layers=0)
 
 
-def compile_with(llama: LocalLM, training: Training) -> None:
+def compile_with(base: LocalLM, training: Training) -> None:
     from raisf.lm.finetune.training import check_rank
 
-    check_rank(llama, training)
+    check_rank(base, training)

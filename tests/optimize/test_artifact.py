@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize import artifact
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.demonstrations import collect_rows, draw
+from raisf.optimize.demonstrations import Rows, collect_rows, draw
 from raisf.optimize.manifest import MANIFEST, STATE
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
@@ -29,13 +30,18 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
 
 
-@pytest.fixture
-def compiled(program: RAISF, world) -> Any:
-    """A program with demonstrations of every judge, a report, and options that are not the defaults."""
-    import random
+@pytest.fixture(scope="module")
+def rows(world, oracle) -> Rows:
+    """What a program with the scripted LM gives to show."""
+    program = RAISF(BM25.load(world.index), k=4, max_depth=2)
+    program.set_lm(oracle())
+    return collect_rows(program, world.train, labels="model", threads=4, strict=True)
 
+
+@pytest.fixture
+def compiled(program: RAISF, rows: Rows) -> Any:
+    """A program with demonstrations of every judge, a report, and options that are not the defaults."""
     program.k, program.max_depth = 4, 2
-    rows = collect_rows(program, world.train, labels="model", threads=4, strict=True)
     made: Any = draw(program, rows, 4, random.Random(0))
     made.compile_report = {"chosen": "labeled", "seconds": 1.5}
     return made

@@ -18,16 +18,9 @@ from raisf.optimize.identity import identity_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
+from tests.optimize.conftest import Learner, sets
 from tests.optimize.test_calibrate import Shelf, questions, scoring, timid
 from tests.optimize.test_calibrated_modules import judging
-from tests.optimize.test_compile import Learner, sets
-
-
-@pytest.fixture
-def learner() -> Learner:
-    made = Learner()
-    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
-    return made
 
 
 def _weighed(weight: float, stops: bool = False) -> Any:
@@ -77,7 +70,8 @@ def test_runs_that_fail_while_bootstrapping_are_told(learner: Learner) -> None:
 def _grade(kind: Any, metric: Any) -> None:
     options: dict[str, Any] = {"metric": metric, "progress": False}
     options |= {"trials": 1, "reflection_lm": ScriptedLM(lambda fields: {})} if kind is raisf.GEPA else {}
-    given, sets = judging(), {"trainset": questions(6), "valset": questions(18)[6:]}
+    given, n = judging(), 8 if kind is raisf.Calibrate else 12  # it asks the metric often
+    sets = {"trainset": questions(6), "valset": questions(6 + n)[6:]}
     if kind is fit_confidence:
         given.know_threshold = 0.35  # some right answers, from memory
         fit_confidence(given, valset=sets["valset"], **options)

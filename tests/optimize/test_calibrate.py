@@ -109,7 +109,7 @@ def program(lm: ScriptedLM) -> RAISF:
     return made
 
 
-def calibrated(program: dspy.Module, n: int = 40, **options: Any) -> tuple[Any, dict[str, Any]]:
+def calibrated(program: dspy.Module, n: int = 20, **options: Any) -> tuple[Any, dict[str, Any]]:
     made: Any = calibrate(program, **{"valset": questions(n), "progress": False, **options})
     return made, made.compile_report["calibration"]
 
@@ -144,7 +144,7 @@ def test_the_calibrated_program_answers_by_its_thresholds(program: RAISF) -> Non
 
 
 def test_the_answers_are_an_aim_of_their_own_and_need_no_gold_of_the_judges(program: RAISF, lm: ScriptedLM) -> None:
-    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(20)]
+    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(12)]
     made, report = calibrated(program, valset=bare, aim="answer")
     assert report["answer"]["before"]["value"] == 0 and report["answer"]["after"]["value"] > 0.6
     assert "gold_pids" in report["judges"]["relevance"]["skipped"]
@@ -155,7 +155,7 @@ def test_the_answers_are_an_aim_of_their_own_and_need_no_gold_of_the_judges(prog
 
 
 def test_where_gold_shows_the_gap_the_answers_find_it(program: RAISF) -> None:
-    made, report = calibrated(program, n=20, aim="answer")
+    made, report = calibrated(program, n=12, aim="answer")
     assert report["answer"]["after"]["value"] == 1
     assert 0.69 < made.relevance_threshold < 0.85
 
@@ -242,7 +242,7 @@ def test_calls_may_be_saved_at_a_price(program: RAISF, lm: ScriptedLM) -> None:
     """From memory a question costs two calls, from passages five; the price decides what is worth it."""
     made: dict[float, Any] = {}
     for price in (0.0, 0.5):
-        made[price], report = calibrated(program, n=12, aim="cost", call_price=price)
+        made[price], report = calibrated(program, n=8, aim="cost", call_price=price)
         assert report["call_price"] == price
         calls, before = report["answer"]["lm_calls"], report["answer"]["before"]["value"]
         worth = [report["answer"][when]["value"] - price * calls[when] for when in ("before", "after")]
@@ -332,7 +332,7 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
     def fitted(answer: Any) -> tuple[Any, dict[str, Any]]:
         program = RAISF(Shelf(), k=2, know_threshold=0.25, relevance_threshold=0.8)
         program.set_lm(scoring(answer))
-        return calibrated(program, threads=1)
+        return calibrated(program, n=40, threads=1)
 
     (calm, without), (made, report) = fitted(timid), fitted(flaky)
     assert without["failed"] == 0 and report["failed"] == 1 and len(dropped) > 8

@@ -36,7 +36,7 @@ def test_a_module_is_calibrated_on_what_it_gives_itself() -> None:
     def loud(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
         return float(prediction.loud == example.answer.upper())
 
-    made, report = calibrated(Shouting(), n=20, metric=loud)
+    made, report = calibrated(Shouting(), n=10, metric=loud)
     assert report["answer"]["before"]["value"] == 0 and report["answer"]["after"]["value"] == 1
     assert report["answer"]["lm_calls"]["before"] > 1 and "loud of the answers" in shown(report)
     assert made.rag.know_threshold < 0.5 < made.rag.relevance_threshold and program.know_threshold == 0.5
@@ -44,7 +44,7 @@ def test_a_module_is_calibrated_on_what_it_gives_itself() -> None:
 
 def test_a_threshold_that_moved_is_told_though_its_judge_could_not_be_measured() -> None:
     program = judging()
-    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(20)]
+    bare = [dspy.Example(question=e.question, answer=e.answer).with_inputs("question") for e in questions(10)]
     made, report = calibrated(program, valset=bare, aim="answer")
     moved = report["judges"]["relevance"]
     assert moved["threshold"] == {"before": 0.5, "after": made.relevance_threshold} and "gold_pids" in moved["skipped"]
@@ -88,7 +88,7 @@ class Asking(dspy.Module):
 def test_a_module_is_calibrated_on_what_it_gives_in_threads_and_under_several_lms(mode: str) -> None:
     """One failed on every question, the other was answered by the LM that had been asked before."""
     with dspy.context(lm=scoring(timid)):
-        alone = [Asking(mode)(question=e.question).answer == e.answer for e in questions(12)]
-        _, report = calibrated(Asking(mode), n=12, aim="answer")
-    assert report["failed"] == 0 and report["answer"]["before"]["value"] == sum(alone) / 12
+        alone = [Asking(mode)(question=e.question).answer == e.answer for e in questions(10)]
+        _, report = calibrated(Asking(mode), n=10, aim="answer")
+    assert report["failed"] == 0 and report["answer"]["before"]["value"] == sum(alone) / 10
     assert report["answer"]["after"]["value"] == 1 and report["answer"]["lm_calls"]["before"] > 2

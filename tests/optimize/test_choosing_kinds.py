@@ -31,7 +31,7 @@ def drafting(fields: dict[str, Any]) -> dict[str, Any]:
 def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_thresholds(tmp_path: Path) -> None:
     program = RAISF(Shelf(), k=2)
     program.set_lm(lm := scoring(drafting))
-    made, report = calibrated(program, n=20, know=KINDS)
+    made, report = calibrated(program, n=12, know=KINDS)
     found = report["know"]
     assert (found["before"], found["chosen"]) == ("verbal", "truth") and made.self_knowledge == "truth"
     assert list(found["left_out"]) == ["confidence"] and "log-probabilities" in found["left_out"]["confidence"]
@@ -52,7 +52,7 @@ def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_threshold
 def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
     program = RAISF(Shelf(), k=2, use_relevance=False, use_decomposition=False)
     program.set_lm(scoring(timid))  # its answers from memory are the same, whatever it is asked about them
-    made, report = calibrated(program, n=30, know=("consistency", "verbal", "truth"))
+    made, report = calibrated(program, n=16, know=("consistency", "verbal", "truth"))
     found = report["know"]["tried"]
     assert len({one["score"]["value"] for one in found.values()}) == 1
     assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
@@ -61,8 +61,8 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
 def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tried() -> None:
     program = RAISF(Shelf(), k=2)
     program.set_lm(scoring(drafting))
-    _, alone = calibrated(program, n=16, know=("truth",))
-    _, beside = calibrated(program, n=16, know=("verbal", "truth"))
+    _, alone = calibrated(program, n=8, know=("truth",))
+    _, beside = calibrated(program, n=8, know=("verbal", "truth"))
     assert alone["answer"]["before"] == beside["answer"]["before"]
 
 
@@ -98,11 +98,11 @@ def patchy(fields: dict[str, Any]) -> dict[str, Any]:
 def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim: str) -> None:
     program = RAISF(Shelf(), k=2, use_know=False, sufficiency=True)
     program.set_lm(lm := scoring(patchy))
-    made, report = calibrated(program, n=30, aim=aim)
+    made, report = calibrated(program, n=20, aim=aim)
     assert 0.1 < made.sufficiency_threshold < 0.31 and report["answer"]["after"]["value"] == 1
     found = report["judges"]["sufficiency"]
     assert found["threshold"] == {"before": 0.5, "after": made.sufficiency_threshold}
-    assert found["before"]["scores"]["accuracy"]["n"] == 60, "with the gold passage, and with another"
+    assert found["before"]["scores"]["accuracy"]["n"] == 40, "with the gold passage, and with another"
     assert made(question="question 50 ?").answer == "right 50" != program(question="question 50 ?").answer
     save(made, tmp_path / "a")
     loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
@@ -122,7 +122,7 @@ def test_the_retrievers_score_tells_passages_apart_for_no_call() -> None:
     program = RAISF(Scored(), k=2, use_know=False, relevance="score", relevance_threshold=0.9)
     program.set_lm(lm := scoring(timid))
     assert program(question="question 50 ?").answer == "unknown", "nothing scores so high"
-    made, report = calibrated(program, n=30)
+    made, report = calibrated(program, n=20)
     assert 0 < made.relevance_threshold <= 0.75 and report["answer"]["after"]["value"] == 1
     assert "no judge is asked" in report["judges"]["relevance"]["skipped"]
     lm.calls.clear()

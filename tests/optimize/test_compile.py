@@ -19,37 +19,12 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import check_replaceable
+from tests.optimize.conftest import Learner, sets
 
 
 def run(program: dspy.Module, world, **options: Any) -> Any:
-    sets = {"trainset": world.train, "valset": world.dev}
+    sets = {"trainset": world.train[:30], "valset": world.dev[:6]}
     return compile(program, **{**sets, **options}, progress=False)
-
-
-class Learner(Direct):
-    """Answers rightly as soon as it has demonstrations: what a real LM does in the good case."""
-
-    good = True
-
-    def forward(self, question: str) -> dspy.Prediction:
-        shown = bool(self.answer_directly.demos)
-        prediction = super().forward(question=question)
-        prediction.answer = "right" if shown == self.good else "wrong"
-        return prediction
-
-
-def sets(n: int = 6) -> dict[str, list[dspy.Example]]:
-    return {
-        name: [dspy.Example(question=f"{name} {i}?", answer="right").with_inputs("question") for i in range(n)]
-        for name in ("trainset", "valset")
-    }
-
-
-@pytest.fixture
-def learner() -> Learner:
-    made = Learner()
-    made.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
-    return made
 
 
 def test_what_does_best_on_the_validation_set_is_chosen(learner: Learner) -> None:
@@ -123,7 +98,7 @@ def test_bootstrapping_shows_the_answerers_their_own_right_runs(
 
 def test_equal_seeds_give_equal_programs(program: RAISF, world, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = _prefers_demonstrations(monkeypatch)
-    some = {"trainset": world.train[:40], "valset": world.dev[:4], "strategy": "random", "candidates": 2}
+    some = {"trainset": world.train[:20], "valset": world.dev[:4], "strategy": "random", "candidates": 2}
     first, second, other = (run(program, world, **some, seed=s, metric=metric) for s in (1, 1, 2))
     assert describe(first) == describe(second) != describe(other)
 
@@ -242,7 +217,7 @@ def test_a_users_mistake_is_told_before_the_lm_is_asked(program: RAISF, world, o
 def test_validation_questions_that_were_trained_on_are_refused(program: RAISF, world) -> None:
     question = world.train[0].question
     for same in (question.upper(), question.removesuffix("?"), f"{question} "):
-        with pytest.raises(InputError, match=r"1 of the 60 training questions are in the validation split too.*take"):
+        with pytest.raises(InputError, match=r"1 of the 30 training questions are in the validation split too.*take"):
             run(program, world, valset=[dspy.Example(question=same, answer="x")])
     reworded = [dspy.Example(id=world.train[0].id, question="in other words?", answer="x")]
     with pytest.raises(InputError, match=r"in the validation split too.*'in other words\?'"):

@@ -17,16 +17,16 @@ QUICK = Training(epochs=2, batch_size=8, rank=4, learning_rate=1e-2)
 
 
 @pytest.fixture(scope="module")
-def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalLM:
-    return LocalLM(f"local/{makers.make_llama(tmp_path_factory.mktemp('llama'))}")
+def base(llama: Path) -> LocalLM:
+    return LocalLM(f"local/{llama}")
 
 
 def test_a_compiled_judge_is_trained_further_on_more_questions(
-    program: RAISF, world: Any, llama: LocalLM, tmp_path: Path
+    program: RAISF, world: Any, base: LocalLM, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"how": "weights", "predictors": ["relevant"], "rows": 24, "progress": False}
-    given |= {"labels": "gold", "valset": world.dev[:16], "work": tmp_path}
-    first = compile(program, trainset=world.train[:30], base=llama, training=QUICK, **given)
+    given: dict[str, Any] = {"how": "weights", "predictors": ["relevant"], "rows": 16, "progress": False}
+    given |= {"labels": "gold", "valset": world.dev[:8], "work": tmp_path}
+    first = compile(program, trainset=world.train[:30], base=base, training=QUICK, **given)
     further = replace(QUICK, epochs=1, learning_rate=1e-4, go_on=True)
     second = compile(first, trainset=world.train[30:60], training=further, **given)
     before, after = (made.compile_report["predictors"]["relevant"] for made in (first, second))
@@ -39,10 +39,10 @@ def test_a_compiled_judge_is_trained_further_on_more_questions(
 
 
 def test_where_there_is_no_adapter_none_is_trained_further(
-    program: RAISF, world: Any, llama: LocalLM, tmp_path: Path
+    program: RAISF, world: Any, base: LocalLM, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"how": "weights", "base": llama, "progress": False, "work": tmp_path}
-    given |= {"trainset": world.train[:30], "valset": world.dev[:16], "labels": "gold"}
+    given: dict[str, Any] = {"how": "weights", "base": base, "progress": False, "work": tmp_path}
+    given |= {"trainset": world.train[:30], "valset": world.dev[:8], "labels": "gold"}
     with pytest.raises(InputError, match=r"without a LoRA adapter.*--go-on.*--train-predictors"):
         compile(program, training=Training(go_on=True), **given)
     with pytest.raises(InputError, match="keeps its layers"):

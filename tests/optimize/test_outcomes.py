@@ -236,7 +236,7 @@ def gullible(world: Any, oracle: Any) -> RAISF:
 
 def compiled(program: Any, world: Any, tmp_path: Path, **options: Any) -> Any:
     given: dict[str, Any] = {"rows": 20, "work": tmp_path / "work", "progress": False, **options}
-    return raisf.compile(program, trainset=world.train[:14], valset=world.dev[:6], how="outcome", **given)
+    return raisf.compile(program, trainset=world.train[:10], valset=world.dev[:4], how="outcome", **given)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import numpy as np
@@ -22,63 +22,23 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
+from tests.optimize.halving import Halving, counts, numbers, right
 
 QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
 
-class Count(dspy.Signature):
-    """Say whether the number is small enough to count down at once."""
-
-    number: int = dspy.InputField()
-    verdict: Literal["small", "large"] = dspy.OutputField()
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
 
 
-class Half(dspy.Signature):
-    """Halve the number, rounding down."""
-
-    whole: int = dspy.InputField()
-    half: int = dspy.OutputField()
-
-
-class Halving(dspy.Module):
-    """A recursive program of a user's own, with a judge of her own."""
-
-    def __init__(self, least: int = 0) -> None:
-        super().__init__()
-        self.least = least
-        self.judge = dspy.Predict(Count)
-        self.halve = dspy.Predict(Half)
-
-    def forward(self, number: int) -> dspy.Prediction:
-        return dspy.Prediction(steps=self._steps(number))
-
-    def _steps(self, number: int) -> int:
-        if self.judge(number=number).verdict == "small":
-            return 0
-        return 1 + self._steps(self.halve(whole=number).half)
-
-
-def counts(fields: dict[str, Any]) -> dict[str, Any]:
-    if "whole" in fields:
-        return {"half": int(fields["whole"]) // 2}
-    return {"verdict": "small" if int(fields["number"]) < 4 else "large"}
-
-
-def numbers(*given: int) -> list[dspy.Example]:
-    return [dspy.Example(number=n, steps=max(0, n.bit_length() - 2)).with_inputs("number") for n in given]
-
-
-def right(example: Any, prediction: Any, steps: Any = None) -> float:
-    return float(prediction.steps == example.steps)
-
-
-@pytest.fixture
-def trained(llama: Path, tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def trained(llama: Path, work: Path) -> Any:
     program = Halving(least=2)
     program.set_lm(ScriptedLM(counts))
     options: Any = {"base": LocalLM(f"local/{llama}", adapter="chat"), "predictors": ["judge"], "metric": right}
-    optimizer = raisf.FinetuneJudges(**options, training=QUICK, work=tmp_path / "work", **QUIET)
+    optimizer = raisf.FinetuneJudges(**options, training=QUICK, work=work, **QUIET)
     return optimizer.compile(program, trainset=numbers(*range(2, 24)), valset=numbers(*range(24, 30)))
 
 
@@ -133,13 +93,22 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
         assert lm.adapter.parse(call.signature, learnt) == {"short": ["a", "of"], "any_long": "False"}
 
 
-def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(trained: Any, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def artifact(trained: Any, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of what was trained, whose work folder is gone."""
     trained.halve.demos = [dspy.Example(whole=8, half=4)]
-    raisf.save(trained, tmp_path / "a")
-    shutil.rmtree(tmp_path / "work")
-    moved = (tmp_path / "a").rename(tmp_path / "moved")
+    folder = tmp_path_factory.mktemp("artifact") / "a"
+    raisf.save(trained, folder)
+    shutil.rmtree(work)
+    return folder
+
+
+def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(
+    trained: Any, artifact: Path, tmp_path: Path
+) -> None:
+    moved = Path(shutil.copytree(artifact, tmp_path / "moved"))
     manifest = read_json(moved / "manifest.json")
-    assert manifest["weights"]["judge"]["sha256"] and manifest["program"] == f"{__name__}:Halving"
+    assert manifest["weights"]["judge"]["sha256"] and manifest["program"] == f"{Halving.__module__}:Halving"
     lm = ScriptedLM(counts)
     loaded: Any = raisf.load(moved, lm=lm, program=Halving)  # no allow_unsafe_lm_state, no pickle
     assert loaded.judge.lm.lora == moved / "adapters" / "judge" and loaded.halve.lm is lm
@@ -154,8 +123,8 @@ def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(tr
         raisf.load(moved, lm=lm, program=Halving)
 
 
-def test_an_artifact_never_chooses_code_to_import(trained: Any, tmp_path: Path) -> None:
-    raisf.save(trained, tmp_path / "a")
+def test_an_artifact_never_chooses_code_to_import(artifact: Path, tmp_path: Path) -> None:
+    shutil.copytree(artifact, tmp_path / "a")
     lm = ScriptedLM(counts)
     manifest = read_json(tmp_path / "a" / "manifest.json")
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")

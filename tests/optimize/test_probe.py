@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import numpy as np
@@ -31,6 +31,7 @@ from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from tests.optimize.halving import Count
 
 # The regression
 
@@ -89,7 +90,7 @@ def test_a_deep_model_is_tried_at_every_second_layer() -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A part of the world that the pocket Llama knows half of: (index, train, dev, test)."""
     folder = tmp_path_factory.mktemp("home")
-    write_world(folder / "w", entities=600, counts={"train": 60, "dev": 30, "test": 40})
+    write_world(folder / "w", entities=600, counts={"train": 60, "dev": 20, "test": 30})
     BM25.build(read_documents(folder / "w" / "corpus.jsonl"), folder / "index")
     splits = [load_questions(folder / "w" / f"{split}.jsonl") for split in ("train", "dev", "test")]
     return BM25.load(folder / "index"), *splits
@@ -225,13 +226,6 @@ def test_a_second_compile_finds_what_the_first_has_fitted(
 # Modules of the user's own
 
 
-class Size(dspy.Signature):
-    """Say whether the number is small enough to count down at once."""
-
-    number: int = dspy.InputField()
-    verdict: Literal["small", "large"] = dspy.OutputField()
-
-
 class Even(dspy.Signature):
     """Say whether the number is even."""
 
@@ -242,7 +236,7 @@ class Even(dspy.Signature):
 class Sorting(dspy.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.size, self.even = dspy.Predict(Size), dspy.Predict(Even)
+        self.size, self.even = dspy.Predict(Count), dspy.Predict(Even)
         self.name = dspy.Predict("number: int -> name: str")
 
     def forward(self, number: int) -> dspy.Prediction:
@@ -268,6 +262,7 @@ def sorting() -> Sorting:
 
 @pytest.fixture(scope="module")
 def llama(makers: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It reads a number by its digits."""
     return makers.make_llama(tmp_path_factory.mktemp("llama"))
 
 
@@ -301,6 +296,7 @@ def test_labels_that_weigh_nothing_are_told() -> None:
 
 def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers: Any, tmp_path: Path) -> None:
     base, teacher = LocalLM(f"local/{llama}"), sorting.deepcopy()
+    few = numbers(*range(41, 60, 2))[:9]
     teacher.set_lm(ScriptedLM(sorts))
     with pytest.raises(InputError, match=r"'name' gives no label: a probe is for"):
         fit(sorting, base, predictors=["name"])
@@ -311,16 +307,17 @@ def test_what_cannot_have_a_probe_is_told(sorting: Sorting, llama: Path, makers:
     with pytest.raises(InputError, match=r"'size' asks .* for a written verdict"):
         fit(sorting, LocalLM(f"local/{llama}", adapter="chat"))
     with pytest.raises(InputError, match=r"needs train rows of each label \(small, large\), found .* of small"):
-        fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)))
-    with pytest.raises(InputError, match=r"no train rows .* 'size': of 70 runs 0 failed and 70 were wrong"):
-        fit(sorting, base, predictors="size", metric=lambda *_: 0.0)
-    said = base.adapter.format_finetune_data(Size, [], {"number": 3}, {"verdict": "small"})
+        fit(sorting, base, predictors="size", trainset=numbers(*range(10, 20)), valset=numbers(7, 90))
+    with pytest.raises(InputError, match=r"no train rows .* 'size': of 9 runs 0 failed and 9 were wrong"):
+        fit(sorting, base, predictors="size", metric=lambda *_: 0.0, trainset=few)
+    said = base.adapter.format_finetune_data(Count, [], {"number": 3}, {"verdict": "small"})
     lesson = [TrainingRow(said["messages"])]
     adapter = train(base, lesson, lesson, tmp_path / "work", Training(epochs=1, rank=2), progress=False)
     sorting.size.lm = base.with_weights(adapter)
     with pytest.raises(InputError, match="'size' has a LoRA adapter, and a probe reads the plain base"):
         fit(sorting, None, predictors=["size"], teacher=teacher)
-    assert fit(sorting, base, predictors=["size"], teacher=teacher).size.lm.probe  # which says that it may go
+    sets: Any = {"trainset": few, "valset": numbers(*range(30, 70, 6))}
+    assert fit(sorting, base, predictors=["size"], teacher=teacher, **sets).size.lm.probe  # which says that it may go
 
 
 # The command line

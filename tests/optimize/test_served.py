@@ -18,15 +18,8 @@ from raisf.optimize.artifact import load, save
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 MODULES = ("know", "relevant")
-
-
-@pytest.fixture(autouse=True)
-def own_cache():
-    before = dspy.cache
-    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
-    yield
-    dspy.cache = before
 
 
 @pytest.fixture(scope="module")

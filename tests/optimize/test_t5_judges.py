@@ -41,7 +41,7 @@ def saved(world: Any, models: tuple[Path, Path], tmp_path_factory: pytest.TempPa
     compiled: Any = raisf.compile(
         program,
         trainset=world.train[:24],
-        valset=world.dev[:10],
+        valset=world.dev[:4],
         how="weights",
         base=f"local/{t5}",
         predictors=["know", "relevant"],
@@ -112,7 +112,7 @@ def test_a_whole_t5_a_judge_travels_with_the_artifact(world: Any, models: tuple[
     compiled: Any = raisf.compile(
         program,
         trainset=world.train[:24],
-        valset=world.dev[:10],
+        valset=world.dev[:4],
         how="weights",
         base=f"local/{t5}",
         predictors=["know"],

@@ -96,7 +96,7 @@ def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
 
 
 def test_a_class_and_its_name_give_the_same_program(program: RAISF, world: Any) -> None:
-    sets: Any = {"trainset": world.train[:30], "valset": world.dev[:4]}
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:4]}
     by_class = raisf.BootstrapJudges(seed=3, **QUIET).compile(program, **sets)
     by_name: Any = raisf.compile(program, strategy="bootstrap", seed=3, **QUIET, **sets)
     assert prompts_of(by_class) == prompts_of(by_name)
@@ -233,7 +233,7 @@ def test_a_module_that_contains_ra_isf_is_compiled_to_weights_from_gold(
     wrap: Wrap, world: Any, llama: Path, tmp_path: Path
 ) -> None:
     options: Any = {"base": LocalLM(f"local/{llama}"), "rows": 12, "training": QUICK, **QUIET}
-    compiled = raisf.FinetuneJudges(**options).compile(wrap, trainset=world.train[:30], valset=world.dev[:12])
+    compiled = raisf.FinetuneJudges(**options).compile(wrap, trainset=world.train[:30], valset=world.dev[:6])
     trained = compiled.compile_report["predictors"]
     assert {name: made["source"] for name, made in trained.items()} == dict.fromkeys(
         ("rag.know", "rag.relevant", "rag.decompose"), "gold"
@@ -251,8 +251,8 @@ def test_a_module_that_contains_ra_isf_is_compiled_to_weights_from_gold(
 
 
 def test_the_judges_of_a_module_that_contains_ra_isf_get_probes_from_gold(wrap: Wrap, world: Any, llama: Path) -> None:
-    made = raisf.ProbeJudges(base=LocalLM(f"local/{llama}"), rows=24, **QUIET)
-    compiled = made.compile(wrap, trainset=world.train[:30], valset=world.dev[:12])
+    made = raisf.ProbeJudges(base=LocalLM(f"local/{llama}"), rows=16, **QUIET)
+    compiled = made.compile(wrap, trainset=world.train[:30], valset=world.dev[:6])
     fitted = compiled.compile_report["predictors"]
     assert {name: one["source"] for name, one in fitted.items()} == {"rag.know": "gold", "rag.relevant": "gold"}
     assert compiled.rag.know.lm.probe and compiled.polish.lm is wrap.polish.lm and wrap.rag.know.lm is wrap.polish.lm
@@ -284,7 +284,7 @@ def test_judges_learn_by_outcome_inside_better_together(program: RAISF, world: A
     program.set_lm(ScriptedLM(reads))
     outcome = raisf.OutcomeJudges(by="prompts", rows=12, demos=2, **QUIET)
     together = dspy.BetterTogether(metric=shows, ours=outcome, theirs=dspy.LabeledFewShot(k=2))
-    sets: Any = {"trainset": world.train[:12], "valset": world.dev[:3]}
+    sets: Any = {"trainset": world.train[:8], "valset": world.dev[:3]}
     best: Any = together.compile(program, strategy="ours -> theirs", **sets)
     assert not best.flag_compilation_error_occurred and len(best.candidate_programs) == 3
 
@@ -302,10 +302,11 @@ def test_a_program_of_the_registry_needs_no_class(program: RAISF, tmp_path: Path
 
 def test_dspys_rm_is_searched_for_demonstrations_as_it_is_for_answers(program: RAISF, world: Any) -> None:
     """The judge of relevance was left without any, and calibrating passed over it."""
-    own = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=world.dev)
+    sets: Any = {"trainset": world.train[:20], "valset": world.dev[:4]}
+    own = raisf.LabeledJudges(**QUIET).compile(program, **sets)
     rm, program.retriever = program.retriever, None
     with dspy.context(rm=rm):
-        ours = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train, valset=world.dev)
+        ours = raisf.LabeledJudges(**QUIET).compile(program, **sets)
     assert prompts_of(ours) == prompts_of(own)
 
 

@@ -139,7 +139,7 @@ def test_what_a_step_has_asked_for_is_not_asked_again_where_a_later_one_is_stopp
     def asked(work: str) -> int:
         before, outcomes = len(lm.calls), raisf.OutcomeJudges(by="prompts", rows=10)
         together = raisf.Together(strategy="w -> p", w=outcomes, p=Later(), work=tmp_path / work, progress=False)
-        together.compile(program, trainset=some(0, 12, "first"), valset=some(20, 26, "second"))
+        together.compile(program, trainset=some(0, 8, "first"), valset=some(20, 24, "second"))
         return len(lm.calls) - before
 
     stopped = True

@@ -1,11 +1,11 @@
 """If these failed, a predictor would learn from another's steps, or from labels that nobody gave."""
 
-import importlib.util
+import functools
 import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import pytest
@@ -23,56 +23,9 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
+from tests.optimize.halving import Halving, counts, numbers, right
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
-
-
-class Count(dspy.Signature):
-    """Say whether the number is small enough to count down at once."""
-
-    number: int = dspy.InputField()
-    verdict: Literal["small", "large"] = dspy.OutputField()
-
-
-class Half(dspy.Signature):
-    """Halve the number, rounding down."""
-
-    whole: int = dspy.InputField()
-    half: int = dspy.OutputField()
-
-
-class Halving(dspy.Module):
-    """A recursive program: it halves a number until it is small, and counts the steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.judge = dspy.Predict(Count)
-        self.halve = dspy.Predict(Half)
-
-    def forward(self, number: int) -> dspy.Prediction:
-        return dspy.Prediction(steps=self._steps(number))
-
-    def _steps(self, number: int) -> int:
-        if self.judge(number=number).verdict == "small":
-            return 0
-        return 1 + self._steps(self.halve(whole=number).half)
-
-
-def counts(fields: dict[str, Any]) -> dict[str, Any]:
-    if "whole" in fields:
-        return {"half": int(fields["whole"]) // 2}
-    return {"verdict": "small" if int(fields["number"]) < 4 else "large"}
-
-
-def numbers(*given: int, wrong: tuple[int, ...] = ()) -> list[dspy.Example]:
-    return [
-        dspy.Example(number=n, steps=-1 if n in wrong else max(0, n.bit_length() - 2)).with_inputs("number")
-        for n in given
-    ]
-
-
-def right(example: Any, prediction: Any, steps: Any = None) -> bool:
-    return prediction.steps == example.steps
 
 
 @pytest.fixture
@@ -100,18 +53,6 @@ def test_wrong_and_failed_runs_teach_nothing_and_are_counted() -> None:
         traced = traced_rows(program, numbers(3, 5, 10, 9, wrong=(9,)), right, threads=1, progress=False)
     assert (traced.runs, traced.failed, traced.wrong) == (4, 2, 1)  # 10 halves to 5
     assert [row.number for row in traced.of["judge"]] == [3]
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = importlib.util.spec_from_file_location("lm_conftest", Path(__file__).parents[1] / "lm" / "conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder = module.make_llama(tmp_path_factory.mktemp("llama"))
-    config = read_json(folder / "config.json")  # room for DSPy's chat format, letter by letter
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
-    return folder
 
 
 def tune(program: dspy.Module, tmp_path: Path, **options: Any) -> Any:
@@ -176,14 +117,14 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
 # RA-ISF: the judges' labels are gold, or what the LM itself knows
 
 
+def trained(program: RAISF, world, work: Path, **options: Any) -> Any:
+    given: dict[str, Any] = {"trainset": world.train[:30], "valset": world.dev[:6], "how": "weights", "rows": 12}
+    return compile(program, **{**given, "training": QUICK, "work": work, "progress": False, **options})
+
+
 @pytest.fixture
 def judges(program: RAISF, world, llama: Path, tmp_path: Path) -> Any:
-    def make(**options: Any) -> Any:
-        given = {"trainset": world.train[:30], "valset": world.dev[:12], "base": LocalLM(f"local/{llama}")}
-        given |= {"how": "weights", "rows": 24, "training": QUICK, "work": tmp_path / "work", "progress": False}
-        return compile(program, **{**given, **options})
-
-    return make
+    return functools.partial(trained, program, world, tmp_path / "work", base=LocalLM(f"local/{llama}"))
 
 
 def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, program: RAISF) -> None:
@@ -193,7 +134,7 @@ def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, pr
         ("know", "relevant", "decompose"), "gold"
     )
     assert report["predictors"]["know"]["rows"]["train"].keys() == {"know", "unknown"}
-    assert max(sum(made["rows"]["train"].values()) for made in report["predictors"].values()) <= 24
+    assert max(sum(made["rows"]["train"].values()) for made in report["predictors"].values()) <= 12
     assert all(made["curve"] and made["data_sha256"] and made["base"] for made in report["predictors"].values())
     assert compiled.compose.lm is program.compose.lm and report["lm_calls"] > 0
     engines = {id(getattr(compiled, name).lm.base_engine) for name in ("know", "relevant", "decompose")}
@@ -245,15 +186,24 @@ def test_a_killed_compile_trains_only_what_is_not_finished(judges: Any, monkeypa
 # Artifacts with weights
 
 
-@pytest.fixture
-def saved(judges: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    with monkeypatch.context() as beside:
+@pytest.fixture(scope="module")
+def artifact(world, oracle: Any, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, program = tmp_path_factory.mktemp("artifact"), RAISF(BM25.load(world.index), k=5)
+    program.set_lm(oracle())
+    with pytest.MonkeyPatch.context() as beside:
         beside.chdir(llama.parent)  # the artifact must not depend on where it was made
-        compiled = judges(predictors=["know", "relevant"], base=f"local/{llama.name}")
+        asked: Any = {"predictors": ["know", "relevant"], "base": f"local/{llama.name}"}
+        compiled = trained(program, world, folder / "work", **asked)
         compiled.know.lm.kwargs["temperature"] = 0.0
-        save(compiled, tmp_path / "a")
-    shutil.rmtree(tmp_path / "work")  # nothing outside the artifact is needed but the base
-    return tmp_path / "a"
+        save(compiled, folder / "a")
+    shutil.rmtree(folder / "work")  # nothing outside the artifact is needed but the base
+    return folder / "a"
+
+
+@pytest.fixture
+def saved(artifact: Path, tmp_path: Path) -> Path:
+    """A copy, to be moved or spoilt."""
+    return Path(shutil.copytree(artifact, tmp_path / "a"))
 
 
 def test_an_artifact_carries_its_weights_anywhere(saved: Path, oracle: Any, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_budget_holds(data, options, max_calls, plan, read, shelf):
         assert node.answer and node.reason != "not finished"
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=10)
 @given(seed=st.integers(0, 2**32), limit=st.integers(2, 6))
 def test_no_nesting_blocks_few_threads(seed, limit, shelf):
     """A deep and bushy tree ends also where there are far fewer threads than tasks."""

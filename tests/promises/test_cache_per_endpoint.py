@@ -11,13 +11,7 @@ from raisf.lm.connect import connect
 from raisf.optimize.artifact import load, save
 from raisf.programs.baselines.direct import Direct
 
-
-@pytest.fixture(autouse=True)
-def own_cache():
-    before = dspy.cache
-    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
-    yield
-    dspy.cache = before
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ PASSAGES = [("Ada", "Ada was born in Ulm."), ("Bo", "Bo was born in Bonn."), ("C
 def make_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Makes a folder with a world of so many questions a split, and its BM25 index."""
 
-    def make(train: int, dev: int, test: int) -> Path:
+    def make(train: int, dev: int, test: int, entities: int = 400) -> Path:
         folder = tmp_path_factory.mktemp("home")
         world = folder / "world"
-        counts = ["--train", str(train), "--dev", str(dev), "--test", str(test)]
+        counts = ["--train", str(train), "--dev", str(dev), "--test", str(test), "--entities", str(entities)]
         assert cli.main(["world", *counts, "--out", str(world)]) == 0
         index = ["index", str(world / "corpus.jsonl"), "--engine", "bm25", "--out", str(folder / "index")]
         assert cli.main(index) == 0
@@ -65,3 +65,10 @@ def endpoint(faulty: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMChoice]
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with faulty.serve() as served:
         yield LMChoice("openai/x", api_base=served.url)
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
+    """What a command that succeeds prints with `--json`."""
+    capsys.readouterr()
+    assert cli.main([*map(str, argv), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)

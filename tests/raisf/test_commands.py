@@ -1,7 +1,6 @@
 """The commands one after the other, as a person uses them, on a small closed world with the pocket Llama."""
 
 import io
-import json
 
 import pytest
 
@@ -9,12 +8,13 @@ import raisf
 from raisf import cli
 from raisf.experiments.opening import open_program
 from raisf.utils.files import read_jsonl, write_jsonl
+from tests.raisf.conftest import run_json
 
 
 @pytest.fixture(scope="module")
 def home(make_home):
     """A folder with a small world and its index, as the commands make them."""
-    return make_home(train=60, dev=12, test=8)
+    return make_home(train=24, dev=4, test=8)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,6 @@ def question(home):
     return next(row["question"] for row in read_jsonl(home / "world/test.jsonl") if row["hops"] > 1)
 
 
-def _json(capsys, *argv):
-    capsys.readouterr()
-    assert cli.main([*map(str, argv), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_asking_shows_the_answer_and_the_way_to_it(home, question, capsys):
     assert cli.main(["ask", question, "--index", str(home / "index")]) == 0
     shown = capsys.readouterr()
@@ -46,26 +40,26 @@ def test_asking_shows_the_answer_and_the_way_to_it(home, question, capsys):
 
 
 def test_asking_for_json_gives_the_whole_trace(home, question, capsys):
-    answered = _json(capsys, "ask", question, "--index", home / "index")
+    answered = run_json(capsys, "ask", question, "--index", home / "index")
     assert answered["answer"] == answered["trace"]["root"]["answer"]
     assert answered["trace"]["cost"]["lm_calls"] > 1
 
 
 def test_a_question_too_long_for_the_command_line_comes_by_standard_input(question, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{question}\n"))
-    answered = _json(capsys, "ask", "-", "--program", "direct", "--lm", "pocket")
+    answered = run_json(capsys, "ask", "-", "--program", "direct", "--lm", "pocket")
     assert answered["trace"]["root"]["question"] == question
 
 
 def test_the_limits_on_the_command_line_hold(home, question, capsys):
-    found = _json(capsys, "ask", question, "--index", home / "index", "--no-know", "--k", "2", "--max-calls", "3")
+    found = run_json(capsys, "ask", question, "--index", home / "index", "--no-know", "--k", "2", "--max-calls", "3")
     assert found["trace"]["cost"]["lm_calls"] <= 3
     assert found["trace"]["root"]["know"] is None
     assert len(found["trace"]["root"]["passages"]) == 2
 
 
 def test_an_artifact_remembers_its_index_and_takes_other_limits(artifact, question, capsys):
-    found = _json(capsys, "ask", question, "--program", artifact, "--max-depth", "0", "--k", "1")
+    found = run_json(capsys, "ask", question, "--program", artifact, "--max-depth", "0", "--k", "1")
     assert {node["route"] for node in found["trace"]["root"]["sub_questions"]} <= {"depth", "reference"}
     assert len(found["trace"]["root"]["passages"]) <= 1
 
@@ -93,12 +87,12 @@ def test_an_artifact_is_one_line_of_python(artifact, question):
 def test_an_evaluation_goes_on_where_it_stopped(home, artifact, capsys, monkeypatch):
     monkeypatch.chdir(home)
     argv = ["eval", "--program", artifact, "--test", home / "world/test.jsonl"]
-    first = _json(capsys, *argv)
+    first = run_json(capsys, *argv)
     records = home / first["out"]
     rows = list(read_jsonl(records))
     assert first["em"]["n"] == len(rows) == 8
     write_jsonl(records, rows[:5])
-    again = _json(capsys, *argv)
+    again = run_json(capsys, *argv)
     assert again["out"] == first["out"]
     assert [row["id"] for row in read_jsonl(records)][:5] == [row["id"] for row in rows[:5]]
     assert again["em"] == first["em"]
@@ -107,7 +101,7 @@ def test_an_evaluation_goes_on_where_it_stopped(home, artifact, capsys, monkeypa
 def test_evaluations_under_other_settings_never_mix(home, capsys, monkeypatch):
     monkeypatch.chdir(home)
     argv = ["eval", "--program", "rag", "--index", home / "index", "--test", home / "world/test.jsonl", "--limit", "2"]
-    assert len({_json(capsys, *argv, *more)["out"] for more in ((), ("--k", "2"), ("--cache",))}) == 3
+    assert len({run_json(capsys, *argv, *more)["out"] for more in ((), ("--k", "2"), ("--cache",))}) == 3
 
 
 def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, capsys, monkeypatch):
@@ -150,7 +144,7 @@ def test_a_folder_with_other_things_is_never_replaced(command, home, tmp_path, c
 
 def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(home, tmp_path, capsys):
     splits = ["--train", home / "world/train.jsonl", "--index", home / "index"]
-    made = _json(capsys, "collect", *splits, "--test", home / "world/test.jsonl", "--out", tmp_path / "judges")
+    made = run_json(capsys, "collect", *splits, "--test", home / "world/test.jsonl", "--out", tmp_path / "judges")
     for judge, classes in made["rows"].items():
         assert len(list(read_jsonl(tmp_path / "judges" / f"{judge}.jsonl"))) == sum(classes.values()) > 0
     argv = ["collect", *splits, "--test", home / "world/train.jsonl", "--out", tmp_path / "other"]
@@ -162,8 +156,8 @@ def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(h
 
 def test_any_option_of_a_program_can_be_set(home, question, capsys):
     argv = ["ask", question, "--program", "blendfilter", "--index", home / "index"]
-    plain = _json(capsys, *argv)
-    less = _json(capsys, *argv, "--set", "use_internal=false", "--set", "k=2")
+    plain = run_json(capsys, *argv)
+    less = run_json(capsys, *argv, "--set", "use_internal=false", "--set", "k=2")
     assert less["trace"]["cost"]["lm_calls"] < plain["trace"]["cost"]["lm_calls"]
     assert all(len(step["passages"]) <= 2 for step in less["trace"]["root"]["steps"])
 

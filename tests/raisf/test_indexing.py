@@ -14,6 +14,7 @@ import pytest
 
 from raisf import cli
 from raisf.utils.leftovers import make_partial_folder
+from tests.raisf.conftest import run_json
 
 
 @pytest.fixture
@@ -26,40 +27,34 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def run(capsys: pytest.CaptureFixture[str], *argv: object) -> dict:
-    capsys.readouterr()
-    assert cli.main([*map(str, argv), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "go.txt").write_text("Go is a board game, too.")
-    assert run(capsys, "index", "add", index, tmp_path / "go.txt")["added"] == 1
-    info = run(capsys, "index", "info", index)
+    assert run_json(capsys, "index", "add", index, tmp_path / "go.txt")["added"] == 1
+    info = run_json(capsys, "index", "info", index)
     assert (info["engine"], info["passages"], info["documents"]) == ("bm25", 3, 3)
-    removed = run(capsys, "index", "remove", index, "--where", "source = 'chess.txt'")
+    removed = run_json(capsys, "index", "remove", index, "--where", "source = 'chess.txt'")
     assert (removed["removed"], removed["passages"]) == (1, 2)
-    assert "checked" in run(capsys, "index", "check", index)
-    again = run(capsys, "index", tmp_path / "docs", "--engine", "bm25", "--out", index)
+    assert "checked" in run_json(capsys, "index", "check", index)
+    again = run_json(capsys, "index", tmp_path / "docs", "--engine", "bm25", "--out", index)
     assert (again["passages"], again["documents"]) == (2, 2)
 
 
 def test_a_document_that_takes_anothers_place_is_named(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "chess.txt").write_text("Chess is played in Velm.")
-    assert run(capsys, "index", "add", index, tmp_path / "docs")["replaced"] == []
+    assert run_json(capsys, "index", "add", index, tmp_path / "docs")["replaced"] == []
     assert cli.main(["index", "add", str(index), str(tmp_path / "chess.txt")]) == 0
     assert re.search(r"replaced +chess\.txt", capsys.readouterr().out)
 
 
 def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, capsys, caplog):
     (tmp_path / "go.txt").write_text("Go is a board game, too.")
-    run(capsys, "index", "add", index, tmp_path / "go.txt")
+    run_json(capsys, "index", "add", index, tmp_path / "go.txt")
     again = ["index", tmp_path / "docs", "--engine", "bm25", "--out", index]
-    run(capsys, *again)
+    run_json(capsys, *again)
     (told,) = [record.getMessage() for record in caplog.records if "is gone" in record.getMessage()]
     assert "what it had of go.txt is gone" in told and "raisf index add" in told
     caplog.clear()
-    run(capsys, *again)
+    run_json(capsys, *again)
     assert "is gone" not in caplog.text
 
 
@@ -70,7 +65,18 @@ def test_that_nothing_has_changed_and_what_was_skipped_is_told(index: Path, tmp_
     told = capsys.readouterr().out
     assert re.search(r"changed +nothing", told) and "skipped 1 file:" in told
     (tmp_path / "docs" / "a.odt").rename(tmp_path / "docs" / "a.markdown")
-    assert run(capsys, *again)["changed"] is True
+    assert run_json(capsys, *again)["changed"] is True
+
+
+# A command for each place after the last option, in one process: what it prints and returns, with a zero byte between.
+IN_TURN = """
+import sys
+from raisf import cli
+for number, out in enumerate(sys.argv[-1].split("|")):
+    print("\\0" * number, end="")
+    print("\\0" * number, end="", file=sys.stderr)
+    print(cli.main([*sys.argv[1:-1], out]), end="")
+"""
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o311, 0o644])
@@ -81,7 +87,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     if humbly and not shutil.which("setpriv"):
         pytest.skip("root reads every folder")
     docs = tmp_path / "docs"
-    make = [*humbly, sys.executable, "-m", "raisf.cli", "index", docs, "--engine", "bm25", "--json", "--out"]
+    make = [*humbly, sys.executable, "-c", IN_TURN, "index", docs, "--engine", "bm25", "--json", "--out"]
     (docs / "b" / "deep").mkdir(parents=True)
     (docs / "b" / "go.txt").write_text("Go is a board game, too.")
     (docs / "b" / "deep" / "hex.txt").write_text("Hex is a board game, too.")
@@ -89,14 +95,16 @@ def test_a_folder_that_cannot_be_read_is_named_and_its_documents_stay(index: Pat
     (docs / "chess.txt").unlink()
     try:
         (docs / "b").chmod(mode)
-        again, anew = (subprocess.run([*make, out], capture_output=True, text=True) for out in (index, tmp_path / "i"))
+        ran = subprocess.run([*make, f"{index}|{tmp_path / 'i'}"], capture_output=True, text=True)
     finally:
         (docs / "b").chmod(0o755)
-    for ran, documents in ((again, 3), (anew, 1)):
-        told = json.loads(ran.stdout)
-        assert ran.returncode == 1 and told["documents"] == documents
+    assert ran.returncode == 0, ran.stderr
+    for said, documents in zip(ran.stdout.split("\0"), (3, 1), strict=True):
+        printed, _, code = said.rpartition("\n")
+        told = json.loads(printed)
+        assert code == "1" and told["documents"] == documents
         assert "Permission denied" in told["skipped"][0]["reason"] and told["skipped"][0]["name"].startswith("b")
-    assert "what it had of chess.txt is gone" in again.stderr
+    assert "what it had of chess.txt is gone" in ran.stderr.partition("\0")[0]
 
 
 def test_an_index_behind_a_link_is_replaced_where_it_stands(index: Path, tmp_path: Path, capsys):
@@ -104,9 +112,9 @@ def test_an_index_behind_a_link_is_replaced_where_it_stands(index: Path, tmp_pat
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "go.txt").write_text("Go is a board game, too.")
     for engine in ("bm25", "dense"):  # changed in its place, and made anew
-        told = run(capsys, "index", tmp_path / "other", "--out", tmp_path / "link", "--engine", engine)
+        told = run_json(capsys, "index", tmp_path / "other", "--out", tmp_path / "link", "--engine", engine)
         assert told["documents"] == 1 and (tmp_path / "link").is_symlink()
-        assert run(capsys, "index", "info", index)["engine"] == engine
+        assert run_json(capsys, "index", "info", index)["engine"] == engine
 
 
 def test_a_filter_that_no_passage_satisfies_is_told(index: Path, capsys: pytest.CaptureFixture[str], caplog):
@@ -204,16 +212,17 @@ def test_an_index_made_again_keeps_its_engine_and_its_search(
     (tmp_path / "docs" / "go.txt").write_text("Go is a board game.")
     for engine, more in (("bm25", []), ("hybrid", ["--search", "exact"])):
         made = ["index", tmp_path / "docs", "--out", tmp_path / engine]
-        assert run(capsys, *made, "--engine", engine, *more)["engine"] == engine
+        assert run_json(capsys, *made, "--engine", engine, *more)["engine"] == engine
         (tmp_path / "docs" / f"{engine}.txt").write_text("Chess is one, too.")
         before = sorted(path.name for path in (tmp_path / engine / "segments").iterdir())
-        again = run(capsys, *made)
+        again = run_json(capsys, *made)
         assert again["engine"] == engine and (engine == "bm25" or again["search"] == "exact")
         after = sorted(path.name for path in (tmp_path / engine / "segments").iterdir())
         assert set(before) < set(after), "what was there is not encoded again"
     assert cli.main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "bm25"), "--checkpoint", "minilm"]) == 2
     assert "--checkpoint does nothing with --engine bm25" in capsys.readouterr().err
-    assert run(capsys, "index", tmp_path / "docs", "--out", tmp_path / "bm25", "--engine", "dense")["engine"] == "dense"
+    made = run_json(capsys, "index", tmp_path / "docs", "--out", tmp_path / "bm25", "--engine", "dense")
+    assert made["engine"] == "dense"
     assert "was an index for bm25: it is made anew, for dense" in caplog.text
 
 

@@ -7,23 +7,18 @@ import pytest
 from raisf import cli
 from raisf.evaluation.intervals import Score
 from raisf.utils.files import read_jsonl
+from tests.raisf.conftest import run_json
 
 
 @pytest.fixture(scope="module")
 def home(make_home):
     """A folder with a small world and its index."""
-    return make_home(train=40, dev=16, test=16)
-
-
-def _json(capsys, *argv):
-    capsys.readouterr()
-    assert cli.main([*map(str, argv), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return make_home(train=20, dev=12, test=16)
 
 
 def test_the_know_judge_is_measured_beside_its_baselines_on_the_same_questions(home, capsys):
     files = ["--test", home / "world/test.jsonl", "--train", home / "world/train.jsonl"]
-    found = _json(capsys, "eval", "--module", "know", *files)
+    found = run_json(capsys, "eval", "--module", "know", *files)
     assert {"accuracy", "precision", "recall", "f1", "auroc", "ece", "aurc"} == set(found["judge"]["scores"])
     assert sum(one["n"] for one in found["judge"]["bins"]) == found["rows"] and found["judge"]["threshold"] == 0.5
     assert set(found["baselines"]) == {"baseline, sum", "baseline, mean"}
@@ -34,7 +29,7 @@ def test_the_know_judge_is_measured_beside_its_baselines_on_the_same_questions(h
 
 
 def test_without_training_questions_the_baseline_has_its_auroc_alone(home, capsys):
-    found = _json(capsys, "eval", "--module", "know", "--test", home / "world/test.jsonl", "--know-threshold", "0")
+    found = run_json(capsys, "eval", "--module", "know", "--test", home / "world/test.jsonl", "--know-threshold", "0")
     assert [set(measured["scores"]) for measured in found["baselines"].values()] == [{"auroc"}, {"auroc"}]
     assert found["judge"]["scores"]["precision"]["n"] == found["rows"], "from 0 on everything counts as known"
 
@@ -43,7 +38,7 @@ def test_the_relevance_judge_needs_the_index_and_keeps_its_verdicts(home, capsys
     argv = ["eval", "--module", "relevance", "--test", home / "world/test.jsonl", "--limit", "8"]
     assert cli.main([str(word) for word in argv]) == 2
     assert "--index" in capsys.readouterr().err
-    found = _json(capsys, *argv, "--index", home / "index", "--k", "3", "--out", tmp_path / "rows.jsonl")
+    found = run_json(capsys, *argv, "--index", home / "index", "--k", "3", "--out", tmp_path / "rows.jsonl")
     rows = list(read_jsonl(tmp_path / "rows.jsonl"))
     assert len(rows) == found["rows"] and sum(row["gold"] for row in rows) == found["positive"]
     right = sum(row["gold"] == row["said"] for row in rows) / len(rows)
@@ -53,7 +48,7 @@ def test_the_relevance_judge_needs_the_index_and_keeps_its_verdicts(home, capsys
 
 def test_the_decomposition_judge_is_measured_and_all_of_it_is_shown(home, capsys):
     argv = ["eval", "--module", "decomposition", "--test", str(home / "world/test.jsonl")]
-    found = _json(capsys, *argv)
+    found = run_json(capsys, *argv)
     assert cli.main(argv) == 0
     shown = capsys.readouterr().out
     for name in ("exact_match", "right_number", "token_f1"):
@@ -78,8 +73,8 @@ def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monk
     """A test file given as --out by mistake would be lost; and a folder would be found out after all the work."""
     test, out = home / "world/test.jsonl", tmp_path / "rows.jsonl"
     argv = ["eval", "--module", module, "--test", str(test), "--limit", "3", "--out"]
-    _json(capsys, *argv, out)
-    _json(capsys, *argv, out)
+    run_json(capsys, *argv, out)
+    run_json(capsys, *argv, out)
     (tmp_path / "notes.txt").write_text("mine")
     files = {file: file.read_bytes() for file in (test, tmp_path / "notes.txt")}
     monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
@@ -100,23 +95,23 @@ def test_a_baseline_is_not_fitted_on_the_test(home, capsys):
 @pytest.mark.slow
 def test_a_compiled_program_is_calibrated_and_remembers_it(home, capsys):
     files = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]
-    made = _json(capsys, "compile", *files, "--calibrate", "balanced", "--out", home / "calibrated")
+    made = run_json(capsys, "compile", *files, "--calibrate", "balanced", "--out", home / "calibrated")
     assert made["calibration"]["aim"] == "balanced" and set(made["calibration"]["judges"]) == {"know", "relevance"}
     kept = json.loads((home / "calibrated/manifest.json").read_text())["options"]
     for judge, found in made["calibration"]["judges"].items():
         assert kept[f"{judge}_threshold"] == found.get("threshold", {"after": 0.5})["after"]
     argv = ["eval", "--module", "know", "--program", home / "calibrated", "--test", home / "world/test.jsonl"]
-    assert _json(capsys, *argv)["judge"]["threshold"] == kept["know_threshold"]
+    assert run_json(capsys, *argv)["judge"]["threshold"] == kept["know_threshold"]
 
 
 @pytest.mark.slow
 def test_the_dev_split_decides_between_the_verdict_and_the_answers_probability(home, capsys):
     """Where `--know` says nothing; who names a kind has it."""
     world = ["--train", home / "world/train.jsonl", "--dev", home / "world/dev.jsonl", "--index", home / "index"]
-    made = _json(capsys, "compile", *world, "--strategy", "labeled", "--calibrate", "--out", home / "either")
+    made = run_json(capsys, "compile", *world, "--strategy", "labeled", "--calibrate", "--out", home / "either")
     kinds = made["calibration"]["know"]
     assert set(kinds["tried"]) == {"verbal", "confidence"} and kinds["chosen"] in kinds["tried"]
     assert made["lm_calls"] > made["calibration"]["lm_calls"] > 0
     assert json.loads((home / "either/manifest.json").read_text())["options"].get("know", "verbal") == kinds["chosen"]
-    made = _json(capsys, "compile", *world, "--calibrate", "--know", "verbal", "--out", home / "verbal")
+    made = run_json(capsys, "compile", *world, "--calibrate", "--know", "verbal", "--out", home / "verbal")
     assert "know" not in made["calibration"]

@@ -1,6 +1,5 @@
 """`--program package.module:Class`: a user compares a program of her own with ours, without a fork."""
 
-import json
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.lm.scripted import ScriptedLM
 from raisf.utils.files import read_json
+from tests.raisf.conftest import run_json
 
 MODULE = '''
 import dspy
@@ -96,15 +96,9 @@ def here(home, monkeypatch):
             del sys.modules[name]
 
 
-def _json(capsys, *argv):
-    capsys.readouterr()
-    assert cli.main([*map(str, argv), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_a_module_of_ones_own_answers_with_the_retriever_and_the_options_it_takes(capsys):
     argv = ["ask", "Who?", "--program", "mine.rag:Wrapped", "--index", "index", "--k", "2"]
-    found = _json(capsys, *argv, "--set", "prefix=It is ")
+    found = run_json(capsys, *argv, "--set", "prefix=It is ")
     assert found["answer"].startswith("It is ") and found["trace"] is None
     assert cli.main(["ask", "Who?", "--program", "mine.rag:Guess"]) == 0
     assert capsys.readouterr().out == "42\n"
@@ -117,18 +111,18 @@ def test_a_program_of_our_kind_is_drawn(capsys):
 
 def test_it_is_evaluated_and_asked_again_after_a_change_in_its_code(home, capsys):
     argv = ["eval", "--program", "mine.rag:Guess", "--test", "world/test.jsonl"]
-    first = _json(capsys, *argv)
+    first = run_json(capsys, *argv)
     assert first["em"]["n"] == 4 and first["out"].startswith("runs/mine.rag.Guess-test-")
-    assert _json(capsys, *argv)["out"] == first["out"]
+    assert run_json(capsys, *argv)["out"] == first["out"]
     words = home / "mine/words.py"
     (home / "mine/rag.py").write_text(MODULE.replace('"42"', '"43"'))
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
     try:
-        second = _json(capsys, *argv)
+        second = run_json(capsys, *argv)
         assert second["out"] != first["out"]
         words.write_text("PREFIX = 'The '")
-        assert _json(capsys, "eval", "--program", "mine.rag:Wrapped", "--index", "index", *argv[3:])["em"]["n"] == 4
+        assert run_json(capsys, "eval", "--program", "mine.rag:Wrapped", "--index", "index", *argv[3:])["em"]["n"] == 4
     finally:
         (home / "mine/rag.py").write_text(MODULE)
         words.write_text("PREFIX = ''")
@@ -137,20 +131,20 @@ def test_it_is_evaluated_and_asked_again_after_a_change_in_its_code(home, capsys
 def test_it_is_compared_with_ours_under_a_label(capsys):
     programs = "direct,rag,mine=mine.rag:Wrapped,guess=mine.rag:Guess"
     argv = ["compare", "--programs", programs, "--index", "index", "--test", "world/test.jsonl", "--k", "2"]
-    found = _json(capsys, *argv, "--out", "report", "--no-judges")
+    found = run_json(capsys, *argv, "--out", "report", "--no-judges")
     assert list(found["programs"]) == ["direct", "rag", "mine", "guess"]
     assert found["programs"]["mine"]["em"] == found["programs"]["rag"]["em"], "the same retrieval, reading and k"
 
 
 def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, capsys):
     files = ["--train", "world/train.jsonl", "--dev", "world/dev.jsonl", "--index", "index", "--out", "artifact"]
-    made = _json(capsys, "compile", "--program", "mine.rag:Wrapped", *files, "--strategy", "bootstrap")
+    made = run_json(capsys, "compile", "--program", "mine.rag:Wrapped", *files, "--strategy", "bootstrap")
     assert made["out"] == "artifact"
-    assert _json(capsys, "ask", "Who?", "--program", "mine.rag:Wrapped@artifact")["trace"] is None
+    assert run_json(capsys, "ask", "Who?", "--program", "mine.rag:Wrapped@artifact")["trace"] is None
     assert cli.main(["ask", "Who?", "--program", "mine.rag:Wrapped@artifact", "--k", "2"]) == 2
     assert "keeps the options it was compiled with" in capsys.readouterr().err
     argv = ["compare", "--programs", "rag,mine=mine.rag:Wrapped@artifact", "--index", "index", "--k", "2"]
-    found = _json(capsys, *argv, "--test", "world/test.jsonl", "--out", "report2", "--no-judges")
+    found = run_json(capsys, *argv, "--test", "world/test.jsonl", "--out", "report2", "--no-judges")
     assert list(found["programs"]) == ["rag", "mine"]
 
 

@@ -29,10 +29,10 @@ def _records(*ems, **more):
     return {str(number): _record(str(number), em, **more) for number, em in enumerate(ems)}
 
 
-def _workspace(name=None, n=4, out=None):
+def _workspace(name=None, n=4):
     measure = "accuracy" if name == "strategyqa" else "exact match"
     searched = SimpleNamespace(searched="colbert")
-    return SimpleNamespace(name=name, test=[None] * n, measure=measure, out=out, seed=0, left_out={}, indexes=searched)
+    return SimpleNamespace(name=name, test=[None] * n, measure=measure, out=None, seed=0, left_out={}, indexes=searched)
 
 
 def _sub(text, *below):

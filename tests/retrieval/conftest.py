@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from raisf.retrieval.engines.base import Index
-from raisf.retrieval.index import build_index
+from raisf.retrieval.index import EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.server import IndexServer
+from raisf.utils.errors import InputError
 
 TEXTS = {
     "Mount Everest": "Mount Everest is the highest mountain above sea level. It lies between Nepal and Tibet.",
@@ -87,3 +89,28 @@ def wait_for() -> Callable[[Callable[[], object]], None]:
             time.sleep(0.02)
 
     return wait
+
+
+ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
+NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
+
+
+@pytest.fixture(scope="session")
+def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An index of each kind, which nobody may change."""
+    root = tmp_path_factory.mktemp("made")
+    for engine in ENGINES:
+        build_index(passages, root / engine, engine, progress=False)
+    return {engine: root / engine for engine in ENGINES}
+
+
+def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
+    """An index to be changed."""
+    return Path(shutil.copytree(made[engine], tmp_path / "index"))
+
+
+def error_of(path: Path) -> str:
+    """Why an index cannot be opened."""
+    with pytest.raises(InputError) as caught:
+        open_index(path)
+    return str(caught.value)

@@ -21,28 +21,13 @@ from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import FORMAT, MANIFEST, PASSAGES
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
-
-ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
-
-
-@pytest.fixture(scope="module")
-def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("made")
-    for engine in ENGINES:
-        build_index(passages, root / engine, engine, progress=False)
-    return {engine: root / engine for engine in ENGINES}
+from tests.retrieval.conftest import ENGINES, error_of
 
 
 @pytest.fixture(params=ENGINES)
 def index(request: pytest.FixtureRequest, made: dict[str, Path], tmp_path: Path) -> Path:
     """A copy of an index of each kind, to be spoilt."""
     return Path(shutil.copytree(made[request.param], tmp_path / "index"))
-
-
-def error_of(path: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        open_index(path)
-    return str(caught.value)
 
 
 def test_an_index_opens_elsewhere_and_finds_the_same(index: Path, passages: list[Passage], tmp_path: Path):

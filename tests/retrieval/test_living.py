@@ -1,7 +1,6 @@
 """An index can be added to, reduced and refreshed, and then answers as a new one would."""
 
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,17 +21,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import writer
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 from raisf.utils.errors import InputError
-
-ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
-NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
-
-
-@pytest.fixture(scope="module")
-def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("living")
-    for engine in ENGINES:
-        build_index(passages, root / engine, engine, progress=False)
-    return {engine: root / engine for engine in ENGINES}
+from tests.retrieval.conftest import ENGINES, NEW, copy
 
 
 @pytest.fixture
@@ -43,10 +32,6 @@ def docs(tmp_path: Path) -> Path:
     (folder / "games.txt").write_text("Chess is a board game for two players.")
     (folder / "rows.jsonl").write_text('{"id": "r1", "text": "One heron.", "year": 1999}\n{"id": "r2", "text": "Owl."}')
     return folder
-
-
-def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made[engine], tmp_path / "index"))
 
 
 def tops(index_folder: Path, queries: list[str]) -> list[list[tuple[str, float]]]:

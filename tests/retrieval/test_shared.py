@@ -18,21 +18,7 @@ from raisf.retrieval.store.manifest import MANIFEST, Segment, read_manifest
 from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.writer import changed_index
 from raisf.utils.errors import InputError
-
-ENGINES: list[EngineName] = ["colbert", "bm25", "dense", "hybrid"]
-NEW = Passage("new", "The harpsichord is an instrument whose strings are plucked.", "Harpsichord")
-
-
-@pytest.fixture(scope="module")
-def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("shared")
-    for engine in ENGINES:
-        build_index(passages, root / engine, engine, progress=False)
-    return {engine: root / engine for engine in ENGINES}
-
-
-def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made[engine], tmp_path / "index"))
+from tests.retrieval.conftest import ENGINES, NEW, copy
 
 
 @pytest.mark.parametrize("engine", ["colbert", "bm25"])

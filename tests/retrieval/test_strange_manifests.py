@@ -8,23 +8,17 @@ from typing import Any
 
 import pytest
 
-from raisf.retrieval.index import build_index, check_index, open_index, remove_from_index
+from raisf.retrieval.index import build_index, check_index, remove_from_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import MANIFEST, PASSAGES, describe_files
-from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json, write_jsonl
+from tests.retrieval.conftest import error_of
 
 
 @pytest.fixture
 def folder(passages: list[Passage], tmp_path: Path) -> Path:
     build_index(passages, tmp_path / "i", "bm25")
     return tmp_path / "i"
-
-
-def error_of(path: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        open_index(path)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

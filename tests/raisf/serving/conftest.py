@@ -168,3 +168,11 @@ def documents(tmp_path: Path) -> Path:
     (tmp_path / "atlas" / "rivers.md").write_text("# Rivers\n<script>window.hacked = true</script>\n")
     (tmp_path / "secret.txt").write_text("secret")
     return tmp_path
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Waits until something holds."""
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)

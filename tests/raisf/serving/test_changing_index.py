@@ -25,6 +25,7 @@ from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.indexes import IndexesWatched
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from tests.raisf.serving.conftest import until
 
 
 class Own(dspy.Module):
@@ -70,13 +71,6 @@ def add(folder: Path, text: str, year: int) -> None:
 
 def titles(done: dict[str, Any]) -> set[str]:
     return {passage["title"] for passage in done["trace"]["root"]["passages"]}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_the_next_question_finds_what_was_added(service: Service, folder: Path, start: Any, ask: Any) -> None:

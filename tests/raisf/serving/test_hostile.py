@@ -21,6 +21,7 @@ from raisf.retrieval.serving import connections
 from raisf.serving import openai_api
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from tests.raisf.serving.conftest import until
 
 ASK = b"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 QUESTION = json.dumps({"question": "number 1", "stream": False}).encode()
@@ -73,7 +74,7 @@ def told(answer: bytes) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute of patience is a few seconds here: enough for honest clients on a machine that is busy."""
-    monkeypatch.setattr(connections, "SLOWEST", 4.0)
+    monkeypatch.setattr(connections, "SLOWEST", 2.0)
 
 
 @pytest.fixture
@@ -331,10 +332,3 @@ def test_a_hundred_at_once_of_all_kinds(impatient: None, server: Any, served_mea
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def until(condition: Callable[[], Any]) -> None:
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import time
 import urllib.error
 from typing import Any
 
@@ -11,15 +10,9 @@ import pytest
 
 from raisf.lm.connect import connect
 from raisf.serving.service import Served, Service
+from tests.raisf.serving.conftest import until
 
 openai = pytest.importorskip("openai")
-
-
-def until(condition: Any) -> None:
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.fixture
