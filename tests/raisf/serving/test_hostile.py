@@ -74,7 +74,7 @@ def told(answer: bytes) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute of patience is a few seconds here: enough for honest clients on a machine that is busy."""
-    monkeypatch.setattr(connections, "SLOWEST", 2.0)
+    monkeypatch.setattr(connections, "SLOWEST", 3.0)
 
 
 @pytest.fixture
