@@ -172,7 +172,7 @@ def test_questions_alone_give_the_closed_book_rows_and_say_what_the_others_lack(
 
 def test_strategyqa_is_scored_by_accuracy_and_gets_the_papers_yes_no_form(data, tmp_path):
     asked = [{"question": "Could Ada swim?", "answer": "yes"}, {"question": "Is Ulm in Bonn?", "answer": "no"}]
-    workspace = Workspace(tmp_path / "out", data("strategyqa", test=asked), engine="bm25")
+    workspace = Workspace(tmp_path / "out", data("strategyqa", test=asked), lm=LMChoice("pocket"), engine="bm25")
     (section,) = _run(workspace, {"direct": Setting("direct")})
     assert section.columns[:3] == ["program", "accuracy", "LM calls"]
     assert workspace.open(Setting("blendfilter")).yes_no is True
