@@ -70,6 +70,26 @@ def test_answers_that_lack_what_is_not_scored_are_compared_as_without(home, repo
     assert read_json(tmp_path / "report/results.json")["programs"]["rag"]["accuracy"]["value"] == 0
 
 
+def test_one_program_under_two_labels_is_told(home, tmp_path, caplog):
+    """Between them stood a difference of nothing with an interval, as between two systems that agree."""
+    programs = {label: RAISF(open_index(home / "index")) for label in ("zero-shot", "compiled")}
+    for program in programs.values():
+        program.set_lm(connect("pocket"))
+    asked = load_questions(home / "world/test.jsonl")[:2]
+    made = raisf.compare(programs, asked, tmp_path / "r", judges=False, progress=False)
+    assert made.results["facts"]["one program"] == "zero-shot = compiled" and "zero-shot = compiled" in caplog.text
+    assert len(list((tmp_path / "r/records").glob("*.jsonl"))) == 1 and "no LM" not in caplog.text
+
+
+def test_programs_without_a_common_lm_are_told_to_be_so(home, tmp_path, caplog):
+    """The difference of two programs was that of their LMs, too."""
+    programs = {name: Direct() for name in ("pocket", "pocket-tiny")}
+    for name, program in programs.items():
+        program.set_lm(connect(name))
+    raisf.compare(programs, load_questions(home / "world/test.jsonl")[:1], judges=False, progress=False)
+    assert "no LM is asked by all of them" in caplog.text and "pocket local/pocket#" in caplog.text
+
+
 def test_judges_are_held_to_gold_where_a_program_has_them(report):
     judges = read_json(report / "results.json")["judges"]
     assert set(judges) == {"zero-shot", "prompts"}

@@ -85,11 +85,9 @@ def compare(
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
         facts["not held out"] = "; ".join(seen) or None
-        named: dict[Path, list[str]] = {}
-        for label, file in files.items():
-            named.setdefault(file, []).append(label)
-        # Compiled, a program may have stayed what it was: what is between two of its labels is nothing at all.
-        facts["one program"] = "; ".join(" = ".join(labels) for labels in named.values() if len(labels) > 1) or None
+        facts["one program"] = _of_several_labels(files)
+        if facts["one program"]:  # compiled, it may have stayed what it was
+            logger.warning("%s: one program, whose answers are asked and counted once", facts["one program"])
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
         report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
@@ -109,6 +107,12 @@ def _warn_of_no_common_lm(programs: "Mapping[str, dspy.Module]") -> None:
         logger.warning(
             "no LM is asked by all of them, so that LMs are compared, too (%s): --lm names one for all", told
         )
+
+
+def _of_several_labels(files: Mapping[str, Path]) -> str | None:
+    """The labels of each program that has several, by the files of their answers; None where there is none."""
+    labels = {file: [label for label, other in files.items() if other == file] for file in files.values()}
+    return "; ".join(" = ".join(names) for names in labels.values() if len(names) > 1) or None
 
 
 @contextlib.contextmanager
