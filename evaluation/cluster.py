@@ -122,8 +122,8 @@ class _Cluster:
         chunks = [range(first, min(first + size, len(examples))) for first in range(0, len(examples), size)]
         with contextlib.closing(self._answers(chunks, start)) as answers:
             for found, error in answers:
-                for at, prediction, failure, seconds in found:
-                    outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds)
+                for at, prediction, failure, seconds, cost in found:
+                    outcome = Outcome(examples[at], prediction, failure and failure.error(), seconds, cost)
                     outcome = outcome if judge is None else judge(outcome)
                     keep(outcome)
                     patience.saw(outcome)  # a chunk may have too few questions for its node to give up
@@ -195,7 +195,7 @@ def _in_process(program: Any) -> bool:
     return any(isinstance(lm, LocalLM) for lm in (*lms_of(program), dspy.settings.lm))
 
 
-_Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float]]
+_Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float, dict[str, int]]]
 _latest: list[Work] = []
 
 
@@ -211,7 +211,7 @@ def answer(
         cpus: PyTorch computes with so many; 0 for as many as it takes by itself, which in a process of Ray's is one.
 
     Returns:
-        Their numbers, predictions, errors and seconds; and why it was given up, if it was.
+        Their numbers, predictions, errors, seconds and costs; and why it was given up, if it was.
     """
     if not _latest and work.prepare is not None:
         work.prepare()
@@ -225,7 +225,7 @@ def answer(
 
     def keep(outcome: Outcome) -> None:
         failure = None if outcome.error is None else Failure.of(outcome.error)
-        found.append((outcome.example.at, outcome.prediction, failure, outcome.seconds))
+        found.append((outcome.example.at, outcome.prediction, failure, outcome.seconds, outcome.cost))
 
     try:
         with dspy.context(**work.settings):

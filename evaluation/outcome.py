@@ -7,6 +7,7 @@ from typing import Any
 
 import dspy
 from dspy.utils.callback import BaseCallback
+from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.evaluation.identity import GOLD, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
@@ -28,6 +29,13 @@ class Outcome:
     cost: dict[str, int] = field(default_factory=dict)
 
 
+class _Usage(UsageTracker):
+    """DSPy's tracker, shared by the threads of `dspy.Parallel`, which else count each for itself."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Usage":
+        return self
+
+
 class _Calls(BaseCallback):
     """Notes each call of an LM, those too that tell no tokens."""
 
@@ -40,16 +48,19 @@ class _Calls(BaseCallback):
 
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
-    prediction, error, calls = None, None, _Calls()
+    prediction, error, calls, usage, outer = None, None, _Calls(), _Usage(), dspy.settings.usage_tracker
     callbacks = [*(dspy.settings.callbacks or []), calls]
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
-    with dspy.context(trace=[], callbacks=callbacks), dspy.track_usage() as usage:
+    with dspy.context(trace=[], callbacks=callbacks, usage_tracker=usage):
         try:
             prediction = program(**{name: example[name] for name in inputs})
         except Exception as raised:
             error = raised
     seconds = time.perf_counter() - start
+    if outer is not None:
+        for lm, entries in dict(usage.usage_data).items():
+            outer.usage_data[lm].extend(entries)
     if dspy.settings.track_usage and isinstance(prediction, dspy.Prediction):
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)
@@ -68,8 +79,10 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
     scoring = example.get("scoring")
     trace = _trace_of(prediction)
     root = trace.root if trace is not None else None
-    # What a question that failed has cost counts in no mean.
-    cost = trace.cost.model_dump() if trace is not None else {} if error is not None else outcome.cost
+    cost = trace.cost.model_dump() if trace is not None else {}
+    # A module of anyone's may hand on the trace of ours and ask besides. What a failed question cost is in no mean.
+    if error is None and outcome.cost.get("lm_calls", 0) > cost.get("lm_calls", -1):
+        cost |= outcome.cost
     return {
         "id": question_id(example),
         "question": example.question,

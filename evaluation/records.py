@@ -83,7 +83,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is a device or a pipe; give a file for the records")
     bare = path.name.removesuffix(".jsonl")
-    if (twin := path.with_name(bare if bare != path.name else f"{bare}.jsonl")).is_file():
+    if bare and _holds_records(twin := path.with_name(bare if bare != path.name else f"{bare}.jsonl")):
         raise InputError(f"{path} and {twin.name}, which is there, would share {meta_path(path).name}: {_ELSEWHERE}")
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = meta_path(path)
@@ -154,6 +154,13 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
             if wrong:
                 raise InputError(f"{path}, line {number}, is no record (no {wrong[0]!r} in it): {remedy}")
             yield record
+
+
+def _holds_records(path: Path) -> bool:
+    """Whether a file begins with a record."""
+    with contextlib.suppress(InputError, OSError):
+        return path.is_file() and next(read_records(path, ""), None) is not None
+    return False
 
 
 def _lock(lines: IO[str], path: Path) -> None:

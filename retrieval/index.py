@@ -240,6 +240,8 @@ def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> It
         told = "; ".join(f"{file.name}: {file.reason}" for file in reasons[:3])
         more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
         raise InputError(f"the corpus is empty: no document in {docs} can be read ({told}{more})")
+    if passage is None and docs.is_dir():
+        raise InputError(f"the corpus is empty: no files in {docs}; give a folder that holds documents, or a file")
 
 
 def _kept(out: Path | str, kind: type[Index], standing: IndexManifest) -> str | Path | None:

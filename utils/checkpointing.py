@@ -84,10 +84,12 @@ class Unfinished:
             read: Is given the file of the tensors, and the state.
 
         Raises:
-            InputError: It is of a training with other settings.
+            InputError: It is of a training with other settings, or something else is in its place.
         """
         if not self.folder.is_dir():
             return None
+        if not (self.folder / "at.json").is_file():
+            raise InputError(f"{self.folder} holds no unfinished training, and is in its place: move or delete it")
         state = read_json(self.folder / "at.json")
         if state.pop("settings") != self.settings:
             raise InputError(

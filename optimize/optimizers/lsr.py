@@ -138,6 +138,11 @@ class TuneRetriever(Teleprompter):
                 raise InputError(f"the {name} set is empty: give questions with answers")
             check_answered(examples, name)
         check_disjoint(trainset, {"validation": valset})
+        made = [Path(folder).resolve() for folder in (self.checkpoint, self.index)]
+        if made[0].is_relative_to(made[1]) or made[1].is_relative_to(made[0]):
+            raise InputError(
+                f"the checkpoint {self.checkpoint} and the index {self.index} would lie in one folder: give another"
+            )
         check_replaceable(self.checkpoint, *PUBLISHED)
         check_replaceable(self.index, *INDEX)
         learner = QueryStudent(dense, tuning.learning_rate)

@@ -88,6 +88,13 @@ class JudgeTraining(Optimizer):
             InputError: There are others without rows, or none has any.
         """
         owner_of, missing = owners(program), dict[str, str]()
+        asked = {sources[0].gold.judge.get(name) for name in chosen}
+        from_memory = any(name.rpartition(".")[2] == "answer_directly" for name in chosen)  # learns from rows of know
+        if self.judge_rows is not None and not (asked & set(self.judge_rows.of) or from_memory):
+            raise InputError(
+                f"the judges' rows say nothing of {', '.join(chosen)}: leave --rows-from or --teacher (judge_rows=) "
+                "out, or let judges learn, too"
+            )
         for name in chosen:
             empty = next((source for source in sources if not source.rows_of(name)), None)
             if empty is None:

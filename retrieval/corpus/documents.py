@@ -128,8 +128,6 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
             reason = str(error)
         if skip is not None and (reason or not wanted):
             skip(Skipped(_shown(name), reason or _no_kind(file), unseen=unseen))
-    if not count:
-        raise InputError(f"no document in {path}: it holds no files; documents are {_kinds()} files")
     if not documents and skip is None:
         raise InputError(f"no document in {path}: of its {count} files none is a {_kinds()} file")
     return documents

@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 import dspy
 import pytest
+from dspy.lm15 import Message, Request, Response, Usage
 
 from raisf.evaluation.cluster import _Cluster, answer
 from raisf.evaluation.runner import ask_all, asked_by, evaluate
@@ -120,6 +121,36 @@ def test_every_question_is_kept_once(dies: dict[int, bool], tmp_path: Any) -> No
     here = evaluate(Echo(), asked, progress=False)
     assert (report.em, report.errors, report.em.n) == (here.em, here.errors, 51)
     assert len(ray.alive) == 3 - sum(dies.values())
+
+
+class Echoing:
+    """An engine that can be sent to a node; it writes nothing but an answer."""
+
+    def complete(self, request: Request) -> Response:
+        text = "[[ ## answer ## ]]\nright\n\n[[ ## completed ## ]]"
+        return Response(None, request.model, Message.assistant(text), "stop", Usage(input_tokens=1, output_tokens=1))
+
+
+class Asking(dspy.Module):
+    """A module of the user's own, which tells no trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask = dspy.Predict("question -> answer")
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=self.ask(question=question).answer)
+
+
+def test_what_a_module_costs_on_a_node_is_what_it_costs_here() -> None:
+    """It cost nothing there."""
+    program = Asking()
+    program.set_lm(dspy.LM("echo", engine=Echoing(), cache=False))
+    costs = [evaluate(program, examples("a", "b"), progress=False).cost]
+    with over(Ray(2, {})):
+        costs.append(evaluate(program, examples("a", "b"), progress=False).cost)
+    assert all(cost.pop("seconds") > 0 for cost in costs)
+    assert costs[0] == costs[1] and costs[0]["lm_calls"] == 1 and costs[0]["prompt_tokens"] > 0
 
 
 def test_without_a_node_the_run_ends_and_goes_on_later(tmp_path: Any) -> None:

@@ -1,10 +1,13 @@
 """If these failed, a module of the user's own would look free beside ours."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import dspy
 import pytest
 
 from raisf.evaluation.runner import evaluate
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
 
@@ -32,3 +35,60 @@ def test_a_module_of_ones_own_costs_what_it_asks(tracked: bool) -> None:
     assert report.cost["prompt_tokens"] > 20
     assert report.cost["completion_tokens"] == 2 * len("[[ ## answer ## ]] 1".split())
     assert "retrievals" not in report.cost, "nobody tells what it searches for"
+
+
+class Polished(Twice):
+    """Asks a program of ours, and hands on what it predicts with an answer of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft = Direct()
+
+    def forward(self, question: str) -> dspy.Prediction:
+        prediction = self.draft(question=question)
+        prediction.answer = self.ask(question=prediction.answer).answer
+        return prediction
+
+
+class Side(Twice):
+    """Asks several things side by side."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        asked = [(self.ask, dspy.Example(question=f"{question} {n}").with_inputs("question")) for n in range(3)]
+        return dspy.Parallel(num_threads=3, disable_progress_bar=True)(asked)[0]
+
+
+class Threads(Twice):
+    """Asks in threads of its own, which DSPy's context does not reach."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        with ThreadPoolExecutor() as pool:
+            return pool.submit(self.ask, question=question).result()
+
+
+def cost(program: dspy.Module) -> dict[str, float]:
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
+    return evaluate(program, ASKED, progress=False).cost
+
+
+def test_what_is_asked_beside_a_program_of_ours_counts() -> None:
+    """The module told the trace of the one that it contains, and so its calls alone."""
+    told = cost(Polished())
+    assert told["lm_calls"] == 2 and told["retrievals"] == 0 and told["completion_tokens"] == 12
+
+
+def test_calls_side_by_side_tell_their_tokens() -> None:
+    told = cost(Side())
+    assert (told["lm_calls"], told["unmetered_calls"], told["completion_tokens"]) == (3, 0, 18)
+
+
+def test_calls_that_cannot_be_seen_are_not_none() -> None:
+    assert cost(Threads()).keys() == {"seconds"}
+
+
+def test_who_counts_around_an_evaluation_counts_all_of_it() -> None:
+    program = Twice()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
+    with dspy.track_usage() as usage:
+        evaluate(program, ASKED, progress=False)
+    assert [len(entries) for entries in usage.usage_data.values()] == [6]

@@ -68,6 +68,9 @@ def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:
     assert right("two", tmp_path / "other") == 1.0
     with pytest.raises(InputError, match="would share other"):
         right("two", tmp_path / "other.jsonl")
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    assert right("two", tmp_path / "script.jsonl") == 1.0, "what holds no records may have the name"
+    assert right("two", tmp_path / ".jsonl") == 1.0
 
 
 def test_a_device_is_no_file_for_records(tmp_path: Path) -> None:

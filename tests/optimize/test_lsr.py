@@ -222,6 +222,8 @@ def test_what_cannot_be_tuned_is_told(index: Dense, tmp_path: Path) -> None:
     far = REPLUG(index)
     far.set_lm(ScriptedLM(lambda fields: {}))
     assert "is asked of an LM in the process" in error_of(far)
+    for inside in (tmp_path / "m", tmp_path / "m/index"):  # it was told when all had been asked and learnt
+        assert "would lie in one folder" in error_of(replug(index), index=inside)
     assert "only a dense index can be tuned" in error_of(REPLUG(BM25.build(PASSAGES, tmp_path / "b")))
     direct = Direct()
     direct.retriever = index

@@ -328,15 +328,11 @@ def test_options_that_are_no_probes_are_refused() -> None:
 
     asked = ["--train", "t", "--dev", "d", "--out", "o"]
     for how, given, message in (
-        (
-            "probe",
-            ["--epochs", "3"],
-            "--epochs is for --how weights or both, or for outcome --by weights: leave it out",
-        ),
+        ("probe", ["--epochs", "3"], "--epochs is for --how weights or both, or for outcome --by weights: leave"),
         ("probe", ["--full"], "--full is for --how weights or both"),
         ("probe", ["--strategy", "gepa"], "--strategy) is for how='prompts'"),
         ("prompts", ["--rows", "3"], "--rows is for --how weights, probe, outcome or both"),
-        ("prompts", ["--train-predictors", "all"], "--train-predictors is for --how weights, probe, outcome or both"),
+        ("prompts", ["--train-predictors", "all"], "--train-predictors is for --how weights, probe or both, or for"),
     ):
         result = CliRunner().invoke(compile_command, [*asked, "--how", how, *given])
         assert result.exit_code and message in f"{result.output}{result.exception}"

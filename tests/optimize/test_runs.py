@@ -10,25 +10,16 @@ from typing import Any
 import cloudpickle
 import dspy
 import pytest
-from dspy.lm15 import Message, Request, Response, Usage
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.cluster import answer
 from raisf.optimize.runs import results, with_steps
 from raisf.optimize.traces import traced_rows
 from raisf.utils.errors import RaisfError
-from tests.evaluation.test_cluster import Ray, over
+from tests.evaluation.test_cluster import Echoing, Ray, over
 from tests.evaluation.test_seconds import READING, slowly_read
 
 ASKED = [dspy.Example(question=f"What is {number}?").with_inputs("question") for number in range(3)]
-
-
-class Echoing:
-    """An engine that can be sent to a node; it writes nothing but an answer."""
-
-    def complete(self, request: Request) -> Response:
-        text = "[[ ## answer ## ]]\nright\n\n[[ ## completed ## ]]"
-        return Response(None, request.model, Message.assistant(text), "stop", Usage(input_tokens=1, output_tokens=1))
 
 
 class Asks(dspy.Module):

@@ -306,7 +306,7 @@ def test_labels_are_read_as_spreadsheets_save_them(encoding, delimiter, tmp_path
     path = tmp_path / "labels.csv"
     with path.open("w", newline="", encoding=encoding) as file:
         csv.writer(file, delimiter=delimiter).writerows(lines)
-    assert by_hand.labels(path) == {"a": "relevant"}
+    assert by_hand.labels(path) == {"ra": "relevant"}
 
 
 def test_labels_that_cannot_be_read_are_told(tmp_path):
@@ -319,6 +319,9 @@ def test_labels_that_cannot_be_read_are_told(tmp_path):
         by_hand.labels(path)
     path.write_text(f"id,judge,label\na,{'x' * 200},relevant\n")
     with pytest.raises(InputError, match=r"line 2: the judge is 'x+: write relevance"):
+        by_hand.labels(path)
+    path.write_text("id,judge,label\nra,relevance,relevant\na,relevance,irrelevant\n")
+    with pytest.raises(InputError, match="line 3: the row a is labelled twice, relevant and irrelevant"):
         by_hand.labels(path)
     path.write_text("id,question,label\na,Who?,relevant\n")
     with pytest.raises(InputError, match="columns id, judge and label"):

@@ -42,6 +42,9 @@ def test_collected_rows_show_agreement_and_cost_and_compile_learns_from_them(hom
     told = ["--program", "rag", "--strategy", "bootstrap", "--rows-from", rows, "--out", "a"]
     assert cli.main(["compile", *_files(home, "train", "dev"), *told]) == 2
     assert "RAG has no judges of RA-ISF to teach" in capsys.readouterr().err
+    told = ["--how", "weights", "--train-predictors", "answer_from", "--rows-from", rows, "--out", "a"]
+    assert cli.main(["compile", *_files(home, "train", "dev"), *told]) == 2, "it learnt from gold, and named the rows"
+    assert "the judges' rows say nothing of answer_from" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -205,7 +205,8 @@ def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tm
     assert not View([out]).texts
     block = View([out], home / "index").block(0)
     pids = {one["pid"] for (tree,) in block["trees"] for one in tree["root"]["passages"]}
-    assert pids == block["texts"].keys() and all(text for _, text in block["texts"].values())
+    (texts,) = block["texts"].values()
+    assert pids == texts.keys() and all(text for _, text in texts.values())
     other = tmp_path / "other"
     (tmp_path / "a.md").write_text("# A\n\nAnother corpus.")
     assert cli.main(["index", str(tmp_path / "a.md"), "--engine", "bm25", "--out", str(other)]) == 0
@@ -215,13 +216,22 @@ def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tm
     pocket = ["--lm", "pocket"]  # this one is no closed world: SmolLM2 would be asked
     assert cli.main(["eval", "--program", "rag", "--index", str(other), *test, *pocket, "--out", str(beside)]) == 0
     both = View([out, beside], home / "index")
-    assert [run["texts"] for run in both.summary["runs"]] == [True, False], "another corpus may use the same ids"
+    assert [bool(run["texts"]) for run in both.summary["runs"]] == [True, False], "another corpus may use the same ids"
+    assert View([out]).lacks_texts and not View([out], home / "index").lacks_texts
     report = home / "reports/a"
     (report / "records").mkdir(parents=True)
     for file in (out, meta_path(out)):
         shutil.copy(file, report / "records")
     write_json(report / "results.json", {"facts": {"index": "index"}})
     assert View([report]).texts, "where the command ran that names it, whoever looks from elsewhere"
+    second = tmp_path / "reports/a"
+    (second / "records").mkdir(parents=True)
+    for file in (beside, meta_path(beside)):
+        shutil.copy(file, second / "records")
+    write_json(second / "results.json", {"facts": {"index": str(other)}})
+    view = View([report, second])
+    assert len(view.texts) == 2 and not view.lacks_texts, "each run has those of the index that it searched"
+    assert [run["texts"] for run in view.summary["runs"]] == [*view.block(0)["texts"]]
 
 
 def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:
@@ -291,6 +301,8 @@ def test_of_several_reports_only_what_holds_for_all_is_told(records: Any, tmp_pa
         try:
             page = _get(server, "/")[2]
             assert all(f'href="report-{number}">Report &lt;b&gt;{number}<' in page for number in (0, 1))
+            again = View([*places, places[0] / "report.html"]).sources.pages
+            assert len(again) == 2, "a report that is named twice is linked once"
             assert [_get(server, f"/report-{number}")[0] for number in (0, 1, 2)] == [200, 200, 404]
         finally:
             server.stop()

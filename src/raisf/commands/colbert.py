@@ -1,5 +1,6 @@
 """`raisf colbert train`: makes a ColBERT checkpoint out of a user's own questions, or of nothing but her documents."""
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,7 +102,7 @@ def colbert_train_command(
         shown["warning"] = (
             "measured on made-up queries alone: try it on questions before you use it (docs/retrieval.md)"
         )
-    return facts_result(shown, f"raisf index DOCS --checkpoint {out} --out indexes/mine")
+    return facts_result(shown, f"raisf index DOCS --checkpoint {shlex.quote(str(out))} --out indexes/mine")
 
 
 @command("delta", _DELTA_EXAMPLES)
@@ -121,9 +122,12 @@ def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | N
     from raisf.utils.files import check_replaceable, read_json
 
     check_replaceable(out, *DELTA_FILES)
-    made = write_delta(checkpoint, out, base, read_json(facts) if facts else None)
+    told = read_json(facts) if facts else None
+    if facts and not isinstance(told, dict):
+        raise InputError(f"{facts} holds no JSON object: write what it was trained on in {{...}}")
+    made = write_delta(checkpoint, out, base, told)
     shown = {"out": str(out), **{name: made[name] for name in ("base", "tensors", "bytes", "error")}}
-    return facts_result(shown, f"raisf index DOCS --checkpoint {out} --out indexes/mine")
+    return facts_result(shown, f"raisf index DOCS --checkpoint {shlex.quote(str(out))} --out indexes/mine")
 
 
 colbert_command = Family(

@@ -1,5 +1,6 @@
 """`raisf compile`."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -190,5 +191,5 @@ def _result(out: Path, report: dict[str, Any], program: str) -> CommandResult:
         view.append(told.confidence_view(report["confidence"]))
     view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
-    view.append(facts_view(facts, f"raisf eval --program {own.artifact_name(program, out)} --test FILE"))
+    view.append(facts_view(facts, f"raisf eval --program {shlex.quote(own.artifact_name(program, out))} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -1,5 +1,6 @@
 """`raisf dense tune`: the query side of a dense index learns from an LM which passages help it (REPLUG's LSR)."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,12 @@ def dense_tune_command(
 
     from raisf.data.questions import load_questions
     from raisf.optimize.optimizers.lsr import FIRST, Tuning, tune_retriever
+    from raisf.retrieval.training.query_tuning import PUBLISHED
     from raisf.utils.display import DataTable
+    from raisf.utils.files import check_replaceable
 
     settings = given({"k": k, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate})
+    check_replaceable(out, *PUBLISHED)
     index_out = index_out or out.with_name(f"{out.name}-index")
     tuned: Any = tune_retriever(
         open_program("replug", lm=lm, index=index),
@@ -77,9 +81,13 @@ def dense_tune_command(
         kept = " *" if point["epoch"] == report["best_epoch"] else ""
         table.add_row(f"{point['epoch']}{kept}", *("-" if value is None else f"{value:.3f}" for value in shown))
     made = {"out": str(out), "index": str(index_out), "kept epoch": report["best_epoch"]}
+    following = f'raisf ask "..." --program replug --index {shlex.quote(str(index_out))}'
     if not report["best_epoch"]:
         made["warning"] = "no epoch was better than the model as it was: nothing is changed"
-    view = facts_view(made | {"LM calls": report["lm_calls"]}, f'raisf ask "..." --program replug --index {index_out}')
+    view = facts_view(
+        made | {"LM calls": report["lm_calls"]},
+        following,
+    )
     return CommandResult({"out": str(out), "index": str(index_out), **report}, Group(table, view))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -199,7 +200,8 @@ def index_command(
         keep = "`raisf index add` adds to an index and takes nothing from it"
         logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
     made["changed"] = standing_at(out) != standing
-    view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, f'raisf ask "..." --index {out}')
+    following = f'raisf ask "..." --index {shlex.quote(str(out))}'
+    view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, following)
     return _with_skipped(CommandResult(made, view), skipped)
 
 

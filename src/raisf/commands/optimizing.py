@@ -113,7 +113,13 @@ class WeightsChoice:
 
 
 def _elsewhere(name: str) -> InputError:
-    ways = "weights, probe, outcome or both" if name in PROBED else "weights or both, or for outcome --by weights"
+    ways = "weights or both, or for outcome --by weights"
+    if name in PROBED:
+        ways = (
+            "weights, probe, outcome or both"
+            if name == "rows"
+            else "weights, probe or both, or for outcome --by weights"
+        )
     return InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
 
 

@@ -51,10 +51,10 @@ def pocket_report_command(weights: str, n: int) -> CommandResult:
     from raisf.utils.files import read_json
 
     folder = path(weights) if weights in WEIGHTS else Path(weights).expanduser()
-    if not (folder / "manifest.json").is_file():
+    manifest = read_json(folder / "manifest.json") if (folder / "manifest.json").is_file() else None
+    if not isinstance(manifest, dict) or not {"home", "parameters", "tokens", "seed"} <= manifest.keys():
         names = ", ".join(WEIGHTS)
         raise InputError(f"{folder} holds no pocket model: give {names}, or a folder made by `raisf pocket train`")
-    manifest = read_json(folder / "manifest.json")
     model, tokenizer = load_model(folder)
     measured = report(model, tokenizer, n, manifest["home"]["regions"])  # type: ignore[arg-type]
     title = f"{manifest['parameters']:,} parameters, {manifest['tokens']:,} tokens, seed {manifest['seed']}"

@@ -109,8 +109,11 @@ def labelled_programs(text: str) -> dict[str, str]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """`A,B` as names."""
-    return tuple(filter(None, (part.strip() for part in text.split(","))))
+    """`A,B` as names; none of nothing."""
+    found = tuple(filter(None, (part.strip() for part in text.split(","))))
+    if text and not found:
+        raise click.BadParameter(f"expected names with commas between them, found {text!r}")
+    return found
 
 
 def labelled(text: str) -> tuple[str, str]:

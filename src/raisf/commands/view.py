@@ -66,7 +66,9 @@ def view_command(
                     raise InputError(f"{out} is no page, and would be replaced by one: give another file")
         view = View(paths, index)
         if view.lacks_texts:
-            logger.warning("the page has no passages' texts: no report names an index that is here; give --index DIR")
+            logger.warning(
+                "passages of some runs have no text: no report names their index, or it is not here; give --index DIR"
+            )
         size = write(view, out)
         shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}
         return facts_result(shown | {"out": str(out), "megabytes": round(size / 1e6, 2)})

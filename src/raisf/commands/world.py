@@ -1,5 +1,6 @@
 """`raisf world`."""
 
+import shlex
 from pathlib import Path
 
 from raisf.commands.command import command, option
@@ -43,5 +44,5 @@ def world_command(seed: int, entities: int, train: int, dev: int, test: int, out
     from raisf.data.world.files import write_world
 
     summary = write_world(out, seed, entities, {"train": train, "dev": dev, "test": test})
-    following = f"raisf index {out / 'corpus.jsonl'} --out indexes/{out.name}"
+    following = shlex.join(["raisf", "index", str(out / "corpus.jsonl"), "--out", f"indexes/{out.name}"])
     return facts_result({"out": str(out), **summary}, following)

@@ -112,8 +112,12 @@ def labels(path: Path) -> dict[str, str]:
                 )
             if label and label not in choices:
                 raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
-            if label:
-                found[row["id"]] = label
+            identity = row["id"] if row["id"].startswith("r") else f"r{row['id']}"  # of earlier versions
+            if label and found.setdefault(identity, label) != label:
+                raise InputError(
+                    f"{path}, line {number}: the row {row['id']} is labelled twice, {found[identity]} and {label}: "
+                    "leave one"
+                )
     except csv.Error as error:
         raise InputError(f"{path} is no CSV that can be read ({error}): save it again as CSV in UTF-8") from error
     return found
@@ -165,7 +169,8 @@ def _readable(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> set[s
 
 
 def _identity(judge: str, row: Mapping[str, Any]) -> str:
-    return digest([judge, row["question"], _shown(judge, row)])
+    # Some digests alone, such as 583366e4, are numbers to a spreadsheet.
+    return "r" + digest([judge, row["question"], _shown(judge, row)])
 
 
 def _shown(judge: str, row: Mapping[str, Any]) -> str:

@@ -87,7 +87,10 @@ def compare(
         facts["not held out"] = "; ".join(seen) or None
         facts["one program"] = _of_several_labels(files)
         if facts["one program"]:  # compiled, it may have stayed what it was
-            logger.warning("%s: one program, whose answers are asked and counted once", facts["one program"])
+            logger.warning(
+                "%s: one program, which is asked once; the difference between its labels is nothing",
+                facts["one program"],
+            )
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
         report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
@@ -100,7 +103,10 @@ def _warn_of_no_common_lm(programs: "Mapping[str, dspy.Module]") -> None:
     """Where no LM answers in all, what is compared is LMs as well."""
     from raisf.evaluation.local_lms import lms_of
 
-    asked = {name: {str(getattr(lm, "base", lm.model)) for lm in lms_of(one) if lm} for name, one in programs.items()}
+    def source(lm: Any) -> str:  # modules that one endpoint serves have one base
+        return str(getattr(getattr(lm, "endpoint", None), "place", None) or getattr(lm, "base", lm.model))
+
+    asked = {name: {source(lm) for lm in lms_of(one) if lm} for name, one in programs.items()}
     asked = {name: models for name, models in asked.items() if models}
     if asked and not set.intersection(*asked.values()):
         told = "; ".join(f"{name} {', '.join(sorted(models))}" for name, models in asked.items())

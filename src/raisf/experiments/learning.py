@@ -109,6 +109,8 @@ class Learning:
         # What learns from gold alone, or counts so anyway, is the same by either metric.
         by_gold = setting.program in ("weights", "probe", "skr-knn") and not setting.few_shot and not setting.then
         asked += ["accuracy"] if self._metric and not by_gold else []
+        # Steps were compiled with seed 0, whatever the experiment's was.
+        asked += ["steps of this seed"] if setting.then and self.workspace.seed else []
         return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown, *asked]
 
     @property
@@ -178,7 +180,9 @@ class Learning:
 
         workspace = self.workspace
         for how, options in setting.then:
-            more: dict[str, Any] = {} if how == "thresholds" else {"work": workspace.out / "made" / "work"}
+            more: dict[str, Any] = {}
+            if how != "thresholds":
+                more = {"work": workspace.out / "made" / "work", "seed": workspace.seed}
             more |= self._metric
             more |= {"rows": workspace.rows} if how in ("probe", "outcome") and workspace.rows else {}
             if how == "probe":  # it reads the base, whatever was trained beside it

@@ -198,7 +198,7 @@ def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
     rows: list[list[Cell]] = [[name, *(report.cost.get(cost) for cost in COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
-    if any(None in row for row in rows):
+    if any("lm_calls" in report.cost and "retrievals" not in report.cost for report in reports.values()):
         text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
     return Section("Cost", ["program", *COSTS.values()], rows, text)
 

@@ -75,8 +75,8 @@ def find_runs(paths: Sequence[Path]) -> Sources:
         if found := _facts(place):
             reports.append(found)
             indexes += _indexes(place, found)
-        if (place / PAGE).is_file():
-            pages.append(place / PAGE)
+        if (page := (place / PAGE).resolve()).is_file() and page not in pages:
+            pages.append(page)
     facts = {
         name: value for name, value in (reports or [{}])[0].items() if all(of.get(name) == value for of in reports)
     }

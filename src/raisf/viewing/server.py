@@ -66,7 +66,12 @@ class ViewServer(HttpServer):
     async def _page(self, request: Request) -> Response:
         view = await run_in_threadpool(self._fresh)
         pages = view.sources.pages
-        names = ["Report"] if len(pages) == 1 else [f"Report {page.parent.name}" for page in pages]
+        folders = [page.parent.name for page in pages]
+        names = [
+            f"Report {one if folders.count(one) == 1 else page.parent}"
+            for one, page in zip(folders, pages, strict=True)
+        ]
+        names = ["Report"] if len(pages) == 1 else names
         links = "".join(f'<a href="report-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
         headers = {"Content-Security-Policy": policy("connect-src 'self'", "frame-ancestors 'none'")}
         return HTMLResponse("".join(shell(view.title, links)), headers=_HEADERS | headers)

@@ -23,7 +23,8 @@ class View:
 
     Attributes:
         summary: Everything but the trees.
-        lacks_texts: Whether there are passages, and no index that has their texts.
+        texts: Of the passages, by the corpus of an index and their ids.
+        lacks_texts: Whether a run has passages, and there is no index with their texts.
 
     Args:
         paths: Where the records lie; see `raisf.viewing.runs.find_runs`.
@@ -40,10 +41,11 @@ class View:
         self.title = ", ".join(path.name or path.resolve().name for path in paths)
         self.version = _version(self.sources)
         self._records = [_by_question(run) for run in self.sources.runs]
-        pids = set(_pids([record["trace"] for of in self._records for record in of.values()]))
-        corpus, self.texts = _texts(index, self.sources, pids)
-        self.lacks_texts = bool(pids) and not self.texts
-        self._texted = [corpus is not None and _searched(run, corpus) for run in self.sources.runs]
+        shown = [set(_pids([record["trace"] for record in of.values()])) for of in self._records]
+        self.texts = _texts(index, self.sources, set().union(*shown))
+        corpora = [next((one for one in self.texts if _searched(run, one)), None) for run in self.sources.runs]
+        self._corpora = corpora
+        self.lacks_texts = any(pids and corpus is None for pids, corpus in zip(shown, corpora, strict=True))
         self._questions = list(dict.fromkeys(key for records in self._records for key in records))
         self.blocks = -(-len(self._questions) // BLOCK)
         self.summary: dict[str, Any] = self._summary()
@@ -59,10 +61,10 @@ class View:
 
     def _summary(self) -> dict[str, Any]:
         runs, answers = list[Record](), list[list[Record | None]]()
-        for run, of, texted in zip(self.sources.runs, self._records, self._texted, strict=True):
-            texts = self.texts if texted else {}  # another corpus may call its passages the same
+        for run, of, corpus in zip(self.sources.runs, self._records, self._corpora, strict=True):
+            texts = self.texts.get(corpus or "", {})  # another corpus may call its passages the same
             with _telling_what_is_no_record(run.path):
-                runs.append({**_summary(run, list(of.values())), "texts": texted})
+                runs.append({**_summary(run, list(of.values())), "texts": corpus})
                 answers.append([_answer(of[key], texts) if key in of else None for key in self._questions])
         return {
             "title": self.title,
@@ -76,7 +78,7 @@ class View:
         }
 
     def block(self, number: int) -> dict[str, Any]:
-        """The trees of some questions: by question and run, and the texts of their passages by id.
+        """The trees of some questions: by question and run, and the texts of their passages by corpus and id.
 
         Args:
             number: Of the block, from 0.
@@ -84,7 +86,8 @@ class View:
         keys = self._questions[number * BLOCK : (number + 1) * BLOCK]
         trees = [[of[key]["trace"] if key in of else None for of in self._records] for key in keys]
         pids = dict.fromkeys(_pids(trees))
-        return {"trees": trees, "texts": {pid: self.texts[pid] for pid in pids if pid in self.texts}}
+        texts = {corpus: {pid: of[pid] for pid in pids if pid in of} for corpus, of in self.texts.items()}
+        return {"trees": trees, "texts": texts}
 
     def _any(self, key: tuple[str, str]) -> Record:
         """A record of a question, one with gold if there is any."""
@@ -163,19 +166,19 @@ def _searched(run: Run, corpus: str) -> bool:
     return any(corpus in str(value) for value in run.program.values())
 
 
-def _texts(index: Path | None, sources: Sources, pids: set[str]) -> tuple[str | None, Texts]:
-    """The corpus of an index, and its passages by id. One that only a report names may be gone, or changed since."""
+def _texts(index: Path | None, sources: Sources, pids: set[str]) -> dict[str, Texts]:
+    """By corpus, its passages by id. An index that only a report names may be gone, or changed since."""
     from raisf.retrieval.store.manifest import read_manifest
     from raisf.retrieval.store.rows import read_segment
 
+    texts: dict[str, Texts] = {}
     for named in [index] if index else sources.indexes:
         with contextlib.nullcontext() if index else contextlib.suppress(InputError, OSError):
             manifest = read_manifest(named)
             if not any(_searched(run, manifest.corpus_sha256) for run in sources.runs):
                 raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
-            found: Texts = {}
+            found = texts.setdefault(manifest.corpus_sha256, {})
             for segment in manifest.segments:
                 passages = (one for one in read_segment(named, segment) if one.pid in pids)
                 found |= {one.pid: (one.title, one.text) for one in passages}
-            return manifest.corpus_sha256, found
-    return None, {}
+    return texts

@@ -95,7 +95,7 @@ function side(run, place, found) {
   const trace = found.trees[run];
   if (!trace || typeof trace.root !== "object" || !trace.root) { made.append(el("p", { class: "muted" }, "This run keeps no trace.")); return made; }
   try {
-    const context = { texts: data.runs[run].texts ? found.texts : {}, gold: data.questions[place].gold, errors: answer.judges };
+    const context = { texts: found.texts[data.runs[run].texts] || {}, gold: data.questions[place].gold, errors: answer.judges };
     made.append(costLine(trace), el("ul", { class: "tree" }, nodeItem(trace.root, "0", context)));
   } catch (error) {
     made.append(el("p", { class: "warn" }, `This trace cannot be shown: ${error.message}`));
