@@ -58,4 +58,4 @@ def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     rows = [(at, {"question": example.question}) for at, example in enumerate(ASKED)]
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
     assert error is None and len(found) == len(ASKED)
-    assert all(failure is None and seconds < READING for _, _, failure, seconds in found)
+    assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)

@@ -22,7 +22,7 @@ def test_names_are_one_at_least(capsys: Any) -> None:
     """The error ended at its colon."""
     argv = ["compile", "--train-predictors", ",", "--how", "weights", "--train", "t", "--dev", "d", "--out", "o"]
     assert cli.main(argv) == 2
-    assert "expected names with commas between them, found ','" in capsys.readouterr().err
+    assert "expected names, with commas between them; found ','" in capsys.readouterr().err
 
 
 def test_only_a_pocket_model_is_reported_on(tmp_path: Path, capsys: Any) -> None:

@@ -97,7 +97,7 @@ def limits(text: str) -> dict[str, int | None]:
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}
-    for part in names(text):
+    for part in names(text, "names of programs"):
         label, given, name = part.rpartition("=")
         label = label if given else Path(name).name
         if label in named:
@@ -108,11 +108,11 @@ def labelled_programs(text: str) -> dict[str, str]:
     return named
 
 
-def names(text: str) -> tuple[str, ...]:
+def names(text: str, what: str = "names") -> tuple[str, ...]:
     """`A,B` as names; none of nothing."""
     found = tuple(filter(None, (part.strip() for part in text.split(","))))
     if text and not found:
-        raise click.BadParameter(f"expected names with commas between them, found {text!r}")
+        raise click.BadParameter(f"expected {what}, with commas between them; found {text!r}")
     return found
 
 
