@@ -12,7 +12,7 @@ from dspy.utils.usage_tracker import UsageTracker
 from raisf.evaluation.identity import GOLD, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.utils.text import text_of
-from raisf.utils.usage import metered_calls
+from raisf.utils.usage import metered_calls, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,8 @@ def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inpu
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)
     made = max(len(calls.made), len(metered))
-    tokens = {name: sum(entry.get(name) or 0 for entry in metered) for name in ("prompt_tokens", "completion_tokens")}
-    return Outcome(
-        example, prediction, error, seconds, {"lm_calls": made, "unmetered_calls": made - len(metered)} | tokens
-    )
+    cost = {"lm_calls": made, "unmetered_calls": made - len(metered), **tokens_of(metered)}
+    return Outcome(example, prediction, error, seconds, cost)
 
 
 def record_of(outcome: Outcome) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.text import clean
-from raisf.utils.usage import metered_calls
+from raisf.utils.usage import metered_calls, tokens_of
 
 T = TypeVar("T")
 
@@ -222,8 +222,7 @@ class Run:
         metered = metered_calls(self.usage) if self.usage else []
         return Cost(
             lm_calls=max(self._calls, len(metered)),  # a module of the user's own calls past the run
-            prompt_tokens=sum(entry.get("prompt_tokens") or 0 for entry in metered),
-            completion_tokens=sum(entry.get("completion_tokens") or 0 for entry in metered),
+            **tokens_of(metered),
             retrievals=len(self._used),
             seconds=time.monotonic() - self._started,
         )

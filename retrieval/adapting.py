@@ -191,12 +191,12 @@ def _known_of(given: Any) -> str:
 
     Of a method that is its object's settings, of a partial what it was given, too.
     """
-    known, held = [_name_of(given)], getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
     if isinstance(given, partial):
-        known, held = (
-            [_known_of(given.func)],
-            {str(place): one for place, one in enumerate(given.args)} | given.keywords,
-        )
+        known = [_known_of(given.func)]
+        held = {str(place): one for place, one in enumerate(given.args)} | given.keywords
+    else:
+        known = [_name_of(given)]
+        held = getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
     for name, value in sorted(held.items()):
         if name.startswith("_") or not isinstance(value, str | int | float | bool | list | tuple):
             continue

@@ -1,9 +1,13 @@
 """What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dspy
 from dspy.utils.usage_tracker import UsageTracker
+
+TOKENS = ("prompt_tokens", "completion_tokens")
+"""What a call's usage tells, by DSPy's names."""
 
 
 def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:
@@ -12,10 +16,14 @@ def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:
     return [entry for entries in by_lm.values() for entry in entries]
 
 
+def tokens_of(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The tokens of some calls together, as far as these tell them."""
+    known = list(calls)
+    return {name: sum(call.get(name) or 0 for call in known) for name in TOKENS}
+
+
 def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
     """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
     for number in range(calls if dspy.settings.usage_tracker else 0):
         told = (0, 0) if number else (prompt_tokens, completion_tokens)
-        dspy.settings.usage_tracker.add_usage(
-            lm.model, dict(zip(("prompt_tokens", "completion_tokens"), told, strict=True))
-        )
+        dspy.settings.usage_tracker.add_usage(lm.model, dict(zip(TOKENS, told, strict=True)))

@@ -24,7 +24,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
-from raisf.utils.usage import metered_calls
+from raisf.utils.usage import metered_calls, tokens_of
 
 SAME, DIFFERENT = "same", "different"
 
@@ -172,8 +172,8 @@ class Labelling:
         calls = metered_calls(usage)
         spent.teacher["calls"] += len(rows)
         spent.teacher["unmetered_calls"] += max(0, len(rows) - len(calls))
-        for name in ("prompt_tokens", "completion_tokens"):
-            spent.teacher[name] += sum(call.get(name) or 0 for call in calls)
+        for name, tokens in tokens_of(calls).items():
+            spent.teacher[name] += tokens
         spent.teacher["seconds"] += time.monotonic() - started
         spent.asked += len(rows)
         answered = {id(row) for row, _ in said}

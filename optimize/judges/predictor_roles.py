@@ -31,7 +31,8 @@ _KNOWN = (*JUDGE_ROLES, DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAns
 def judges_of(program: dspy.Module) -> set[str]:
     """What a program has judges for: "know", "relevance", "sufficiency", "decomposition"; also where they reason."""
     signatures = [predictor.signature for _, predictor in program.named_predictors()]
-    return {JUDGE_ROLES[role] for role in JUDGE_ROLES for one in signatures if _alike(one, role) or _reasons(one, role)}
+    judges = JUDGE_ROLES.items()
+    return {judge for role, judge in judges for one in signatures if _alike(one, role) or _reasons(one, role)}
 
 
 def role_of(predictor: Any) -> Any:

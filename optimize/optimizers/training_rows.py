@@ -85,7 +85,7 @@ class JudgeTraining(Optimizer):
         judges that `judge_rows` has none for.
 
         Raises:
-            InputError: There are others without rows, or none has any.
+            InputError: There are others without rows, or none has any, or `judge_rows` are about none of the chosen.
         """
         owner_of, missing = owners(program), dict[str, str]()
         asked = {sources[0].gold.judge.get(name) for name in chosen}

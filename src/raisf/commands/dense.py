@@ -84,10 +84,7 @@ def dense_tune_command(
     following = f'raisf ask "..." --program replug --index {shlex.quote(str(index_out))}'
     if not report["best_epoch"]:
         made["warning"] = "no epoch was better than the model as it was: nothing is changed"
-    view = facts_view(
-        made | {"LM calls": report["lm_calls"]},
-        following,
-    )
+    view = facts_view(made | {"LM calls": report["lm_calls"]}, following)
     return CommandResult({"out": str(out), "index": str(index_out), **report}, Group(table, view))
 
 

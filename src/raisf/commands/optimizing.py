@@ -113,13 +113,9 @@ class WeightsChoice:
 
 
 def _elsewhere(name: str) -> InputError:
-    ways = "weights or both, or for outcome --by weights"
-    if name in PROBED:
-        ways = (
-            "weights, probe, outcome or both"
-            if name == "rows"
-            else "weights, probe or both, or for outcome --by weights"
-        )
+    ways = f"weights{', probe' * (name in PROBED)} or both, or for outcome --by weights"
+    if name == "rows":
+        ways = "weights, probe, outcome or both"
     return InputError(f"--{name.replace('_', '-')} is for --how {ways}: leave it out, or add that")
 
 

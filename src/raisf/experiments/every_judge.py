@@ -61,7 +61,7 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
 def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
     rows: list[list[Cell]] = []
     for label, report in reports.items():
-        cost = [float(report.cost.get(name, 0)) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
+        cost = [report.cost.get(name) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
         rows.append([label, report.em, report.f1, *cost])
     text = f"n = {len(workspace.test)}; cost: mean per question. {fault_lines(reports)}".strip()
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)

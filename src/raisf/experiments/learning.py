@@ -180,10 +180,9 @@ class Learning:
 
         workspace = self.workspace
         for how, options in setting.then:
-            more: dict[str, Any] = {}
+            more = dict(self._metric)
             if how != "thresholds":
-                more = {"work": workspace.out / "made" / "work", "seed": workspace.seed}
-            more |= self._metric
+                more |= {"work": workspace.out / "made" / "work", "seed": workspace.seed}
             more |= {"rows": workspace.rows} if how in ("probe", "outcome") and workspace.rows else {}
             if how == "probe":  # it reads the base, whatever was trained beside it
                 more["base"] = setting.base or workspace.base or workspace.lm.spec

@@ -61,12 +61,9 @@ def without_credentials(text: str) -> str:
 
 
 def _models(programs: "Sequence[dspy.Module]") -> list[str]:
-    import dspy
+    from raisf.evaluation.local_lms import lms_of
 
-    from raisf.utils.predictors import all_predictors
-
-    lms = [predictor.lm or dspy.settings.lm for program in programs for _, predictor in all_predictors(program)]
-    return list(dict.fromkeys(str(lm.model) for lm in lms if lm is not None))
+    return list(dict.fromkeys(str(lm.model) for program in programs for lm in lms_of(program) if lm is not None))
 
 
 def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:

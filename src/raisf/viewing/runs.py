@@ -77,9 +77,8 @@ def find_runs(paths: Sequence[Path]) -> Sources:
             indexes += _indexes(place, found)
         if (page := (place / PAGE).resolve()).is_file() and page not in pages:
             pages.append(page)
-    facts = {
-        name: value for name, value in (reports or [{}])[0].items() if all(of.get(name) == value for of in reports)
-    }
+    first = reports[0] if reports else {}
+    facts = {name: value for name, value in first.items() if all(of.get(name) == value for of in reports)}
     return Sources(_distinct(list(runs.values())), facts, pages, list(dict.fromkeys(indexes)))
 
 

@@ -43,9 +43,8 @@ class View:
         self._records = [_by_question(run) for run in self.sources.runs]
         shown = [set(_pids([record["trace"] for record in of.values()])) for of in self._records]
         self.texts = _texts(index, self.sources, set().union(*shown))
-        corpora = [next((one for one in self.texts if _searched(run, one)), None) for run in self.sources.runs]
-        self._corpora = corpora
-        self.lacks_texts = any(pids and corpus is None for pids, corpus in zip(shown, corpora, strict=True))
+        self._corpora = [next((one for one in self.texts if _searched(run, one)), None) for run in self.sources.runs]
+        self.lacks_texts = any(pids and corpus is None for pids, corpus in zip(shown, self._corpora, strict=True))
         self._questions = list(dict.fromkeys(key for records in self._records for key in records))
         self.blocks = -(-len(self._questions) // BLOCK)
         self.summary: dict[str, Any] = self._summary()
