@@ -116,8 +116,8 @@ def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
         return {"k": trace and (len(trace.root.passages) or None), "recall": None, "precision": None}
     root = trace.root
     passages = root.passages
-    if not passages:  # one that searched for itself alone has found nothing; others leave it to their parts
-        in_vain = 0.0 if trace.cost.retrievals and not (root.sub_questions or root.steps) else None
+    if not passages:  # nothing was found, or nothing kept; what is broken down may leave searching to its parts
+        in_vain = 0.0 if trace.cost.retrievals and not root.sub_questions else None
         return {"k": None, "recall": in_vain, "precision": in_vain}
     ranked = [p.pid if example.get("gold_pids") else p.title for p in passages]
     k = len(passages)

@@ -34,8 +34,8 @@ class Report:
         accuracy: Yes/no accuracy where gold is yes/no, exact match elsewhere.
         routes: By the route that settled the root question (the paper's table 7), most frequent first.
         kinds: Exact match by kind of question, where the test set has several.
-        recall: Share of the gold among the passages retrieved for the root question, over the n questions that have
-            gold and for which it retrieved. None: no such question.
+        recall: Share of the gold among the passages at hand to answer the root question (`Node.passages`), over the n
+            questions that have gold and that it searched for: 0 where it found nothing, or kept nothing. None: no such.
         precision: Share of these passages that is gold, over the same questions.
         cost: Means a question, by the names in a record's cost: lm_calls, unmetered_calls (of which nobody told the
             tokens), prompt_tokens, completion_tokens, retrievals, discarded_retrievals, seconds.

@@ -270,6 +270,12 @@ class Run:
             self.read += readable
             self.unreadable += not readable
 
+    def misread(self) -> None:
+        """Count the output that `ask` gave last as unreadable after all: its fields hold nothing of use."""
+        with self._lock:
+            self.read -= 1
+            self.unreadable += 1
+
     def _fail(self, error: Exception, lm: dspy.BaseLM) -> None:
         """Go on without a call that failed, or stop the run.
 

@@ -34,19 +34,23 @@ _REST = r"(?:(?!\b(?:but|however)\b).)*"
 _SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|retrieved)\ )?
     (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)"""
 _NO_ANSWER = re.compile(
-    rf"""(?:(?:(?:i'm\ |i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
-    the\ unknown | none | null | n/a | no\ idea | not\ sure | not\ applicable
-    | (?:there\ is\ )?(?:no|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
-    | i\ (?:do\ not|don't|cannot|can't|could\ not|couldn't|have\ no|am\ not|am\ unable\ to)\ \w{_REST}
+    rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
+    the\ unknown | none | null | n/a | no\ idea | not\ sure | not\ applicable | unanswerable
+    | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
+    | i\ (?:do\ not|can\ ?not|could\ not|have\ no|am\ not)\ \w{_REST}
+    | (?:i\ am\ )?(?:unable\ to|can\ ?not)\ (?:answer|determine|find|tell|say|provide|give|know)\b{_REST}
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
-      (?:(?:not|nowhere|isn't|aren't)\ (?:explicitly\ |directly\ )?
+      (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?
          (?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear) | unknown)
       (?:\ (?:in|by|from)\ {_SOURCE})?
-    | (?:(?:it|{_SOURCE})\ )?(?:cannot|can't|could\ not)\ be\ (?:determined|answered|found|known){_REST}
-    | {_SOURCE}\ (?:(?:do|does|did|is|are)\ not|don't|doesn't|didn't)\ {_REST}
+    | not\ in\ {_SOURCE} | unknown\ (?:as|since|because|not)\b{_REST}
+    | (?:(?:it|{_SOURCE})\ )?(?:can\ ?not|could\ not)\ be\ (?:determined|answered|found|known){_REST}
+    | {_SOURCE}\ (?:do|does|did|is|are)\ not\ {_REST}
     )""",
     re.VERBOSE,
 )
+_EMPHASIS = re.compile(r"[*_<>]+")
+_CONTRACTED = (("can't", "can not"), ("n't", " not"), ("'m", " am"), ("it's", "it is"), ("there's", "there is"))
 
 
 _AUXILIARIES = frozenset(
@@ -67,7 +71,9 @@ def is_unknown(answer: str) -> bool:
 
     "The Unknown" is a film and "I Don't Know" a song, so titles are answers; and so is what goes on with a "but".
     """
-    said = normal(answer.translate(_ONE_SHAPE))
+    said = normal(_EMPHASIS.sub(" ", answer.translate(_ONE_SHAPE)))
+    for short, full in _CONTRACTED:
+        said = said.replace(short, full)
     titled = [word[:1].isupper() for word in answer.split()[1:]]
     return {*said.split()} <= {UNKNOWN} or (not (titled and all(titled)) and _NO_ANSWER.fullmatch(said) is not None)
 

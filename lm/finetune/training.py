@@ -28,6 +28,8 @@ LEARNT = 0.005
 WARM_UP = 0.06
 # Rows of so many batches are sorted by length before they are cut: little padding, and still another mix each epoch.
 SORTED_BATCHES = 16
+# Tokens, padding among them, that a process reads at once: of each, SmolLM2 keeps 2 MB until the gradients are there.
+TOKENS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +225,14 @@ class FinetuneRun:
         if whole == 0:  # nothing to learn from, in any process
             self._count_step(batch)
             return 0.0
-        # A process with no row of its own takes part with one that does not count: the others wait for its gradients.
-        own = batch[self._rank :: self._count] or [replace(batch[0], weight=0.0)]
-        losses, weights, _ = self._losses(self._shared, own)
-        loss = (losses * weights).sum() / whole
-        (loss * self._count).backward()  # the gradients' mean over the processes is taken
+        learnt = 0.0
+        for piece in self._pieces(batch):
+            # A process with no row of its own takes part with one that does not count: others wait for its gradients.
+            own = piece[self._rank :: self._count] or [replace(piece[0], weight=0.0)]
+            losses, weights, _ = self._losses(self._shared, own)
+            loss = (losses * weights).sum() / whole
+            (loss * self._count).backward()  # the gradients' mean over the processes is taken
+            learnt += loss.item()
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         total = self.training.epochs * self.batches
         for group in self.optimizer.param_groups:
@@ -235,7 +240,16 @@ class FinetuneRun:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self._count_step(batch)
-        return self._together([loss.item()])[0]
+        return self._together([learnt])[0]
+
+    def _pieces(self, batch: list[TokenizedRow]) -> list[list[TokenizedRow]]:
+        """A step's rows in pieces, the same in all processes, that have room in memory beside what they leave there."""
+        pieces: list[list[TokenizedRow]] = [[]]
+        for row in sorted(batch, key=lambda row: len(row.tokens)):
+            if pieces[-1] and (len(pieces[-1]) + 1) * len(row.tokens) > TOKENS_AT_ONCE * self._count:
+                pieces.append([])
+            pieces[-1].append(row)
+        return pieces
 
     def _count_step(self, batch: list[TokenizedRow]) -> None:
         self.steps += 1

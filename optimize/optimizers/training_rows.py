@@ -1,5 +1,6 @@
 """What giving predictors weights of their own begins with: whom to teach, on which base, and the rows of each."""
 
+import logging
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 from raisf.utils.sampling import up_to
 from raisf.utils.text import print_of
+
+logger = logging.getLogger(__name__)
 
 # Validation rows a judge: the share that is right is known to some 6 points, and reading them costs little.
 MAX_VALIDATION = 200
@@ -240,7 +243,10 @@ class Source:
         for mine, theirs in ((self.gold.of, learnt.gold.of), (self.traced.of, learnt.traced.of)):
             for name in mine.keys() & theirs.keys():
                 asked = {_about(row) for row in theirs[name]} - {None}
-                mine[name] = [row for row in mine[name] if _about(row) not in asked] or mine[name]
+                others = [row for row in mine[name] if _about(row) not in asked]
+                if mine[name] and not others:
+                    logger.warning("%s: all validation rows are about questions that are learnt: they say little", name)
+                mine[name] = others or mine[name]
 
     def why(self, name: str) -> str:
         """Why a predictor has no rows, and what to do."""

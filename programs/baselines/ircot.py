@@ -27,7 +27,7 @@ class IRCoT(Program):
         retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
         k: Passages a search.
         max_passages: Passages collected at most.
-        max_thoughts: Sentences of the reasoning at most.
+        max_thoughts: Sentences of the reasoning at most; 8, the paper's.
         reader: "reasoning" thinks step by step over the collected passages, "answer" answers at once: the paper's two.
         evidence: Of the reader "answer": False answers at once, as the paper's; True quotes the sentence that holds the
             answer first.
@@ -45,7 +45,7 @@ class IRCoT(Program):
         retriever: Retriever | None = None,
         k: int = 5,
         max_passages: int = 15,
-        max_thoughts: int = 10,
+        max_thoughts: int = 8,
         reader: Reader = "reasoning",
         evidence: bool = True,
         max_calls: int | None = None,
@@ -74,7 +74,7 @@ class IRCoT(Program):
                     break
                 thoughts.append(thought)
                 self._collect(run, node, thought, thought)
-            reason = f"from {len(node.passages)} passages, collected in {len(thoughts) + 1} searches"
+            reason = f"from {len(node.passages)} passages, collected in {len(thoughts) + 1} turns"
             run.settle(node, "passages", reason, self.read, passages=texts(node.passages))
         return node
 

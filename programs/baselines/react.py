@@ -12,7 +12,8 @@ from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import NextAction
 from raisf.utils.text import clean
 
-_ACTION = re.compile(r"\b(search|finish)\s*\[([^\[\]]+)\]", re.IGNORECASE)
+# The brackets may hold others: "Finish[The Beatles [band]]".
+_ACTION = re.compile(r"\b(search|finish)\s*\[((?:[^\[\]]|\[[^\[\]]*\])+)\]", re.IGNORECASE)
 _MALFORMED = "no action -> write Search[query] or Finish[answer]"
 
 
@@ -84,4 +85,6 @@ class ReAct(Program):
             action = _ACTION.search(clean(prediction.action)) if prediction else None
             if prediction and action and (text := clean(action[2])):
                 return clean(prediction.thought), action[1].casefold(), text
+            if prediction:
+                run.misread()
         return None

@@ -10,7 +10,7 @@ import pytest
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.optimizers.selection import answer_exact_match
-from raisf.programs.trace import Cost, Node, Trace
+from raisf.programs.trace import Cost, Node, Step, Trace
 from raisf.utils.files import read_jsonl
 
 
@@ -65,10 +65,11 @@ def test_answers_without_a_probability_stand_above_those_that_nothing_supports()
     assert report.risk.right[0.2] == 1.0 and report.risk.right[1.0] == pytest.approx(1 / 3)
 
 
-def test_a_search_that_finds_nothing_has_recalled_nothing() -> None:
+@pytest.mark.parametrize("steps", [[], [Step(generation="So I think.")], [Step(query="who?")]])
+def test_a_search_that_finds_nothing_or_keeps_nothing_has_recalled_nothing(steps: list[Step]) -> None:
     class Vain(dspy.Module):
         def forward(self, question: str) -> dspy.Prediction:
-            root = Node(question=question)
+            root = Node(question=question, steps=steps)
             root.end("no_passages", "nothing was found", "unknown")
             return dspy.Prediction(answer="unknown", trace=Trace(system="s", root=root, cost=Cost(retrievals=1)))
 

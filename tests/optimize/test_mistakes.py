@@ -157,13 +157,18 @@ def test_questions_of_two_files_with_the_same_ids_all_count(program: RAISF, worl
     assert both[0]["answers"] == both[1]["answers"] > 30 and both[0]["slope"] == pytest.approx(both[1]["slope"])
 
 
-def test_nothing_is_validated_on_that_was_learnt_as_a_sub_question() -> None:
+def test_nothing_is_validated_on_that_was_learnt_as_a_sub_question(caplog: pytest.LogCaptureFixture) -> None:
     def rows(*questions: str) -> Any:
         return type("Rows", (), {"of": {"know": [dspy.Example(question=one) for one in questions]}})()
 
     held = Source("validation", rows("Who wrote Emma?", "Who wrote Hamlet?"))
     held.leave_out(Source("training", rows("Where was its author born?", " who wrote  Emma?")))
-    assert [row.question for row in held.gold.of["know"]] == ["Who wrote Hamlet?"]
+    assert [row.question for row in held.gold.of["know"]] == ["Who wrote Hamlet?"] and not caplog.text
+    held.leave_out(Source("training", rows("Who wrote Hamlet?")))
+    assert (
+        len(held.gold.of["know"]) == 1
+        and "know: all validation rows are about questions that are learnt" in caplog.text
+    )
 
 
 def test_an_adapter_of_dspys_settings_is_told_to_be_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -118,6 +118,14 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *("The passages do not mention it.", "The provided text doesn't say who wrote it.", "Insufficient information"),
         *("Sorry, I cannot answer that question.", "I'm sorry, but I don't know.", "No information available"),
         *("It cannot be determined from the given passages.", "The answer is unknown.", "unknown in the passages"),
+        *("I'm not sure.", "I\u2019m unable to answer that", "It's unknown", "It can't be determined", "unanswerable"),
+        *(
+            "There isn't enough information",
+            "There's no information about that",
+            "Unable to determine",
+            "Cannot answer",
+        ),
+        *("**unknown**", "<unknown>", "unknown (not in the passages)", "Unknown, as the passages do not say"),
     ],
 )
 def test_a_refusal_in_other_words_is_no_answer(answer: str):
@@ -137,6 +145,10 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             "N/A Records",
             "I know",
             "no data set",
+            "I'm Not There",
+            "unknown to science",
+            "cannot openers",
+            "it's blue",
         ),
         *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),
     ],

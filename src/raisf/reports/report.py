@@ -149,7 +149,7 @@ def _answers(comparison: "Comparison") -> Section:
     n = next(iter(comparison.reports.values())).em.n
     text = (
         f"n = {n} questions; percent, with 95% intervals: Wilson's for exact match and accuracy, else bootstrap. "
-        f"recall: of gold among the passages first retrieved{_searched(comparison.reports)}."
+        f"recall: of gold among the passages at hand to answer the question itself{_searched(comparison.reports)}."
     )
     if unreadable:
         text += " unreadable: of the LM's outputs; an answer among them counts as wrong."

@@ -66,7 +66,11 @@ def test_a_malformed_action_is_asked_for_once_more(ask, library, malformed):
 
     trace = ask(ReAct(library({})), script(malformed, malformed))
     assert (trace.root.route, trace.root.answer, trace.cost.lm_calls) == ("unreadable", "unknown", 2)
-    assert "in step 1" in trace.root.reason
+    assert "in step 1" in trace.root.reason and (trace.read, trace.unreadable) == (0, 2)
+
+
+def test_a_finish_may_have_brackets_of_its_own(ask, library):
+    assert ask(ReAct(library({})), script("Finish[The Beatles [band]]")).root.answer == "The Beatles [band]"
 
 
 def test_it_takes_seven_steps_at_most(ask, library):
