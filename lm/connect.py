@@ -260,7 +260,7 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
         return error
     found, remedy = _diagnose(error, lm, _redact(error.message or type(error).__name__, lm))
     base = base_of(lm)
-    place = f"{lm.model} at {without_secrets(base)}" if base else lm.model
+    place = f"{lm.model} at {without_secrets(base)}" if base else _named(lm.model)
     explained = LMError(f"{place} {found}: {remedy}")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
@@ -270,12 +270,19 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     return explained
 
 
+def _named(model: str) -> str:
+    """A model as a person knows it: without its hash, and of an adapter its name alone."""
+    spec, _, lora = model.partition("#")[0].partition("@")
+    return f"{spec} with its adapter {Path(lora).name}" if lora else spec
+
+
 def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, str]:
     said = " ".join(message.split("\n\n")[0].split())[:300]
     status = f"HTTP {error.status}" if error.status else "no HTTP status"
     key = f"{lm.model.partition('/')[0].upper()}_API_KEY"
     if isinstance(error, ContextWindowExceededError):
-        return f"cannot read so much ({said})", "give fewer passages or demonstrations"
+        shorter = "ask a shorter question, or give fewer or shorter passages or demonstrations"
+        return f"cannot read so much ({said})", shorter
     if isinstance(error, LMTimeoutError) or "timed out" in said:
         seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
         return (

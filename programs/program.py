@@ -321,18 +321,18 @@ def check_count(name: str, value: object, least: int = 1, most: int | None = Non
     check(name, value, good or (value is None and none != ""), f"{wanted}, or None for {none}" if none else wanted)
 
 
-def check_question(question: object) -> None:
-    """Raise InputError for what is no question: no text, empty, too long, no Unicode."""
+def check_question(question: object, name: str = "question") -> None:
+    """Raise InputError for what is no question, or query: no text, empty, too long, no Unicode."""
     if not isinstance(question, str):
-        raise InputError(f"a question is text, found {type(question).__name__}: {question!r:.80}")
+        raise InputError(f"a {name} is text, found {type(question).__name__}: {question!r:.80}")
     if not question.strip():
-        raise InputError("the question is empty: ask one")
+        raise InputError(f"the {name} is empty: give one")
     if len(question) > MAX_QUESTION_CHARACTERS:
         raise InputError(
-            f"the question has {len(question):,} characters, the limit is {MAX_QUESTION_CHARACTERS:,}: "
+            f"the {name} has {len(question):,} characters, the limit is {MAX_QUESTION_CHARACTERS:,}: "
             "ask a shorter one and put documents into an index"
         )
     try:
         question.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"the question is not valid Unicode at character {error.start + 1}: {error.reason}") from None
+        raise InputError(f"the {name} is not valid Unicode at character {error.start + 1}: {error.reason}") from None

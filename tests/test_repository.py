@@ -119,6 +119,14 @@ def test_the_page_about_commands_shows_every_one():
     assert set(COMMANDS) <= set(shown)
 
 
+def test_what_git_ignores_is_in_no_image():
+    """The key of the service lay in a layer: the folder that compose.yaml reads it from was copied with the rest."""
+    lines = {name: (ROOT / name).read_text(encoding="utf-8").split() for name in (".gitignore", ".dockerignore")}
+    excluded = {line.removeprefix("**/") for line in lines[".dockerignore"]}
+    ignored = {line.strip("/") for line in lines[".gitignore"] if line.endswith(("/", "*")) and line[0] != "!"}
+    assert {"secrets", "indexes", "__pycache__"} <= ignored <= excluded
+
+
 def test_the_image_brings_the_model_that_its_own_example_asks():
     # `serve INDEX` names no model: without the weights and the reader of GGUF the container ends at once.
     image, make = ((ROOT / name).read_text(encoding="utf-8") for name in ("Dockerfile", "Makefile"))

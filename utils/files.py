@@ -211,9 +211,9 @@ def locked(path: Path | str, taken: str) -> Iterator[None]:
     except Timeout:
         raise InputError(taken) from None
     except (OSError, NotImplementedError) as error:
-        if isinstance(error, PermissionError):
+        if isinstance(error, PermissionError) or getattr(error, "errno", None) == errno.EROFS:
             raise InputError(
-                f"{path} cannot be written ({error.strerror}): ask whose it is, or work on a copy"
+                f"{path} cannot be written ({os.strerror(error.errno)}): ask whose it is, or work on a copy"
             ) from error
         if getattr(error, "errno", None) not in _NO_LOCKS:
             raise

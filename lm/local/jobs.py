@@ -155,10 +155,7 @@ def job_of(
         job.limit = min(config.max_tokens or DEFAULT_MAX_TOKENS, context - len(job.prompt))
         longest = len(job.prompt) + 1
     if longest > context:
-        raise ContextLengthError(
-            f"the prompt is {longest} tokens long and the model reads {context} at most: "
-            "give fewer or shorter passages, or fewer demonstrations"
-        )
+        raise ContextLengthError(f"the prompt is {longest:,} tokens long and the model reads {context:,} at most")
     return job
 
 

@@ -197,8 +197,8 @@ def index_command(
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
     if gone := sorted(told.documents.keys() - documents_of(out) if told else ()):
-        keep = "`raisf index add` adds to an index and takes nothing from it"
-        logger.warning("%s is of %s alone now: what it had of %s is gone (%s)", out, docs, _named(gone), keep)
+        keep = "to add to an index and take nothing from it: `raisf index add`"
+        logger.warning("%s is gone from %s, since it is not in %s (%s)", _named(gone), out, docs, keep)
     made["changed"] = standing_at(out) != standing
     following = f'raisf ask "..." --index {shlex.quote(str(out))}'
     view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, following)

@@ -68,9 +68,8 @@ class Admission:
         """
         with self._lock:
             if self.under_way >= self.limits.concurrency:
-                raise TooManyQuestions(
-                    f"{self.under_way} questions are under way: ask again in a second", 1, "concurrency"
-                )
+                told = "1 question is" if self.under_way == 1 else f"{self.under_way} questions are"
+                raise TooManyQuestions(f"{told} under way: ask again in a second", 1, "concurrency")
             self._take(client)
             self.under_way += 1
         try:

@@ -38,9 +38,12 @@ class _Strict(FastMCP):
         return tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-        takes = {tool.name: tool.inputSchema["properties"] for tool in await self.list_tools()}
-        if unknown := sorted(arguments.keys() - takes.get(name, arguments).keys()):
-            raise ToolError(f"{name} has no {unknown[0]!r:.80}: it takes {', '.join(takes[name])}")
+        schema = {tool.name: tool.inputSchema for tool in await self.list_tools()}.get(name, {})
+        takes = schema.get("properties", arguments)
+        if unknown := sorted(arguments.keys() - takes.keys()):
+            raise ToolError(f"{name} has no {unknown[0]!r:.80}: it takes {', '.join(takes)}")
+        if missing := [field for field in schema.get("required", ()) if field not in arguments]:
+            raise ToolError(f"{name} needs {missing[0]!r}")
         return await super().call_tool(name, arguments)
 
 
@@ -87,7 +90,7 @@ def make_mcp(service: Service) -> FastMCP:
             raise InputError(f"{served.name} searches nothing")
         if not 1 <= k <= MOST_PASSAGES:
             raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
-        check_question(query)
+        check_question(query, "query")
         with service.place(_client(ctx)):
             found = await run_in_threadpool(as_retriever(served.retriever), query, k)
         rows = [

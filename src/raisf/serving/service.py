@@ -29,7 +29,7 @@ def kind_of(problem: Exception) -> tuple[int, str]:
         return 429, "rate_limit_exceeded"
     if isinstance(problem, NoSuchProgram):
         return 404, "model_not_found"
-    if isinstance(problem, InputError):
+    if isinstance(problem, InputError) or (isinstance(problem, LMError) and problem.too_long):
         return 400, "invalid_request"
     return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
 
@@ -162,7 +162,7 @@ class Question:
         self.held: ExitStack | None = None
         self._started = time.perf_counter()
         self._first: float | None = None
-        self._outcome, self._answer = "stopped", ""
+        self._outcome, self._problem, self._answer = "stopped", "", ""
 
     def __enter__(self) -> "Question":
         return self
@@ -189,11 +189,14 @@ class Question:
         except Cancelled:
             raise
         except RaisfError as error:
-            self._outcome = "refused" if isinstance(error, InputError) else "failed"
+            status, self._problem = kind_of(error)
+            self._outcome = "refused" if status < 500 else "failed"
+            if self._outcome == "failed":
+                logger.warning("question %s failed: %s", self.id, error)
             raise
         except Exception as error:
-            self._outcome = "failed"
-            logger.exception("a question failed")
+            self._outcome, self._problem = "failed", "failed"
+            logger.exception("question %s failed", self.id)
             raise RaisfError("the program failed: the server's log says why") from error
 
     async def outcome(self) -> DoneEvent:
@@ -222,6 +225,8 @@ class Question:
             "lm_calls": self.cost.lm_calls,
             "tokens": self.cost.prompt_tokens + self.cost.completion_tokens,
         }
+        if self._problem:
+            row["error"] = self._problem
         if self._service.log_questions:
             row |= {"question": self.text, "answer": self._answer}
         logger.info(json.dumps(row, ensure_ascii=True))

@@ -56,6 +56,10 @@ class Script:
             assert self.let_go.wait(60)
         if "fail" in question:
             raise LMError("the endpoint is down: start it again")
+        if "endless" in question:
+            error = LMError("the LM cannot read so much: ask a shorter question")
+            error.too_long = True
+            raise error
         return self.outputs(question, fields)
 
     def outputs(self, question: str, fields: dict[str, Any]) -> dict[str, Any]:

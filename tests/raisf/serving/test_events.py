@@ -231,6 +231,20 @@ def test_the_log_holds_questions_only_if_asked(make: Any, start: Any, ask: Any, 
         assert row["outcome"] == "answered" and row["lm_calls"] == 2 and ("Velm" in json.dumps(row)) == log_questions
 
 
+def test_the_log_says_why_a_question_was_not_answered(make: Any, start: Any, ask: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", logger="raisf.serving")
+    with start(make()) as server:
+        ask(server.url, "will this fail?")
+        body = json.dumps({"question": "an endless one", "stream": False}).encode()
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/ask", body))
+        refused.value.close()
+    said = [record.message for record in caplog.records if record.name == "raisf.serving"]
+    rows = [json.loads(one) for one in said if one.startswith("{")]
+    assert [(row["outcome"], row["error"]) for row in rows] == [("failed", "lm_failed"), ("refused", "invalid_request")]
+    assert [one for one in said if "endpoint is down" in one] and not any("will this" in one for one in said)
+
+
 def test_figures_for_prometheus(server: Any, ask: Any) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 

@@ -50,7 +50,9 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
             assert found.structuredContent is not None
             assert found.structuredContent["passages"][0]["title"] == "Pasmur Sea"
             for tool, arguments, message in (
-                ("ask", {"question": " "}, "empty"),
+                ("ask", {"question": " "}, "the question is empty"),
+                ("search", {"query": " "}, "the query is empty"),
+                ("ask", {}, "ask needs 'question'"),
                 ("ask", {"question": "Who?", "program": "x"}, "choose ra-isf, rag"),
                 ("search", {"query": "x", "k": 500}, "1 to 50"),
                 ("search", {"query": "sea " * 10_000}, "the limit is 20,000"),
