@@ -14,11 +14,14 @@ import ujson
 from raisf.evaluation.confidence import of_record
 from raisf.evaluation.identity import describe, describe_test
 from raisf.utils.errors import InputError
-from raisf.utils.files import dump_line, read_json, write_json
+from raisf.utils.files import check_writable, dump_line, read_json, write_json
+from raisf.utils.space import naming_full_disk
 
 FORMAT = 1
 # What scores and tables stand on.
 _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
+# What else scores and tables stand on, where a record has it.
+_KINDS = {"kind": str, "route": str, "error": str, "cost": dict, "read": int, "unreadable": int}
 # What else a record tells, and counts as where it does not.
 _MISSING: dict[str, Any] = {
     **dict.fromkeys(("kind", "hops", "prediction", "route", "recall", "precision", "error", "trace")),
@@ -50,8 +53,9 @@ class Records:
         """Keeps a record; when it returns, a kill of the process can no longer lose it."""
         self.found(record)
         if self._lines is not None:
-            self._lines.write(dump_line(record))
-            self._lines.flush()
+            with naming_full_disk(self._lines.name):
+                self._lines.write(dump_line(record))
+                self._lines.flush()
 
     def found(self, record: dict[str, Any]) -> None:
         """Takes note of a record that the file has."""
@@ -85,6 +89,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     bare = path.name.removesuffix(".jsonl")
     if bare and _holds_records(twin := path.with_name(bare if bare != path.name else f"{bare}.jsonl")):
         raise InputError(f"{path} and {twin.name}, which is there, would share {meta_path(path).name}: {_ELSEWHERE}")
+    check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = meta_path(path)
     _read_meta(meta)  # a stranger's is refused before a file is made beside it
@@ -147,13 +152,21 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
                 raise InputError(f"{path}, line {number}, is no JSON ({error}): {remedy}") from error
             try:
                 wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
+                wrong += [name for name in ("em", "f1") if name not in wrong and not 0 <= record[name] <= 1]
                 record = _MISSING | record
+                wrong += [n for n, kind in _KINDS.items() if record[n] is not None and not isinstance(record[n], kind)]
+                if "cost" not in wrong and not all(isinstance(one, (int, float)) for one in record["cost"].values()):
+                    wrong.append("cost")
                 record["confidence"] = of_record(record)
             except (TypeError, AttributeError) as error:
                 raise InputError(f"{path}, line {number}, is no record ({error!r:.80}): {remedy}") from error
             if wrong:
-                raise InputError(f"{path}, line {number}, is no record (no {wrong[0]!r} in it): {remedy}")
+                raise InputError(f"{path}, line {number}, is no record ({_wrong(record, wrong[0])}): {remedy}")
             yield record
+
+
+def _wrong(record: dict[str, Any], name: str) -> str:
+    return f"{name!r} is {record[name]!r:.40}" if record.get(name) is not None else f"no {name!r} in it"
 
 
 def _holds_records(path: Path) -> bool:

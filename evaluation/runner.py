@@ -197,6 +197,9 @@ def evaluate(
     warn_of_seen(program, examples, name)
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
         done = records.done
+        if strangers := done.keys() - {question_id(example) for example in examples}:
+            told = f"{out} has a record of {min(strangers)!r:.80}, which is none of the questions"
+            raise InputError(f"{told}: drop its line, or give another file for the records")
         left = [e for e in examples if (done.get(question_id(e)) or {"error": ""})["error"] is not None]
         kept = f"; {out} keeps the answers so far, and the same command goes on from there" if out else ""
         task = bar.add_task(name, total=len(examples), completed=len(examples) - len(left), score="")

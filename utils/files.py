@@ -19,6 +19,8 @@ from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_par
 from raisf.utils.space import naming_full_disk
 from raisf.utils.text import text_of
 
+LONGEST_NAME = 237
+"""Bytes of a name, so that the half-made file's beside it, 18 longer, has 255, the most that file systems take."""
 _NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
 
@@ -163,6 +165,7 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
             replaced (the current one, or where a disk is mounted), or where nothing can be written.
     """
     path = Path(path)
+    check_name(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
     found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
@@ -176,6 +179,12 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
         where = "the folder that you are in" if Path.cwd().is_relative_to(whole) else "where a disk is mounted"
         raise InputError(f"{path} is {where}, which cannot be replaced by a new one: give a folder in it")
     check_writable(path.parent)
+
+
+def check_name(path: Path) -> None:
+    """Raise InputError for a name that leaves no room for that of the half-made file beside it."""
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise InputError(f"{path.name:.40}... is longer than {LONGEST_NAME} bytes: give a shorter name")
 
 
 def check_writable(folder: Path | str, remedy: str = "give another folder") -> None:
@@ -211,11 +220,12 @@ def locked(path: Path | str, taken: str) -> Iterator[None]:
     except Timeout:
         raise InputError(taken) from None
     except (OSError, NotImplementedError) as error:
-        if isinstance(error, PermissionError) or getattr(error, "errno", None) == errno.EROFS:
+        number = getattr(error, "errno", None)
+        if number in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise InputError(
-                f"{path} cannot be written ({os.strerror(error.errno)}): ask whose it is, or work on a copy"
+                f"{path} cannot be written ({os.strerror(number)}): ask whose it is, or work on a copy"
             ) from error
-        if getattr(error, "errno", None) not in _NO_LOCKS:
+        if number not in _NO_LOCKS:
             raise
     try:
         yield

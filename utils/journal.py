@@ -50,7 +50,7 @@ class Journal:
         check_writable(work, f"what is found so far is kept there; {elsewhere}")
         Path(work).mkdir(parents=True, exist_ok=True)
         doing = lock or "doing the very same"
-        taken = f"another compile is {doing} in {work}: wait for it, or {elsewhere}"
+        taken = f"another command is {doing} in {work}: wait for it, or {elsewhere}"
         with locked(Path(work) / f".{lock or f'{name}-{identity}'}.lock", taken):
             yield cls(Path(work) / f"{name}-{identity}.jsonl")
 

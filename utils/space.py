@@ -28,7 +28,7 @@ def naming_full_disk(path: Path | str) -> Iterator[None]:
         number = getattr(error, "errno", None)
         if number not in _FULL and not (number is None and _TOLD.search(str(error))):
             raise
-        where = getattr(error, "filename", None) or path
+        where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path  # of a copy, its end
         reason = getattr(error, "strerror", None) or str(error)
         raise RaisfError(
             f"cannot write {where} ({reason}): free some space on its disk, or choose a place on another; nothing was "

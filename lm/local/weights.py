@@ -15,6 +15,9 @@ WITHOUT_TEMPLATE = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model"
 EVERYTHING = (*WITHOUT_TEMPLATE, "*.jinja")
 """What a model is: all that the hub holds of it in the one format that carries no code, too."""
 
+REPORT = "training.json"
+"""Beside a model that was trained here: how."""
+
 Precision = Literal["float32", "bfloat16"]
 # "default": float32 on a CPU, the weights' own precision on a GPU.
 ANY_PRECISION = "auto"  # in a model string: what suits the machine that opens it
@@ -93,14 +96,16 @@ def weights_hashes(folder: Path) -> list[str]:
     """The hash of a model, and behind it those by which older versions knew it.
 
     These passed over a chat template in a file of its own: not where the model has one among its tokenizer's settings,
-    which such a file, that came later, would take the place of.
+    which such a file, that came later, would take the place of. And they counted the report of a training in, with the
+    seconds that it took.
     """
     settings = folder / "tokenizer_config.json"
     own = settings.is_file() and b'"chat_template"' in settings.read_bytes()
     ways = [EVERYTHING] if own else [EVERYTHING, WITHOUT_TEMPLATE]
     if (folder / gguf.SOURCE).is_file():
         ways = [("*.safetensors", gguf.SOURCE), WITHOUT_TEMPLATE]
-    return [_hash_of(folder, patterns) for patterns in ways]
+    whole = [_hash_of(folder, patterns) for patterns in ways]
+    return [_hash_of(folder, ways[0], REPORT), *whole] if (folder / REPORT).is_file() else whole
 
 
 def hash_of_files(folder: Path, *names: str) -> str:
@@ -114,9 +119,9 @@ def same_weights(sha: str, folder: Path) -> bool:
     return sha.partition("-")[0] in weights_hashes(folder)
 
 
-def _hash_of(folder: Path, patterns: tuple[str, ...]) -> str:
+def _hash_of(folder: Path, patterns: tuple[str, ...], without: str = "") -> str:
     whole = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern) if path.name != without):
         # Once a process: a Llama of 7 billion weights takes some ten seconds.
         whole.update(f"{path.name} {sha256_of_large(path)}\n".encode())
     return whole.hexdigest()[:12]

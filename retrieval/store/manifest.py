@@ -268,7 +268,7 @@ def verify(path: Path, manifest: IndexManifest, largest: float = float("inf")) -
                 yield f"{name} has {size} bytes, not {wanted.bytes}"
             elif size <= largest and sha256_file(file) != wanted.sha256:
                 yield f"{name} has changed since the index was made"
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             yield f"{name} is missing"
 
 

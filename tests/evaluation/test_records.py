@@ -48,6 +48,29 @@ def test_a_record_that_lacks_what_is_not_scored_counts_as_without(tmp_path: Path
     assert (report.em.value, report.accuracy.value, report.errors) == (1.0, 0.0, 0)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("em", 5.0), ("f1", -1), ("kind", ["x"]), ("route", {"a": 1}), ("cost", {"lm_calls": "x"}), ("read", "one")],
+)
+def test_a_record_that_was_mended_badly_is_told_with_its_line(tmp_path: Path, field: str, value: object) -> None:
+    """It went into the means, or ended in a traceback."""
+    out = tmp_path / "r.jsonl"
+    right("two", out)
+    (record,) = read_jsonl(out)
+    write_jsonl(out, [record | {field: value}])
+    with pytest.raises(InputError, match=rf"line 1, is no record \('{field}' is "):
+        right("two", out)
+
+
+def test_a_record_of_another_question_is_in_no_mean(tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    right("two", out)
+    (record,) = read_jsonl(out)
+    write_jsonl(out, [record, record | {"id": "stranger"}])
+    with pytest.raises(InputError, match="a record of 'stranger', which is none of the questions"):
+        right("two", out)
+
+
 def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> None:
     """Their cost and seconds are the cache's; what was answered without one keeps its file."""
     assert right("two", tmp_path / "asked.jsonl", cache=False) == 1.0

@@ -99,6 +99,17 @@ def test_another_chat_template_is_another_model_and_what_was_compiled_before_sti
     assert weights.same_weights(formerly, folder) and connect(f"local/{folder}#{formerly}").model.endswith(second)
 
 
+def test_how_long_a_training_took_makes_no_other_model_of_it(folder: Path) -> None:
+    bare = weights.weights_hash(folder)
+    hashes = set()
+    for seconds in (1.5, 2.5):
+        (folder / weights.REPORT).write_text(json.dumps({"seconds": seconds}))
+        hashes.add(weights.weights_hash(folder))
+        counted = weights._hash_of(folder, weights.EVERYTHING)
+        assert weights.same_weights(counted, folder)  # as versions before knew it
+    assert hashes == {bare}
+
+
 def test_a_template_that_came_beside_the_tokenizers_own_is_no_former_model(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     settings = json.loads((folder / "tokenizer_config.json").read_text())

@@ -317,7 +317,7 @@ def test_two_of_the_same_at_once_are_refused_and_two_others_are_not(learner: Lea
     def metric(example: Any, prediction: Any, trace: Any = None) -> float:
         if not started:
             started.append(1)
-            with pytest.raises(InputError, match="another compile is doing the very same in runs/compile"):
+            with pytest.raises(InputError, match="another command is doing the very same in runs/compile"):
                 compile(learner, **sets(), metric=metric, progress=False)
             compile(learner, **sets(), metric=metric, seed=1, progress=False)
         return 1.0

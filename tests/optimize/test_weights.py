@@ -109,7 +109,7 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
     with pytest.raises(InputError, match="the rank must be at most 32, the width of"):
         tune(halving, tmp_path, base=base, training=Training(rank=33))
     with Journal.alone(tmp_path / "work", "weights", "of other options", lock="training"):
-        with pytest.raises(InputError, match=r"another compile is training in .*work: wait for it"):
+        with pytest.raises(InputError, match=r"another command is training in .*work: wait for it"):
             tune(halving, tmp_path, base=base)
     assert len(halving.judge.lm.calls) == asked
 

@@ -76,7 +76,9 @@ def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monk
     run_json(capsys, *argv, out)
     run_json(capsys, *argv, out)
     (tmp_path / "notes.txt").write_text("mine")
-    files = {file: file.read_bytes() for file in (test, tmp_path / "notes.txt")}
+    answer = {"id": "1", "question": "Who?", "gold": {}, "readable": True, "em": 1.0}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")  # which were paid for
+    files = {file: file.read_bytes() for file in (test, tmp_path / "notes.txt", tmp_path / "answers.jsonl")}
     monkeypatch.setattr("raisf.programs.calls.Run.ask", None)  # any call of an LM would fail
     for file in files:
         assert cli.main([*argv, str(file)]) == 2

@@ -46,12 +46,20 @@ def test_a_mistake_is_told_before_anything_is_compiled(argv, options, message, c
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(argv, capsys, tmp_path):
+def test_too_few_questions_to_calibrate_the_confidence_on_are_told_at_once(argv, capsys, tmp_path):
+    assert cli.main([*argv, "--lm", "pocket", "--calibrate-confidence"]) == 2
+    assert "calibrated on 10 answers or more, not 6" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(argv, capsys, tmp_path, monkeypatch):
     """All that was paid for was thrown away, for the want of six more questions."""
+    monkeypatch.setattr("raisf.commands.calibrating.CalibrationChoice.check_confidence", lambda *_: None)
+    monkeypatch.setattr("raisf.optimize.confidence.LEAST", 6)
+    monkeypatch.setattr("raisf.optimize.confidence.results", lambda *_, **__: [])
     assert cli.main([*argv, "--lm", "pocket", "--calibrate-confidence"]) == 1
     told = capsys.readouterr().err
     assert "artifact holds the program as it was compiled, but its confidence is not calibrated" in told
-    assert "of 6 answers have a confidence, and 10 are needed" in told
+    assert "0 of 6 answers have a confidence, and 6 are needed" in told
     report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
     assert report["lm_calls"] > 0 and "confidence" not in report
     assert cli.main(["ask", "Who founded Velm?", "--program", str(tmp_path / "artifact")]) == 0

@@ -190,6 +190,9 @@ def test_changed_passages_are_noticed(index: Path):
     assert "passages.jsonl has" in error_of(index)
     file.unlink()
     assert "passages.jsonl is missing" in error_of(index)
+    shutil.rmtree(index / "segments")
+    (index / "segments").touch()
+    assert "passages.jsonl is missing" in error_of(index)
 
 
 def test_a_cut_or_missing_file_is_noticed(index: Path):

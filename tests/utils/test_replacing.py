@@ -1,12 +1,14 @@
 """If these failed, writing a file could take the place of a link or of a device."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, write_json
+from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import LONGEST_NAME, atomic_folder, check_replaceable, read_json, write_json
+from raisf.utils.space import naming_full_disk
 
 
 def test_a_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -26,6 +28,21 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"is {said}; give a file"):
             write_json(tmp_path / name, 2)
     assert (tmp_path / "pipe").is_fifo() and not list((tmp_path / "folder").iterdir())
+
+
+def test_a_name_that_leaves_no_room_for_the_half_made_one_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="longer than 237 bytes: give a shorter name"):
+        check_replaceable(tmp_path / ("\u706b" * 80), "marker")
+    longest = tmp_path / ("n" * LONGEST_NAME)
+    check_replaceable(longest, "marker")
+    with atomic_folder(longest, "marker") as folder:
+        (folder / "marker").touch()
+    assert longest.is_dir()
+
+
+def test_a_copy_that_fills_a_disk_names_the_file_that_it_was_to_make() -> None:
+    with pytest.raises(RaisfError, match="cannot write full/b "), naming_full_disk("c"):
+        raise OSError(errno.ENOSPC, "No space left on device", "roomy/a", None, "full/b")
 
 
 def test_a_new_folder_belongs_to_the_group_of_the_one_that_it_stands_in(tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ class CalibrationChoice:
         free = self.kinds is None and asked is None and self.aim in ("answer", "cost")
         return ("verbal", "confidence") if free and program.use_know and program.self_knowledge == "verbal" else ()
 
+    def check_confidence(self, valset: Any) -> None:
+        """Tells, before anything is learnt, of too few questions to calibrate the confidence on."""
+        if self.scale_confidence:
+            from raisf.optimize.confidence import check_enough
+
+            check_enough(valset)
+
     def confident(self, compiled: Any, valset: Any, threads: int, metric: Any) -> Any:
         """The program with a confidence that says how often it is right, where that is wanted.
 

@@ -97,6 +97,7 @@ def compile_command(
     learners = [optimizer.p, optimizer.w] if ways.how == "both" else [optimizer]
     thresholds = calibration.optimizer(ways.how, labels, threads)
     trainset, valset = load_questions(train), load_questions(dev)
+    calibration.check_confidence(valset)
     metric = metric_for([*trainset, *valset])
     for one in (optimizer, *learners, *([thresholds] if thresholds is not None else [])):
         one.metric = metric

@@ -161,16 +161,19 @@ class JudgeEvaluation:
 
 def _check_out(out: Path | None) -> None:
     """Verdicts take the place of earlier verdicts, and of nothing else."""
-    from raisf.utils.files import check_writable, read_jsonl
+    from raisf.evaluation.records import meta_path
+    from raisf.utils.files import check_name, check_writable, read_jsonl
 
     if out is None:
         return
     if out.is_dir():
         raise InputError(f"{out} is a folder: give a file for the verdicts, such as {out / 'verdicts.jsonl'}")
+    check_name(out)
     check_writable(out.parent, "give another file")
     try:
         first = next(read_jsonl(out), None) if out.exists() else None
     except InputError:
         first = {}
-    if first is not None and not {"question", "gold", "readable"} <= first.keys():
+    verdicts = first is None or ({"question", "gold", "readable"} <= first.keys() and "em" not in first)
+    if not verdicts or meta_path(out).exists():  # answers have these fields, too
         raise InputError(f"{out} holds something else than verdicts, which would be replaced: give another file")

@@ -13,6 +13,7 @@ from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
 from raisf.reports.sections import RESULTS, Cell, Section, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
+from raisf.utils.files import check_writable
 
 if TYPE_CHECKING:
     from raisf.evaluation.comparison import Comparison, Pair
@@ -127,6 +128,7 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
             raise InputError(f"{out} holds other things ({told}): give a new folder")
     elif out.exists():
         raise InputError(f"{out} is a file: give a folder for the report")
+    check_writable(out)
     out.mkdir(parents=True, exist_ok=True)
 
 
