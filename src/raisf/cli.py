@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import errno
 import gc
 import io
 import logging
@@ -17,6 +18,11 @@ from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible
 
+NO_PLACE = (
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG),
+    *(errno.ELOOP, errno.ENOTDIR, errno.EEXIST),  # a link to itself, a file in the place of a folder
+)
+"""What the system says of a place that the user chose, and that nothing can be written to or read from."""
 COMMANDS = (
     "demo",
     "world",
@@ -117,7 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RaisfError as error:
         return _told(error, code=error.exit_code)
     except OSError as error:
-        return _told(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), code=1)
+        told = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        return _told(told, ": give another place", code=2) if error.errno in NO_PLACE else _told(told, code=1)
     return 0
 
 

@@ -95,6 +95,13 @@ def test_a_place_that_cannot_be_written_is_named_without_a_traceback(capsys, tmp
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_a_link_to_itself_is_no_place(capsys, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for out in (tmp_path / "loop", tmp_path / "loop" / "world"):
+        assert _run("world", "--entities", "300", "--out", str(out)) == 2
+        assert "give another place" in capsys.readouterr().err
+
+
 def test_json_is_all_there_is_on_standard_output(capsys, tmp_path):
     assert _run("world", "--entities", "300", "--out", str(tmp_path / "world"), "--json") == 0
     made = json.loads(capsys.readouterr().out)

@@ -92,6 +92,8 @@ class _Routes:
             raise InputError('a request is an object such as {"question": "..."}')
         if strange := [name for name in given if name not in ASKS]:
             raise InputError(f"a request has no {strange[0]!r}: give of {', '.join(ASKS)}")
+        if "question" not in given:
+            raise InputError('a request has a "question": give one')
         stream = flag("stream", given.get("stream"))
         asked = self._service.begin(
             given.get("question"),
