@@ -85,7 +85,7 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
         "id": question_id(example),
         "question": example.question,
         "answers": answers,
-        "kind": example.get("kind"),
+        "kind": None if example.get("kind") is None else str(example.kind),
         "hops": example.get("hops"),
         "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if example.get(name) is not None},
         "prediction": answer,

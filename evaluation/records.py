@@ -20,8 +20,13 @@ from raisf.utils.space import naming_full_disk
 FORMAT = 1
 # What scores and tables stand on.
 _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
-# What else scores and tables stand on, where a record has it.
-_KINDS = {"kind": str, "route": str, "error": str, "cost": dict, "read": int, "unreadable": int}
+# What else they stand on, where a record has it, and whether it may be None.
+_KINDS = {
+    **dict.fromkeys(("kind", "route", "error"), (str, True)),
+    **dict.fromkeys(("recall", "precision"), ((int, float), True)),
+    **{"accuracy": ((int, float), False), "cost": (dict, False), "read": (int, False), "unreadable": (int, False)},
+}
+_SHARES = ("em", "f1", "accuracy", "recall", "precision")
 # What else a record tells, and counts as where it does not.
 _MISSING: dict[str, Any] = {
     **dict.fromkeys(("kind", "hops", "prediction", "route", "recall", "precision", "error", "trace")),
@@ -152,10 +157,10 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
                 raise InputError(f"{path}, line {number}, is no JSON ({error}): {remedy}") from error
             try:
                 wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
-                wrong += [name for name in ("em", "f1") if name not in wrong and not 0 <= record[name] <= 1]
                 record = _MISSING | record
-                wrong += [n for n, kind in _KINDS.items() if record[n] is not None and not isinstance(record[n], kind)]
-                if "cost" not in wrong and not all(isinstance(one, (int, float)) for one in record["cost"].values()):
+                wrong += [name for name, (kind, none) in _KINDS.items() if not _is(record[name], kind, none)]
+                wrong += [n for n in _SHARES if n not in wrong and not 0 <= (record[n] or 0) <= 1]
+                if "cost" not in wrong and not all(_is(one, (int, float), False) for one in record["cost"].values()):
                     wrong.append("cost")
                 record["confidence"] = of_record(record)
             except (TypeError, AttributeError) as error:
@@ -165,8 +170,12 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
             yield record
 
 
+def _is(value: Any, kind: Any, none: bool) -> bool:
+    return isinstance(value, kind) or (none and value is None)
+
+
 def _wrong(record: dict[str, Any], name: str) -> str:
-    return f"{name!r} is {record[name]!r:.40}" if record.get(name) is not None else f"no {name!r} in it"
+    return f"{name!r} is {record[name]!r:.40}" if name in record else f"no {name!r} in it"
 
 
 def _holds_records(path: Path) -> bool:

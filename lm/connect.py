@@ -260,7 +260,7 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
         return error
     found, remedy = _diagnose(error, lm, _redact(error.message or type(error).__name__, lm))
     base = base_of(lm)
-    place = f"{lm.model} at {without_secrets(base)}" if base else _named(lm.model)
+    place = f"{lm.model} at {without_secrets(base)}" if base else _named(lm)
     explained = LMError(f"{place} {found}: {remedy}")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
@@ -270,10 +270,13 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     return explained
 
 
-def _named(model: str) -> str:
-    """A model as a person knows it: without its hash, and of an adapter its name alone."""
-    spec, _, lora = model.partition("#")[0].partition("@")
-    return f"{spec} with its adapter {Path(lora).name}" if lora else spec
+def _named(lm: dspy.BaseLM) -> str:
+    """An LM as a person knows it: one in the process by its name and its adapter's, without hashes and folders."""
+    if not isinstance(lm, LocalLM):
+        return lm.model
+    own = lm.lora or lm.probe
+    name = Path(lm.base.rpartition("#")[0].removeprefix(PREFIX)).name
+    return f"{PREFIX}{name}" + (f", with {own.name}," if own else "")
 
 
 def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, str]:

@@ -37,15 +37,16 @@ _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
     the\ unknown | none | null | n/a | no\ idea | not\ sure | not\ applicable | unanswerable
     | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
-    | i\ (?:do\ not|can\ ?not|could\ not|have\ no|am\ not)\ \w{_REST}
-    | (?:i\ am\ )?(?:unable\ to|can\ ?not)\ (?:answer|determine|find|tell|say|provide|give|know)\b{_REST}
+    | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
+    | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
+    | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST}
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
       (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?
          (?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear) | unknown)
       (?:\ (?:in|by|from)\ {_SOURCE})?
-    | not\ in\ {_SOURCE} | unknown\ (?:as|since|because|not)\b{_REST}
+    | not\ in\ {_SOURCE} | unknown\ (?:(?:as|since|because)\ {_SOURCE}\b{_REST} | not\ in\ {_SOURCE})
     | (?:(?:it|{_SOURCE})\ )?(?:can\ ?not|could\ not)\ be\ (?:determined|answered|found|known){_REST}
-    | {_SOURCE}\ (?:do|does|did|is|are)\ not\ {_REST}
+    | {_SOURCE}\ (?:do|does|did)\ not\ {_REST} | {_SOURCE}\ (?:is|are)\ not\ (?:clear|there|in\ {_SOURCE})\b{_REST}
     )""",
     re.VERBOSE,
 )
@@ -71,7 +72,8 @@ def is_unknown(answer: str) -> bool:
 
     "The Unknown" is a film and "I Don't Know" a song, so titles are answers; and so is what goes on with a "but".
     """
-    said = normal(_EMPHASIS.sub(" ", answer.translate(_ONE_SHAPE)))
+    said = answer.translate(_ONE_SHAPE)
+    said = normal(_EMPHASIS.sub(" ", said)) or normal(said)  # "**" may be the answer
     for short, full in _CONTRACTED:
         said = said.replace(short, full)
     titled = [word[:1].isupper() for word in answer.split()[1:]]

@@ -121,10 +121,11 @@ def test_the_page_about_commands_shows_every_one():
 
 def test_what_git_ignores_is_in_no_image():
     """The key of the service lay in a layer: the folder that compose.yaml reads it from was copied with the rest."""
-    lines = {name: (ROOT / name).read_text(encoding="utf-8").split() for name in (".gitignore", ".dockerignore")}
+    lines = {name: (ROOT / name).read_text(encoding="utf-8").splitlines() for name in (".gitignore", ".dockerignore")}
     excluded = {line.removeprefix("**/") for line in lines[".dockerignore"]}
     ignored = {line.strip("/") for line in lines[".gitignore"] if line.endswith(("/", "*")) and line[0] != "!"}
     assert {"secrets", "indexes", "__pycache__"} <= ignored <= excluded
+    assert lines[".dockerignore"][-1] == "**/__pycache__"  # the last that fits decides
 
 
 def test_the_image_brings_the_model_that_its_own_example_asks():

@@ -246,7 +246,8 @@ class FinetuneRun:
         """A step's rows in pieces, the same in all processes, that have room in memory beside what they leave there."""
         pieces: list[list[TokenizedRow]] = [[]]
         for row in sorted(batch, key=lambda row: len(row.tokens)):
-            if pieces[-1] and (len(pieces[-1]) + 1) * len(row.tokens) > TOKENS_AT_ONCE * self._count:
+            each = -(-(len(pieces[-1]) + 1) // self._count)  # rows of the process that has most of the piece
+            if pieces[-1] and each * len(row.tokens) > TOKENS_AT_ONCE:
                 pieces.append([])
             pieces[-1].append(row)
         return pieces

@@ -8,8 +8,6 @@ Source:
     Azaria and Mitchell 2023, arXiv 2304.13734; for when to retrieve, arXiv 2410.13339.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,14 +129,14 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def probe_hash(folder: Path) -> str:
-    """Twelve hex digits that change with the probe, and not with the seconds that it took.
+    """Twelve hex digits that change with the probe.
 
     Raises:
         InputError: There is none.
     """
-    told = {name: value for name, value in read_report(folder).items() if name != "seconds"}
-    whole = json.dumps(told, sort_keys=True) + hash_of_files(folder, STATES)
-    return hashlib.sha256(whole.encode()).hexdigest()[:12]
+    if not (folder / PROBE).is_file() or not (folder / STATES).is_file():
+        read_report(folder)
+    return hash_of_files(folder, PROBE, STATES)
 
 
 class Probes:

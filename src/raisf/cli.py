@@ -124,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _told(error, code=error.exit_code)
     except OSError as error:
         told = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        return _told(told, ": give another place", code=2) if error.errno in NO_PLACE else _told(told, code=1)
+        chosen = error.filename and error.errno in NO_PLACE
+        return _told(told, ": give another place", code=2) if chosen else _told(told, code=1)
     return 0
 
 

@@ -119,6 +119,7 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *("Sorry, I cannot answer that question.", "I'm sorry, but I don't know.", "No information available"),
         *("It cannot be determined from the given passages.", "The answer is unknown.", "unknown in the passages"),
         *("I'm not sure.", "I\u2019m unable to answer that", "It's unknown", "It can't be determined", "unanswerable"),
+        *("The answer is not in the passages", "The answer isn't clear from the text", "The information is not there"),
         *(
             "There isn't enough information",
             "There's no information about that",
@@ -147,7 +148,14 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             "no data set",
             "I'm Not There",
             "unknown to science",
-            "cannot openers",
+            "cannot tell a lie",
+            *(
+                "Cannot find the device",
+                "cannot provide more than 6 bar",
+                "The document isn't public",
+                "the answer isn't 5",
+            ),
+            *("I'm not in danger", "unknown since 1990", "unknown as of 2020", "**", "_", "<>"),
             "it's blue",
         ),
         *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),

@@ -174,6 +174,8 @@ def _check_out(out: Path | None) -> None:
         first = next(read_jsonl(out), None) if out.exists() else None
     except InputError:
         first = {}
-    verdicts = first is None or ({"question", "gold", "readable"} <= first.keys() and "em" not in first)
-    if not verdicts or meta_path(out).exists():  # answers have these fields, too
+    if meta_path(out).exists():
+        raise InputError(f"{out} would lie beside {meta_path(out).name}, which is of answers: give another file")
+    # Answers have these fields, too.
+    if first is not None and not ({"question", "gold", "readable"} <= first.keys() and "em" not in first):
         raise InputError(f"{out} holds something else than verdicts, which would be replaced: give another file")

@@ -196,9 +196,10 @@ def index_command(
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    if gone := sorted(told.documents.keys() - documents_of(out) if told else ()):
+    before = told.documents.keys() - {one.name for one in skipped} if told else set()  # what is skipped is told below
+    if gone := sorted(before - documents_of(out).keys()):
         keep = "to add to an index and take nothing from it: `raisf index add`"
-        logger.warning("%s is gone from %s, since it is not in %s (%s)", _named(gone), out, docs, keep)
+        logger.warning("gone from %s, as not in %s: %s (%s)", out, docs, _named(gone), keep)
     made["changed"] = standing_at(out) != standing
     following = f'raisf ask "..." --index {shlex.quote(str(out))}'
     view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, following)

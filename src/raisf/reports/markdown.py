@@ -6,7 +6,7 @@ from typing import Any
 
 from raisf.reports.sections import Section, shown
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_writable, write_text
+from raisf.utils.files import check_name, check_writable, write_text
 from raisf.utils.text import visible
 
 MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
@@ -60,6 +60,7 @@ def check_page(path: Path | None) -> None:
     """
     if path is None:
         return
+    check_name(path)
     check_writable(path.parent)
     try:
         if path.exists():

@@ -191,8 +191,10 @@ class Question:
         except RaisfError as error:
             status, self._problem = kind_of(error)
             self._outcome = "refused" if status < 500 else "failed"
-            if self._outcome == "failed":
-                logger.warning("question %s failed: %s", self.id, error)
+            if isinstance(error, LMError) or self._outcome == "failed":
+                # An endpoint may repeat what it was asked.
+                told = str(error) if self._service.log_questions else str(error).replace(self.text, "...")
+                logger.warning("question %s was not answered: %s", self.id, told)
             raise
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"
