@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import IO, Any
 
 import dspy
@@ -20,11 +21,11 @@ from raisf.utils.space import naming_full_disk
 FORMAT = 1
 # What scores and tables stand on.
 _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
-# What else they stand on, where a record has it, and whether it may be None.
-_KINDS = {
-    **dict.fromkeys(("kind", "route", "error"), (str, True)),
-    **dict.fromkeys(("recall", "precision"), ((int, float), True)),
-    **{"accuracy": ((int, float), False), "cost": (dict, False), "read": (int, False), "unreadable": (int, False)},
+# What else they stand on, where a record has it.
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("kind", "route", "error"), (str, NoneType)),
+    **dict.fromkeys(("recall", "precision"), (int, float, NoneType)),
+    **{"accuracy": (int, float), "cost": dict, "read": int, "unreadable": int},
 }
 _SHARES = ("em", "f1", "accuracy", "recall", "precision")
 # What else a record tells, and counts as where it does not.
@@ -158,9 +159,9 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
             try:
                 wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
                 record = _MISSING | record
-                wrong += [name for name, (kind, none) in _KINDS.items() if not _is(record[name], kind, none)]
+                wrong += [name for name, kind in _KINDS.items() if not isinstance(record[name], kind)]
                 wrong += [n for n in _SHARES if n not in wrong and not 0 <= (record[n] or 0) <= 1]
-                if "cost" not in wrong and not all(_is(one, (int, float), False) for one in record["cost"].values()):
+                if "cost" not in wrong and not all(isinstance(one, (int, float)) for one in record["cost"].values()):
                     wrong.append("cost")
                 record["confidence"] = of_record(record)
             except (TypeError, AttributeError) as error:
@@ -168,10 +169,6 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
             if wrong:
                 raise InputError(f"{path}, line {number}, is no record ({_wrong(record, wrong[0])}): {remedy}")
             yield record
-
-
-def _is(value: Any, kind: Any, none: bool) -> bool:
-    return isinstance(value, kind) or (none and value is None)
 
 
 def _wrong(record: dict[str, Any], name: str) -> str:

@@ -28,14 +28,13 @@ LEAST = 10
 """Answers with a confidence that a scaling of two numbers is fitted on at least."""
 
 
-def check_enough(valset: Sequence[dspy.Example], confident: int | None = None) -> None:
-    """Raise InputError for fewer validation questions, or answers to them with a confidence, than tell of others."""
-    remedy = "give more validation questions"
+def check_enough(valset: Sequence[dspy.Example]) -> None:
+    """Raise InputError for fewer validation questions than answers are needed."""
     if len(valset) < LEAST:
-        raise InputError(f"the confidence is calibrated on {LEAST} answers or more, not {len(valset)}: {remedy}")
-    if confident is not None and confident < LEAST:
-        found = f"{confident} of {len(valset)} answers have a confidence, and {LEAST} are needed"
-        raise InputError(f"{found}: {remedy}, or an LM that gives probabilities")
+        raise InputError(
+            f"the confidence is calibrated on {LEAST} answers or more, not {len(valset)}: "
+            "give more validation questions"
+        )
 
 
 def fit_confidence(
@@ -90,7 +89,11 @@ def fit_confidence(
         found[name if name not in found else f"{name} in place {place}"] = pair
     names = sorted(found)
     right, sure = np.array([found[name][0] for name in names]), np.array([found[name][1] for name in names])
-    check_enough(valset, len(names))
+    if len(names) < LEAST:
+        raise InputError(
+            f"{len(names)} of {len(valset)} answers have a confidence, and {LEAST} are needed: give more validation "
+            "questions, or an LM that gives probabilities"
+        )
     slope, offset = platt(right, sure)
     fitted.confidence_slope, fitted.confidence_offset = slope, offset
     after = np.empty(len(names))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from raisf.lm.local.weights import hash_of_files
+from raisf.lm.local.weights import REPORT, hash_of_files
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-TRAINING = "training.json"  # how `raisf.lm.finetune.lora` made it, and on which base
+TRAINING = REPORT  # how `raisf.lm.finetune.lora` made it, and on which base
 
 Slot = tuple[int, int]
 """Where an adapter's ranks lie in the stack: from, to. An empty one stands for the base alone."""
