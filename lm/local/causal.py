@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import Draft
 from raisf.lm.local.multi_lora import Blend, Loras, Slot
-from raisf.lm.local.prefixes import stacked
+from raisf.lm.local.prefixes import last_place, stacked
 from raisf.lm.local.tails import Tails
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class CausalRows:
                 attention_mask=None if bool(mask.all()) else mask.to(device),
                 cache=cache,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=last_place(device),
             )
         return step.logits[:, -1], step.cache
 

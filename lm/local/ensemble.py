@@ -12,6 +12,7 @@ import dspy
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.inference import context_of, end_tokens
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.prefixes import last_place
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def mix(
                 attention_mask=mask,
                 cache=cache,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=last_place(model.device),
             )
             cache = step.cache
             new.append(int((shares @ step.logits[:, -1].float().softmax(-1)).argmax()))

@@ -169,13 +169,24 @@ class Prefixes:
             cache = self._model(
                 input_ids=torch.tensor([tokens[start:]], device=self._model.device),
                 cache=known.continued() if known else DynamicCache(config=self._model.config),
-                logits_to_keep=1,
+                logits_to_keep=last_place(self._model.device),
                 use_cache=True,
             ).cache
         self._kept[key] = prefix = Prefix(tokens, lora, cache)
         while len(self._kept) > 1 and sum(one.nbytes for one in self._kept.values()) > BYTES:
             self._kept.popitem(last=False)
         return prefix
+
+
+def last_place(device: "torch.device") -> "torch.Tensor":
+    """Where the next token is said, as `logits_to_keep`.
+
+    By their index, the states there are copied into one piece of memory. By a number they are not, and torch would
+    multiply the vocabulary's matrix, the largest of a Llama, once a row: a hundred times as long in bfloat16 on a CPU.
+    """
+    import torch
+
+    return torch.tensor([-1], device=device)
 
 
 def blocks(lora: Slot, tokens: list[int]) -> Iterator[bytes]:

@@ -9,8 +9,9 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.local.inference import load_model, score
+from raisf.lm.local.inference import completions, load_model, score
 from raisf.lm.local.token_tree import pack
+from raisf.lm.local.tokenization import TokenizedRow
 from tests.lm.conftest import random_tokens, written
 
 
@@ -56,6 +57,20 @@ def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
         options = {"max_new_tokens": limit, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
         alone = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
         assert got[row] == alone[0, len(prompt) :].tolist()
+
+
+def test_the_vocabulary_is_multiplied_once_for_all_rows(model):
+    """States that lie apart in memory cost a product a row: in bfloat16, seconds before each batch's first token."""
+    seen = []
+    hook = model.lm_head.register_forward_pre_hook(lambda head, given: seen.append(given[0]))
+    try:
+        list(written(model, random_tokens(3, 4, 19), [2, 2]))
+        list(written(model, random_tokens(3, 7), [2]))
+        completions(model, model, [TokenizedRow(tokens, 3, 1.0) for tokens in random_tokens(5, 6, 9)])
+    finally:
+        hook.remove()
+    assert len(seen) >= 5
+    assert all(states.stride() == torch.empty(states.shape).stride() for states in seen)
 
 
 def test_a_finished_text_is_given_before_longer_ones(model):
