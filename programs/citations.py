@@ -28,7 +28,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation = clean(quoted)
-    source = None if normal(quotation) in NONE else _source(quotation, passages)
+    source = None if normal(quotation) in NONE else _source(quotation, node.answer, passages)
     node.evidence = quotation if source else None
     if node.answer == UNKNOWN:
         return
@@ -61,17 +61,20 @@ def holding_sentence(
     return (best[1], best[2]) if best else (None, None)
 
 
-def _source(quotation: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
-    """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making."""
+def _source(quotation: str, answer: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
+    """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making.
+
+    The numbers that it says must stand in one place of the passage, and so must what it says of the answer.
+    """
     words = set(normal(quotation).split())
     telling = _telling(words) or words
-    numbers = {word for word in words if _is_number(word)}
+    needed = {word for word in words if _is_number(word)} | words & set(normal(answer).split())
     best: tuple[float, JudgedPassage | None] = (0.0, None)
     for passage in passages:
         if holds(passage.prompt_text, [quotation]):
             return passage
         for place in _places(passage, len(sentences(quotation))):
-            share = len(telling & place) / len(telling) if telling and numbers <= place else 0.0
+            share = len(telling & place) / len(telling) if telling and needed <= place else 0.0
             best = max(best, (share, passage), key=lambda found: found[0])
     return best[1] if best[0] >= SHARE else None
 

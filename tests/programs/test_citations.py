@@ -102,6 +102,14 @@ def test_a_quotation_of_the_readers_making_is_not_shown_as_one(made_up: str) -> 
     assert (asked.evidence, asked.cited) == (None, None)
 
 
+def test_a_quotation_that_puts_the_answer_where_another_word_stands_is_not_shown_as_one() -> None:
+    """One word of a true sentence exchanged, for one that stands elsewhere: it was quoted and cited."""
+    asked = node("Who painted Mount Fuji thirty-six times?", "Tokyo")
+    cite(asked, "Tokyo painted Mount Fuji thirty-six times.", texts(0, 1))
+    assert (asked.evidence, asked.found_afterwards) == ("Tokyo is the capital of Japan.", True)
+    assert asked.cited == "Tokyo"
+
+
 @pytest.mark.parametrize(
     "quoted",
     [
