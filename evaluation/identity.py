@@ -4,10 +4,9 @@ import enum
 import functools
 import hashlib
 import inspect
-import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -24,9 +23,7 @@ from raisf.lm.endpoint import EndpointLM
 from raisf.lm.local.model import LocalLM
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import found_by
-from raisf.utils.errors import InputError
 from raisf.utils.predictors import all_predictors
-from raisf.utils.text import text_of
 
 # What an LM is told that changes none of its answers, or must not be written down.
 _NO_SETTING = frozenset({
@@ -40,8 +37,6 @@ _DEEPEST = 8
 _KEPT = frozenset({
     *("callbacks", "history", "compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"),
 })  # fmt: skip
-# What answers and judges are held to, or counted by, besides the answers.
-GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
 
 
 def describe(program: dspy.Module) -> dict[str, Any]:
@@ -60,7 +55,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if module is program or isinstance(module, dspy.Predict):
             continue
         told = _describe_module(module)
-        if not type(module).__module__.startswith("dspy."):  # of DSPy's own the predictors' names tell the class
+        if not _is_dspys(module):  # of DSPy's own the predictors' names tell the class
             told["class"] = _class_of(module)
         described |= {f"{path.removeprefix('self.')}.{name}": value for name, value in told.items()}
     for name, predictor in all_predictors(program):
@@ -68,11 +63,21 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         signature: Any = predictor.signature
         demos = [dict(demo) for demo in predictor.demos]
         decides = {"fields": predictor.fields} if predictor.fields else {}  # what a field's value is decided by
+        if not _is_dspys(predictor):
+            decides["class"] = _class_of(predictor)
+        if kinds := {
+            field: repr(one.annotation) for field, one in signature.fields.items() if one.annotation is not str
+        }:
+            decides["kinds"] = kinds  # which a signature's state leaves out
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
         described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
         if predictor.config:
             described[f"settings of {name}"] = digest(predictor.config)
     return described
+
+
+def _is_dspys(one: Any) -> bool:
+    return type(one).__module__.startswith("dspy.")
 
 
 def _class_of(module: Any) -> str:
@@ -82,11 +87,14 @@ def _class_of(module: Any) -> str:
 def _describe_module(module: Any) -> dict[str, Any]:
     """A module's own plain options and what it searches."""
     described: dict[str, Any] = {}
+    if _is_dspys(module) and "<locals>" in _class_of(module):  # what an optimizer made, such as an ensemble
+        described["forward"] = digest(code_of(module.forward.__func__))
     ours = _own_options(module)
     # Options that came later do not make another program of one that leaves them alone.
-    unchanged: set[str] = getattr(module, "unchanged", set)()
+    unchanged: set[str] = getattr(module, "unchanged", set)() | {"_compiled"}
     for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or name in unchanged or (name == "stage" and isinstance(module, dspy.Predict)):
+        kept = name.startswith("_") and not isinstance(value, str | bool | int | float)  # a client, say, or a lock
+        if kept or name in unchanged or (name == "stage" and isinstance(module, dspy.Predict)):
             continue  # a stage is drawn anew for each Predict
         if isinstance(value, str):
             described[name] = value if name in ours else digest(value)
@@ -210,111 +218,6 @@ def _shown(constant: Any) -> str:
     return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)  # sets have no order
 
 
-def question_id(example: dspy.Example) -> str:
-    """The example's id; a hash of its question, or other inputs, where the user gave none."""
-    given = example.get("id")
-    if given is not None:
-        return str(given)
-    return digest(example.question if "question" in example else asked_text(example))
-
-
-def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
-    """A test set's size and hash: of each question its id, its text and all of its gold, in any order."""
-    told = (
-        [
-            question_id(e),
-            e.question,
-            sorted(gold_answers(e)),
-            *(e.get(field) for field in GOLD),
-            *(e.get("sub_titles") or []),
-            *([e.scoring] if e.get("scoring") else []),
-        ]
-        for e in examples
-    )
-    return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
-
-
-def asked_text(example: dspy.Example) -> str:
-    """What a program is asked: its question, with the other inputs that are marked, in one order; an id is not one."""
-    question = example.get("question")
-    others = sorted((example._input_keys or set()) - {"question", "id"})
-    return " ".join([*([str(question)] if question is not None else []), *(str(example.get(name)) for name in others)])
-
-
-def listed(value: Any) -> list[Any]:
-    """What a field of gold holds, one thing or several: lists, tuples, sets, and arrays as columns of tables have them.
-
-    Nothing of a mapping, as some data sets have theirs: it does not say which of its values is meant.
-    """
-    if isinstance(value, Mapping):
-        return []
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, set | frozenset):
-        value = sorted(value, key=str)
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def gold_answers(example: dspy.Example) -> list[str]:
-    """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
-    given = [listed(one) for one in map(example.get, ("answer", "answers"))]
-    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in itertools.chain(*given))
-    return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
-
-
-def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
-    """Makes sure that questions are DSPy's examples; see `check_answered`.
-
-    Raises:
-        InputError: One is something else, or all of them are, such as a file's name.
-    """
-    given: Any = [examples] if isinstance(examples, str | PurePath | Mapping) else examples
-    if strange := [one for one in given if not isinstance(one, dspy.Example)]:
-        raise InputError(
-            f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
-            ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
-        )
-
-
-def check_trainset(trainset: Sequence[dspy.Example]) -> None:
-    """Raise InputError where there is nothing to learn from."""
-    if not trainset:
-        raise InputError("the training set is empty: give a file with a question and its answer a line")
-
-
-def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
-    """Makes sure that each example has a gold answer.
-
-    Args:
-        examples: Questions, or what else a module takes.
-        of: What the message calls them, such as "validation".
-
-    Raises:
-        InputError: One has none, or is no example.
-    """
-    check_examples(examples, of)
-    for example in examples:
-        if not gold_answers(example):
-            asked = example.get("question", f"with {', '.join(example.keys())}")
-            raise InputError(
-                f"the {of} question {asked!r} has no gold answer: add one, a text or a list of texts, or leave it out"
-            )
-
-
-def answer_of(prediction: object, program: object) -> str:
-    """The answer that a program gave, which may be a module of the user's own.
-
-    Raises:
-        InputError: It gave something else than a prediction with an answer.
-    """
-    if isinstance(prediction, dspy.Prediction) and "answer" in prediction:
-        return text_of(prediction.answer)
-    given = f"a {type(prediction).__name__}"
-    if isinstance(prediction, dspy.Prediction):
-        given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"
-    raise InputError(f"{type(program).__name__} gave {given}: let its forward return dspy.Prediction(answer=...)")
-
-
 def digest(value: Any) -> str:
     """Sixteen hex digits of the SHA-256 of a JSON-able value: short enough to read aloud."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
@@ -341,6 +244,10 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     # By their hashes: a key may stand under any name.
     also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
+    if not type(lm).__module__.startswith(("dspy.", "raisf.")):
+        known = vars(dspy.BaseLM("none")).keys() | _NO_SETTING
+        own = {name: _told(value, ()) for name, value in sorted(vars(lm).items()) if name not in known}
+        words += [_class_of(lm), digest({name: value for name, value in own.items() if not name.startswith("_")})]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
         words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)

@@ -9,7 +9,7 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from raisf.evaluation.identity import GOLD, gold_answers, question_id
+from raisf.evaluation.examples import GOLD, gold_answers, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.utils.text import text_of
 from raisf.utils.usage import metered_calls, tokens_of

@@ -13,7 +13,8 @@ import dspy
 import ujson
 
 from raisf.evaluation.confidence import of_record
-from raisf.evaluation.identity import describe, describe_test
+from raisf.evaluation.examples import describe_test
+from raisf.evaluation.identity import describe
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_writable, dump_line, read_json, write_json
 from raisf.utils.space import naming_full_disk

@@ -11,7 +11,7 @@ from pathlib import Path
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.identity import answer_of, gold_answers, question_id
+from raisf.evaluation.examples import answer_of, gold_answers, question_id
 from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records

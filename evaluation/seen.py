@@ -6,7 +6,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import asked_text
+from raisf.evaluation.examples import asked_text
 from raisf.retrieval.adapting import searched
 from raisf.utils.learnt import learnt_by
 from raisf.utils.text import print_of

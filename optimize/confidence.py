@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from raisf.evaluation.identity import check_examples, question_id
+from raisf.evaluation.examples import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
 from raisf.optimize.copying import copy_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.drafts import with_drafts
 from raisf.optimize.judges.judge_data import (

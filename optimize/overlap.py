@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import asked_text, check_examples
+from raisf.evaluation.examples import asked_text, check_examples
 from raisf.evaluation.metrics import normalise
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.within import programs_within

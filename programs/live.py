@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import dspy
 
-from raisf.evaluation.identity import answer_of
+from raisf.evaluation.examples import answer_of
 from raisf.lm.transport import until
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import within

@@ -9,7 +9,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.citations import holding_sentence

@@ -7,7 +7,8 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import check_trainset, describe, describe_test, digest, question_id, weights_of
+from raisf.evaluation.examples import check_trainset, describe_test, question_id
+from raisf.evaluation.identity import describe, digest, weights_of
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked
 from raisf.optimize.judges.labelling import Labelling, RowsOfOne

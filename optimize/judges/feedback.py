@@ -7,7 +7,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.decomposition import same_decomposition
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.metrics import exact_match
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_data import steps

@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import check_answered, check_trainset, gold_answers
+from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever

@@ -9,7 +9,8 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe, describe_test, digest, weights_of
+from raisf.evaluation.examples import describe_test
+from raisf.evaluation.identity import describe, digest, weights_of
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import JUDGES, steps, with_verdict
 from raisf.optimize.judges.labels import Labels

@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 import dspy
 
 from raisf.evaluation.decomposition import aligned_f1, same_decomposition
-from raisf.evaluation.identity import digest, question_id
+from raisf.evaluation.examples import question_id
+from raisf.evaluation.identity import digest
 from raisf.optimize.judges.judge_data import (
     JUDGES,
     Step,

@@ -6,7 +6,8 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import describe, digest, gold_answers
+from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.runner import ask_all

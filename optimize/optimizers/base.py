@@ -12,7 +12,8 @@ import dspy
 from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
-from raisf.evaluation.identity import check_trainset, digest
+from raisf.evaluation.examples import check_trainset
+from raisf.evaluation.identity import digest
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases

@@ -18,7 +18,7 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.comparison import randomisation
-from raisf.evaluation.identity import check_answered, question_id
+from raisf.evaluation.examples import check_answered, question_id
 from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.optimize.copying import copy_of

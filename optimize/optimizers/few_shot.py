@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import dspy
 
-from raisf.evaluation.identity import check_answered
+from raisf.evaluation.examples import check_answered
 from raisf.lm.connect import connect
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw

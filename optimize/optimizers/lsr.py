@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from raisf.evaluation.identity import check_answered, digest, gold_answers, question_id, weights_of
+from raisf.evaluation.examples import check_answered, gold_answers, question_id
+from raisf.evaluation.identity import digest, weights_of
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of

@@ -19,7 +19,7 @@ from dspy.propose import GroundedProposer
 from dspy.propose.grounded_proposer import TIPS
 from dspy.utils.exceptions import AdapterParseError
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.lm.connect import explain
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of

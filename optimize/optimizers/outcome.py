@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.identity import check_answered, digest, gold_answers
+from raisf.evaluation.examples import check_answered, gold_answers
+from raisf.evaluation.identity import digest
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.demonstrations import judges_by_drafts

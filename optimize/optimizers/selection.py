@@ -8,7 +8,8 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.identity import digest, gold_answers
+from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
 from raisf.evaluation.runner import Patience

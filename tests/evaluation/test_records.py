@@ -5,7 +5,8 @@ from pathlib import Path
 import dspy
 import pytest
 
-from raisf.evaluation.identity import describe, describe_test, digest
+from raisf.evaluation.examples import describe_test
+from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.runner import evaluate
 from raisf.experiments.comparing import records_file
 from raisf.utils.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.evaluation.identity import describe_test
+from raisf.evaluation.examples import describe_test
 from raisf.evaluation.records import open_records
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import MAX_FAILURES, evaluate

@@ -25,7 +25,7 @@ from raisf.utils.errors import InputError
 @lm_options
 def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     """Answer one question and show how: route, passages with verdicts, sub-questions, cost."""
-    from raisf.evaluation.identity import answer_of
+    from raisf.evaluation.examples import answer_of
     from raisf.programs.trace import Trace, render
     from raisf.utils.display import as_text
 

@@ -54,7 +54,8 @@ class JudgeEvaluation:
             LMError: The LM failed on ten rows in a row, or on all there are, or most of its replies cannot be read.
         """
         from raisf.data.questions import load_questions
-        from raisf.evaluation.identity import describe, describe_test, digest
+        from raisf.evaluation.examples import describe_test
+        from raisf.evaluation.identity import describe, digest
         from raisf.evaluation.seen import warn_of_seen
         from raisf.optimize.overlap import check_disjoint
         from raisf.utils.files import write_jsonl

@@ -274,7 +274,8 @@ def judged_path(
     program: "dspy.Module", examples: "Sequence[dspy.Example]", folder: Path, *, labels: "Labels" = "model"
 ) -> Path:
     """Where `judge_all` keeps the reports of a program's judges."""
-    from raisf.evaluation.identity import describe, describe_test, digest
+    from raisf.evaluation.examples import describe_test
+    from raisf.evaluation.identity import describe, digest
 
     return folder / f"{_system(program)}-{digest([describe(program), describe_test(examples), labels])[:8]}.json"
 

@@ -85,7 +85,7 @@ class RealWorkspace(Workspace):
 
         None where some are missing, or a row is not made yet, or cannot be opened: nobody has asked for it now.
         """
-        from raisf.evaluation.identity import question_id
+        from raisf.evaluation.examples import question_id
         from raisf.utils.files import read_jsonl
 
         try:

@@ -1,0 +1,121 @@
+"""Questions that programs are asked: their ids, their gold, and whether they can be used."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import dspy
+import numpy as np
+
+from raisf.evaluation.identity import digest
+from raisf.utils.errors import InputError
+from raisf.utils.text import text_of
+
+# What answers and judges are held to, or counted by, besides the answers.
+GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
+
+
+def question_id(example: dspy.Example) -> str:
+    """The example's id; a hash of its question, or other inputs, where the user gave none."""
+    given = example.get("id")
+    if given is not None:
+        return str(given)
+    return digest(example.question if "question" in example else asked_text(example))
+
+
+def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
+    """A test set's size and hash: of each question its id, its text and all of its gold, in any order."""
+    told = (
+        [
+            question_id(e),
+            e.question,
+            sorted(gold_answers(e)),
+            *(e.get(field) for field in GOLD),
+            *(e.get("sub_titles") or []),
+            *([e.scoring] if e.get("scoring") else []),
+        ]
+        for e in examples
+    )
+    return {"n": len(examples), "sha256": digest(sorted(map(digest, told)))}
+
+
+def asked_text(example: dspy.Example) -> str:
+    """What a program is asked: its question, with the other inputs that are marked, in one order; an id is not one."""
+    question = example.get("question")
+    others = sorted((example._input_keys or set()) - {"question", "id"})
+    return " ".join([*([str(question)] if question is not None else []), *(str(example.get(name)) for name in others)])
+
+
+def listed(value: Any) -> list[Any]:
+    """What a field of gold holds, one thing or several: lists, tuples, sets, and arrays as columns of tables have them.
+
+    Nothing of a mapping, as some data sets have theirs: it does not say which of its values is meant.
+    """
+    if isinstance(value, Mapping):
+        return []
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def gold_answers(example: dspy.Example) -> list[str]:
+    """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
+    given = [listed(one) for one in map(example.get, ("answer", "answers"))]
+    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in itertools.chain(*given))
+    return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
+
+
+def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
+    """Makes sure that questions are DSPy's examples; see `check_answered`.
+
+    Raises:
+        InputError: One is something else, or all of them are, such as a file's name.
+    """
+    given: Any = [examples] if isinstance(examples, str | PurePath | Mapping) else examples
+    if strange := [one for one in given if not isinstance(one, dspy.Example)]:
+        raise InputError(
+            f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
+            ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
+        )
+
+
+def check_trainset(trainset: Sequence[dspy.Example]) -> None:
+    """Raise InputError where there is nothing to learn from."""
+    if not trainset:
+        raise InputError("the training set is empty: give a file with a question and its answer a line")
+
+
+def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
+    """Makes sure that each example has a gold answer.
+
+    Args:
+        examples: Questions, or what else a module takes.
+        of: What the message calls them, such as "validation".
+
+    Raises:
+        InputError: One has none, or is no example.
+    """
+    check_examples(examples, of)
+    for example in examples:
+        if not gold_answers(example):
+            asked = example.get("question", f"with {', '.join(example.keys())}")
+            raise InputError(
+                f"the {of} question {asked!r} has no gold answer: add one, a text or a list of texts, or leave it out"
+            )
+
+
+def answer_of(prediction: object, program: object) -> str:
+    """The answer that a program gave, which may be a module of the user's own.
+
+    Raises:
+        InputError: It gave something else than a prediction with an answer.
+    """
+    if isinstance(prediction, dspy.Prediction) and "answer" in prediction:
+        return text_of(prediction.answer)
+    given = f"a {type(prediction).__name__}"
+    if isinstance(prediction, dspy.Prediction):
+        given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"
+    raise InputError(f"{type(program).__name__} gave {given}: let its forward return dspy.Prediction(answer=...)")
