@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 import dspy
@@ -74,7 +73,7 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
     Raises:
         InputError: One is something else, or all of them are, such as a file's name.
     """
-    given: Any = [examples] if isinstance(examples, str | PurePath | Mapping) else examples
+    given: Any = [examples] if not isinstance(examples, Sequence) or isinstance(examples, str) else examples
     if strange := [one for one in given if not isinstance(one, dspy.Example)]:
         raise InputError(
             f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
@@ -84,6 +83,7 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
 
 def check_trainset(trainset: Sequence[dspy.Example]) -> None:
     """Raise InputError where there is nothing to learn from."""
+    check_examples(trainset, "training")
     if not trainset:
         raise InputError("the training set is empty: give a file with a question and its answer a line")
 

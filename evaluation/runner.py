@@ -11,7 +11,7 @@ from pathlib import Path
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.examples import answer_of, gold_answers, question_id
+from raisf.evaluation.examples import answer_of, check_examples, gold_answers, question_id
 from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
@@ -192,7 +192,8 @@ def evaluate(
     """
     check_module(program)
     threads = questions_at_a_time(program) if threads is None else threads
-    binding = binding_of(program, _checked(examples, threads), cache=cache)
+    examples = _checked(examples, threads)
+    binding = binding_of(program, examples, cache=cache)
     out = Path(out) if out is not None else None
     warn_of_seen(program, examples, name)
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
@@ -234,6 +235,7 @@ def check_module(program: object) -> None:
 
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:
+    check_examples(examples, "test")
     if threads < 1:
         raise InputError(f"threads must be at least 1, found {threads}")
     if not examples:

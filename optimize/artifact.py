@@ -144,6 +144,8 @@ def load(
             LM or the base of its weights is gone or another, or one that the caller has to name.
     """
     folder = shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
+    if lm is not None and not isinstance(lm, str | dspy.BaseLM):
+        raise InputError(f"the LM is {lm!r:.80}: give a dspy.LM, or a spec such as 'openai/gpt-4o-mini'")
     manifest = read(folder)
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)

@@ -19,7 +19,7 @@ from raisf.optimize.judges.judge_data import (
     with_verdict,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, reasoned_role, role_of
 from raisf.optimize.runs import marked
 from raisf.optimize.traces import traced_rows
 from raisf.optimize.within import owners
@@ -111,8 +111,11 @@ def collect_rows(
     judging = {id(owner_of[name]) for name, role in roles.items() if role in JUDGED and _in_use(owner_of[name], role)}
     # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
     answered = all("question" in example and gold_answers(example) for example in trainset)
-    for name, role in roles.items() if answered else ():
-        owner = owner_of[name]
+    for name, predictor in program.named_predictors() if answered else ():
+        owner, role = owner_of[name], roles[name]
+        if (judge := JUDGE_ROLES.get(reasoned_role(predictor))) and isinstance(owner, Program):
+            rows.missing[name] = "it reasons before its verdict, and gold has no reasonings"
+            rows.judge |= {name: judge} if judge in JUDGED.values() else {}
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
@@ -274,7 +277,8 @@ def _knowledge(
     journal: Journal | None,
 ) -> tuple[list[dspy.Example], str | None]:
     """Rows of what is known, the given ones or the LM's labels; and what is said of questions without a label."""
-    answerer = next((one for _, one in owner.named_predictors() if role_of(one) is DirectAnswer), None)
+    found_in = [one for _, one in owner.named_predictors() if DirectAnswer in (role_of(one), reasoned_role(one))]
+    answerer = found_in[0] if found_in else None
     found, told = list(given), None
     if not found:
         labelled = know_labels(trainset, answerer=answerer, labels=labels, threads=threads, journal=journal).checked()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.optimize.manifest import KeptIndex
+from raisf.retrieval.adapting import as_retriever
 from raisf.retrieval.index import open_folder, open_index
 from raisf.retrieval.passage import Retriever
 from raisf.retrieval.store.manifest import read_manifest
@@ -35,7 +36,7 @@ def open_kept(folder: Path, wanted: KeptIndex | None, given: Retriever | Path | 
         InputError: It is gone, another, or one that the caller has to name.
     """
     if given is not None:
-        return open_index(given) if isinstance(given, str | Path) else given
+        return open_index(given) if isinstance(given, str | Path) else as_retriever(given)
     if wanted is None:
         return None
     instead = "give an index with --index DIR (retriever=)"

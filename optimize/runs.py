@@ -123,14 +123,18 @@ def score_of(
     """What a metric gives for an answer.
 
     Raises:
-        InputError: It is no number.
+        InputError: It is no number from 0 to 1.
     """
-    given = metric(example, prediction, trace)
+    return as_share(metric(example, prediction, trace), metric)
+
+
+def as_share(given: Any, metric: Callable[..., Any]) -> float:
+    """What a metric gave, as a number from 0 to 1; see `score_of`."""
     try:
         value = float(given)
     except (TypeError, ValueError):
         value = math.nan
-    if math.isnan(value):
+    if not 0 <= value <= 1:
         name = getattr(metric, "__name__", type(metric).__name__)
         raise InputError(f"the metric {name} gave {given!r:.40}: let it give a number from 0 to 1")
     return value

@@ -127,18 +127,22 @@ class Program(dspy.Module):
         run = self._begin(question, max_calls, max_seconds)
         return Live(run, partial(self._run, run, question, reword))
 
-    async def aforward(self, question: str) -> dspy.Prediction:
+    async def aforward(self, question: str, **others: Any) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start.
 
-        A `forward` of a subclass's own is called in a thread, and ends by itself.
+        A `forward` of a subclass's own is called in a thread, with all that it is given, and ends by itself.
         """
         if self._own_forward() and id(self) not in _FORWARDED.get():
             # A `forward` may ask this again: one made by `dspy.syncify` does.
             before = _FORWARDED.set(_FORWARDED.get() | {id(self)})
             try:
-                return await anyio.to_thread.run_sync(partial(self.forward, question=question), abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(
+                    partial(self.forward, question=question, **others), abandon_on_cancel=True
+                )
             finally:
                 _FORWARDED.reset(before)
+        if others:
+            raise TypeError(f"{type(self).__name__} is asked a question alone, and was given {', '.join(others)}, too")
         run = self._begin(question)
         try:
             # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
@@ -146,6 +150,13 @@ class Program(dspy.Module):
         except asyncio.CancelledError as cancelled:
             run.stop(cancelled)
             raise
+
+    def reset_copy(self) -> "Program":
+        """A copy without demonstrations, for DSPy's optimizers; the LMs stay, whose weights may have been learnt."""
+        made: Any = super().reset_copy()
+        for own, copied in zip(self.predictors(), made.predictors(), strict=True):
+            copied.lm = own.lm
+        return made
 
     def _own_forward(self) -> bool:
         """Whether a subclass, or an optimizer such as KNNFewShot, has put another `forward` in the place of ours."""

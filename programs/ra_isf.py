@@ -120,6 +120,11 @@ class RAISF(Program):
         check("confidence_slope", confidence_slope, is_number(confidence_slope) and confidence_slope > 0, "more than 0")
         check("confidence_offset", confidence_offset, is_number(confidence_offset), "a number")
         check_share("min_confidence", min_confidence)
+        for name, switch in (
+            *(("use_know", use_know), ("use_relevance", use_relevance), ("use_decomposition", use_decomposition)),
+            *(("evidence", evidence), ("sufficiency", sufficiency), ("insist", insist)),
+        ):
+            check(name, switch, switch in (True, False), "True or False")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance

@@ -97,7 +97,8 @@ def check_predictors(program: Program) -> None:
     Raises:
         InputError: One was exchanged for another kind, or an option was changed after its predictor was made.
     """
-    has, made = asked(program), asked(build(program.system, None, **options(program)))
+    plain = build(program.system, None, **options(program))
+    has, made = asked(program), asked(plain)
     remedy = f"build it with the options that these need, or make a class of your own of {type(program).__name__}"
     if names := sorted(has.keys() ^ made.keys()):
         raise InputError(
@@ -110,6 +111,19 @@ def check_predictors(program: Program) -> None:
                 f"{program.system}'s {name} is {fields}, and with the program's options it would be made as "
                 f"{made[name]}, and answer as it was never asked: {remedy}"
             )
+    own = dict(program.named_predictors())
+    for name, one in plain.named_predictors():
+        exchanged = [field for field, kind in _kinds(one).items() if kind != _kinds(own[name])[field]]
+        exchanged = [f"the type of {', '.join(exchanged)}"] if exchanged else []
+        exchanged += [f"the class {type(own[name]).__name__}"] if type(own[name]) is not type(one) else []
+        if exchanged:
+            raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {remedy}")
+    if "forward" in vars(program):
+        raise InputError(f"{program.system} was given another forward, which would be lost: {remedy}")
+
+
+def _kinds(predictor: Any) -> dict[str, Any]:
+    return {name: field.annotation for name, field in predictor.signature.fields.items()}
 
 
 def defaults(program: type[Program]) -> dict[str, Any]:

@@ -40,6 +40,11 @@ def role_of(predictor: Any) -> Any:
     return next((known for known in _KNOWN if _alike(predictor.signature, known)), None)
 
 
+def reasoned_role(predictor: Any) -> Any:
+    """The signature of ours that a predictor answers after a reasoning, as its ChainOfThought does; None if none."""
+    return next((known for known in _KNOWN if _reasons(predictor.signature, known)), None)
+
+
 def predictor_of(program: dspy.Module, *roles: Any) -> Any:
     """The program's first predictor in one of the roles.
 
@@ -51,7 +56,7 @@ def predictor_of(program: dspy.Module, *roles: Any) -> Any:
             return predictor
     name = getattr(program, "system", type(program).__name__)
     for place, predictor in program.named_predictors():
-        if any(_reasons(predictor.signature, role) for role in roles):
+        if reasoned_role(predictor) in roles:
             raise InputError(
                 f"{place} of {name} reasons first: measured and compiled is a dspy.Predict of {roles[0].__name__}"
             )

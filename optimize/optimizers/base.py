@@ -14,6 +14,7 @@ from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
+from raisf.evaluation.runner import check_module
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
@@ -105,6 +106,7 @@ class Optimizer(Teleprompter):
                 or that another compile is writing into.
             LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
         """
+        check_module(student)
         check_trainset(trainset)
         if not valset and self.validates:
             raise InputError("the validation set is missing or empty: what is learnt is judged on questions of its own")

@@ -26,7 +26,7 @@ from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
-from raisf.optimize.runs import plain, results, with_steps
+from raisf.optimize.runs import as_share, plain, results, with_steps
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 
@@ -233,7 +233,7 @@ class _Adapter:
     def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
         said = 0.0 if run.prediction is None else self._metric(example, ended, None)
-        score, advice = float(said), getattr(said, "feedback", None)
+        score, advice = as_share(said, self._metric), getattr(said, "feedback", None)
         steps = []
         for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
             if name is not None:

@@ -66,6 +66,11 @@ class Together(Optimizer):
                 f"unknown strategy {self.strategy!r}: give steps p (prompts) and w (weights), such as 'p -> w -> p'"
             )
         self.strategy = ARROW.join(steps)
+        if strange := [one for one in (self.p, self.w) if one is not None and not isinstance(one, Optimizer)]:
+            raise InputError(
+                f"a step's optimizer is a {type(strange[0]).__name__}, which keeps nothing to go on from: give one of "
+                "raisf's, such as raisf.LabeledJudges(); dspy.BetterTogether takes any"
+            )
         super().__post_init__()
 
     @property

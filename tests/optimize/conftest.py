@@ -60,8 +60,11 @@ def knows(question: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def oracle(world: World) -> Callable[[], ScriptedLM]:
-    """Makes an LM that judges, reads and composes rightly, and from memory answers half of the questions rightly."""
+def oracle(world: World) -> Callable[..., ScriptedLM]:
+    """Makes an LM that judges, reads and composes rightly, and from memory answers half of the questions rightly.
+
+    What it is made with, such as a reasoning, it says each time as well.
+    """
     answers: dict[str, str] = {}
     subs: dict[str, list[str]] = {}
     for example in [*world.train, *world.dev, *world.test]:
@@ -85,11 +88,11 @@ def oracle(world: World) -> Callable[[], ScriptedLM]:
             "answer": gold if known else "a guess",
         }
 
-    return lambda: ScriptedLM(answer)
+    return lambda **also: ScriptedLM(lambda fields: answer(fields) | also)
 
 
 @pytest.fixture
-def program(world: World, oracle: Callable[[], ScriptedLM]) -> RAISF:
+def program(world: World, oracle: Callable[..., ScriptedLM]) -> RAISF:
     """RA-ISF over the world's index with the scripted LM."""
     made = RAISF(BM25.load(world.index), k=5)
     made.set_lm(oracle())

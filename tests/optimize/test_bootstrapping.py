@@ -243,3 +243,28 @@ def test_who_changes_labels_or_a_model_goes_on_with_no_values_of_the_old_ones() 
     kinds = [Literal["yes", "no"], Literal["yes", "unsure"], str, *models]
     assert len({digest(identity_of(_giving(kind))) for kind in kinds}) == len(kinds)
     assert digest(identity_of(_giving(kinds[0]))) == digest(identity_of(_giving(Literal["yes", "no"])))
+
+
+def test_a_judge_that_reasons_is_shown_as_many_of_each_verdict_and_named_where_gold_cannot_teach_it(
+    program: RAISF, world, oracle
+) -> None:
+    """Its demonstrations were all "know", and who compiled from gold alone was not told that it was passed over."""
+    program.know = dspy.ChainOfThought(program.know.signature)
+    program.set_lm(oracle(reasoning="r"))
+    shown = compile(program, trainset=world.train, strategy="bootstrap", progress=False)
+    verdicts = [demo["verdict"] for demo in shown.know.demos]
+    assert verdicts.count("know") == verdicts.count("unknown") > 0
+    labelled = raisf.LabeledJudges(progress=False).compile(program, trainset=world.train)
+    assert "gold has no reasonings" in labelled.compile_report["missing"]["know"]
+
+
+def test_what_is_known_is_asked_of_the_programs_own_lm_where_it_answers_after_a_reasoning(
+    program: RAISF, world, oracle
+) -> None:
+    """DSPy's LM was asked, that of somebody else, and the judge learnt what that one knows."""
+    own, other = oracle(reasoning="r"), ScriptedLM(lambda fields: {"reasoning": "r", "answer": "no idea"})
+    program.answer_directly = dspy.ChainOfThought(program.answer_directly.signature)
+    program.set_lm(own)
+    with dspy.context(lm=other):
+        compiled = compile(program, trainset=world.train, strategy="labeled", progress=False)
+    assert other.calls == [] and {demo["verdict"] for demo in compiled.know.demos} == {"know", "unknown"}

@@ -1,7 +1,8 @@
 """What one may get wrong in Python: told before it costs anything, and never answered by a worse program in silence."""
 
+import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 import pytest
@@ -10,6 +11,7 @@ import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.optimizers.training_rows import Source
+from raisf.optimize.runs import score_of
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
@@ -188,3 +190,83 @@ def test_a_reflection_lm_at_another_temperature_is_another(program: RAISF, world
         for heat in (0.0, 1.0)
     ]
     assert asked[0] != asked[1]
+
+
+class Loud(dspy.Predict):
+    """Answers in its own way."""
+
+
+def _typed(program: RAISF) -> None:
+    program.answer_from = dspy.Predict(
+        program.answer_from.signature.with_updated_fields("answer", type_=Literal["yes", "no"])
+    )
+
+
+def _loud(program: RAISF) -> None:
+    program.answer_from = Loud(program.answer_from.signature)
+
+
+def _forwarded(program: RAISF) -> None:
+    program.forward = lambda question: dspy.Prediction(answer=question)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [(_typed, "the type of answer"), (_loud, "the class Loud"), (_forwarded, "another forward")],
+)
+def test_what_an_artifact_cannot_keep_of_a_program_is_refused(
+    change: Any, lost: str, oracle: Any, tmp_path: Path
+) -> None:
+    """It came back as a plain one, without a word."""
+    program = RAISF(lambda query, k: [])
+    change(program)
+    program.set_lm(oracle())
+    with pytest.raises(InputError, match=f"{lost}.*would be lost"):
+        raisf.save(program, tmp_path / "a")
+
+
+def test_dspys_optimizers_keep_the_lms_that_predictors_have() -> None:
+    """Weights that were trained were gone, and the report told of them."""
+    program, lm = RAISF(lambda query, k: []), ScriptedLM(lambda fields: {})
+    program.know.lm = lm
+    examples = [dspy.Example(question="q", verdict="know").with_inputs("question")]
+    assert dspy.LabeledFewShot(k=1).compile(program, trainset=examples).know.lm is lm
+
+
+def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() -> None:
+    class Styled(RAISF):
+        def forward(self, question: str, style: str = "plain") -> dspy.Prediction:
+            return dspy.Prediction(answer=f"{question} {style}")
+
+    styled: Any = Styled(lambda query, k: [])
+    assert asyncio.run(styled.acall(question="a", style="bold")).answer == "a bold"
+    plain: Any = RAISF(lambda query, k: [])
+    with pytest.raises(TypeError, match="a question alone, and was given style"):
+        asyncio.run(plain.acall(question="a", style="bold"))
+
+
+@pytest.mark.parametrize("given", [30.0, -1.0])
+def test_a_metric_beyond_its_bounds_is_told(given: float) -> None:
+    """30 counted as right to the full, and wrong runs were demonstrated."""
+    with pytest.raises(InputError, match=rf"gave {given}: let it give a number from 0 to 1"):
+        score_of(lambda example, prediction, trace: given, dspy.Example(), dspy.Prediction())
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: raisf.Together(p=dspy.LabeledFewShot(k=1)), "a LabeledFewShot.*dspy.BetterTogether takes any"),
+        (lambda: RAISF(use_know="no"), "use_know is 'no': give True or False"),
+        (lambda: raisf.LabeledJudges().compile(ScriptedLM(lambda f: {}), trainset=[]), "a program is a dspy.Module"),
+        (
+            lambda: raisf.LabeledJudges().compile(RAISF(), trainset=(e for e in ())),
+            "training questions hold <generator",
+        ),
+        (lambda: raisf.evaluate(RAISF(), [{"question": "q"}]), "test questions hold {'question'"),
+        (lambda: raisf.load("smollm2", retriever=7), "the retriever is 7"),
+        (lambda: raisf.load("smollm2", lm=5), "the LM is 5"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_told_as_such(call: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        call()
