@@ -250,6 +250,8 @@ def _right_steps(
             of.setdefault(predictor, []).extend(steps)
     if failed and not right:
         logger.warning("of the runs that were to demonstrate %d failed and none was right: they show nothing", failed)
+    if right and not any(of.values()):  # as dspy.BestOfN and dspy.Refine do
+        logger.warning("the right runs were made by copies of the program, and show nothing: compile what is inside")
     return of, failed
 
 

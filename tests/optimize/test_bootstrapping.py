@@ -268,3 +268,13 @@ def test_what_is_known_is_asked_of_the_programs_own_lm_where_it_answers_after_a_
     with dspy.context(lm=other):
         compiled = compile(program, trainset=world.train, strategy="labeled", progress=False)
     assert other.calls == [] and {demo["verdict"] for demo in compiled.know.demos} == {"know", "unknown"}
+
+
+def test_a_module_that_runs_copies_of_a_program_is_told_that_they_show_nothing(
+    program: RAISF, world, oracle, caplog: pytest.LogCaptureFixture
+) -> None:
+    with dspy.context(lm=oracle()):
+        best = dspy.BestOfN(module=program, N=1, reward_fn=lambda asked, said: 1.0, threshold=1.0)
+        compiled = compile(best, trainset=world.train, strategy="bootstrap", progress=False)
+    assert "made by copies of the program" in caplog.text
+    assert compiled.module.answer_from.demos == []
