@@ -22,14 +22,23 @@ def serve_until_told(server: "HttpServer", what: str, *, quiet: bool = False) ->
     """
 
     def stop(*signalled: object) -> None:
-        if not quiet:
-            print("answering what has come in ...", file=sys.stderr)
         server.stop()
+        if not quiet:
+            tell("answering what has come in ...")
 
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, stop)
-    print(f"{what} at {server.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    tell(f"{what} at {server.url} (Ctrl-C ends it)")
     server.serve()
+
+
+def tell(line: str) -> None:
+    """Writes a line on stderr as it is by then, if it can be written: no answer depends on whether anybody reads it.
+
+    Its disk may be full, its reader gone, and a signal may come while another line is being written.
+    """
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.commands.command import argument, option
+from raisf.commands.listening import tell
 from raisf.commands.options import ProgramChoice, as_one
 from raisf.commands.values import FILE, at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
@@ -160,7 +160,7 @@ class _ToStderr(logging.Handler):
         return record.name.partition(".")[0] == "raisf" or record.levelno >= logging.ERROR
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        tell(self.format(record))
 
 
 def _log() -> None:

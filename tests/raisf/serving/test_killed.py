@@ -63,6 +63,12 @@ def started(command: str, index: Path, endpoint: Any, folder: Path, *options: st
     )
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def listens(port: int, process: Any) -> None:
     ends = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < ends:
@@ -100,9 +106,7 @@ def asked(port: int, question: str, stream: bool) -> tuple[str, Any]:
 def test_a_server_that_was_killed_under_load_starts_again_at_its_port(
     rivers: Any, endpoint: Any, held: Held, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = started("serve", rivers.path, endpoint, tmp_path, "--port", str(port))
     try:
         listens(port, process)
@@ -130,6 +134,35 @@ def test_a_server_that_was_killed_under_load_starts_again_at_its_port(
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0 and not left(process)
         assert not list((tmp_path / "tmp").iterdir()) and not list((tmp_path / "here").iterdir())
+    finally:
+        if process.poll() is None:
+            process.kill()
+
+
+@pytest.mark.parametrize("log", ["a pipe that nobody reads any more", "a full disk"])
+def test_a_log_that_cannot_be_written_changes_no_answer_and_no_end(
+    rivers: Any, endpoint: Any, held: Held, tmp_path: Path, log: str
+) -> None:
+    port = free_port()
+    if log == "a full disk":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        unread, stderr = os.pipe()
+        os.close(unread)
+    process = started("serve", rivers.path, endpoint, tmp_path, "--port", str(port), stderr=stderr)
+    os.close(stderr)
+    try:
+        listens(port, process)
+        assert asked(port, "Who is the mayor?", False)[1]["answer"]
+        found: list[tuple[str, Any]] = []
+        client = threading.Thread(target=lambda: found.append(asked(port, "slow?", True)))
+        client.start()
+        assert held.begun.wait(60)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        held.let_go.set()
+        client.join(60)
+        assert found[0][0] == "answered" and process.wait(60) == 0
     finally:
         if process.poll() is None:
             process.kill()
