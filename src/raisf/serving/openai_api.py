@@ -1,8 +1,9 @@
 """OpenAI's chat completions over a program: the last user's message is the question, earlier turns its context.
 
 Beyond OpenAI's fields a completion has `trace`, the whole tree, and `confidence`. Sampling options are taken without
-effect: how a program asks its LM is the server's to say. A call that `dspy.Predict` wrote is read back into its fields
-and answered in its format, so `dspy.LM("openai/NAME", api_base=...)` makes a program an LM.
+effect: how a program asks its LM is the server's to say. What asks for another form of answer is refused. A call that
+`dspy.Predict` wrote is read back into its fields and answered in its format, so `dspy.LM("openai/NAME", api_base=...)`
+makes a program an LM.
 """
 
 import time
@@ -58,27 +59,47 @@ def read_chat(given: Any) -> ChatRequest:
     """
     if not isinstance(given, dict) or not isinstance(given.get("messages"), list) or not given["messages"]:
         raise InputError('a request is an object such as {"model": "ra-isf", "messages": [{"role": "user", ...}]}')
-    if given.get("n") not in (None, 1):
-        raise InputError(f"n is {given['n']!r:.20}: a program gives one answer; leave it out")
     if len(given["messages"]) > MOST_MESSAGES:
         raise InputError(f"{len(given['messages'])} messages; send at most {MOST_MESSAGES}")
     messages = [_message(message) for message in given["messages"]]
     *turns, last = [message for message in messages if message["role"] in ("user", "assistant")] or [{"role": ""}]
     if last["role"] != "user":
         raise InputError("the last message must be the user's question")
-    options = given.get("stream_options")
     call = chat_call([messages[0], last])  # without its demonstrations, which a program has no use for
+    _check_form(given, call)
+    options = given.get("stream_options")
+    if not isinstance(options, dict | None):
+        raise InputError(f'stream_options is {options!r:.40}: give an object such as {{"include_usage": true}}')
     return ChatRequest(
         model=given.get("model"),
         question=last["content"] if call is None else _question_of(call),
         turns=() if call else [Turn(turn["role"], turn["content"]) for turn in turns if turn["content"]],
         call=call,
         stream=bool(flag("stream", given.get("stream"))),
-        usage=isinstance(options, dict) and bool(options.get("include_usage")),
-        events=given.get("trace") is True,
+        usage=bool(flag("include_usage", (options or {}).get("include_usage"))),
+        events=bool(flag("trace", given.get("trace"))),
         max_calls=given.get("max_calls"),
         max_seconds=given.get("max_seconds"),
     )
+
+
+def _check_form(given: dict[str, Any], call: ChatCall | None) -> None:
+    """Refuses a request whose client would take the answer for something that it is not.
+
+    Raises:
+        InputError: It asks for several answers, a call of a tool, probabilities, or a form other than text; a call of
+            DSPy's JSON adapter is answered in JSON.
+    """
+    number, tool, form = given.get("n"), given.get("tool_choice"), given.get("response_format")
+    if number is not None and (type(number) is not int or number != 1):
+        raise InputError(f"n is {number!r:.20}: a program gives one answer; leave it out")
+    if tool not in (None, "none", "auto"):
+        raise InputError(f"tool_choice is {tool!r:.80}: a program calls no tools; leave it out")
+    if flag("logprobs", given.get("logprobs")):
+        raise InputError("logprobs is true: a program tells no probabilities of tokens; leave it out")
+    forms = ("text", "json_object") if call is not None and call.markers.kind == "json" else ("text",)
+    if form is not None and (not isinstance(form, dict) or form.get("type") not in forms):
+        raise InputError(f"response_format is {form!r:.80}: a program answers in text; leave it out")
 
 
 def models(service: Service) -> dict[str, Any]:
@@ -97,7 +118,7 @@ def completion(request: ChatRequest, asked: Question, done: DoneEvent, base: str
     }
     return {
         **_head("chat.completion", asked),
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "choices": [{"index": 0, "message": message, "finish_reason": _finish(asked), "logprobs": None}],
         "usage": _usage(asked.cost),
         "trace": done.trace and done.trace.model_dump(mode="json"),
         "confidence": done.confidence,
@@ -118,9 +139,8 @@ async def chunks(request: ChatRequest, asked: Question, base: str) -> AsyncItera
                 for word in _content(request, event).splitlines(keepends=True):
                     yield chunk({"content": word})
                 trace = event.trace and event.trace.model_dump(mode="json")
-                yield chunk(
-                    {"annotations": annotations(asked, event, base)}, "stop", trace=trace, confidence=event.confidence
-                )
+                notes = {"annotations": annotations(asked, event, base)}
+                yield chunk(notes, _finish(asked), trace=trace, confidence=event.confidence)
                 if request.usage:
                     yield sse({**head, "choices": [], "usage": _usage(asked.cost)})
             elif request.events:
@@ -160,8 +180,10 @@ def _message(given: Any) -> dict[str, str]:
         raise InputError('a message is an object such as {"role": "user", "content": "..."}')
     content = given.get("content")
     if isinstance(content, list):
-        if any(not isinstance(part, dict) or not isinstance(part.get("text"), str) for part in content):
-            raise InputError("a program reads text only: send parts of type text")
+        for part in content:
+            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+                found = part.get("type") if isinstance(part, dict) else part
+                raise InputError(f"a part of a message is {found!r:.40}: a program reads parts of type text only")
         content = "\n".join(part["text"] for part in content)
     if not isinstance(content, str | None):
         raise InputError(f"a message's content is text, found {type(content).__name__}")
@@ -185,6 +207,11 @@ def _content(request: ChatRequest, done: DoneEvent) -> str:
     root = done.trace and done.trace.root
     reason = (root.evidence or root.reason) if root else ""
     return request.call.answer({"reasoning": reason, place: done.answer})
+
+
+def _finish(asked: Question) -> str:
+    """Why the answer ends, as OpenAI says it: its question's limits of calls and seconds cut it as one of tokens."""
+    return "length" if asked.spent else "stop"
 
 
 def _head(kind: str, asked: Question) -> dict[str, Any]:

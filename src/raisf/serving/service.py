@@ -158,6 +158,8 @@ class Question:
         self.served, self.text = served, text
         self.cost = Cost()
         """So far; a question that was rewritten, that call included."""
+        self.spent = False
+        """Whether its limit of calls or seconds ended it."""
         self._service, self._live = service, live
         self.held: ExitStack | None = None
         self._started = time.perf_counter()
@@ -185,6 +187,8 @@ class Question:
                         self.cost = event.trace.cost if event.trace else self.cost
                     elif isinstance(event, CostEvent):
                         self.cost = event.cost
+                    elif isinstance(event, AnswerEvent) and event.node == "0":
+                        self.spent = event.route == "budget"
                     yield event
         except Cancelled:
             raise

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 import urllib.error
 from typing import Any
 
@@ -138,14 +139,47 @@ def test_errors_are_those_that_the_client_knows(client: Any) -> None:
         {"messages": [{"role": "user", "content": 5}]},
         {"messages": [{"role": "assistant", "content": "hello"}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "Who?"}]}]},
+        {"messages": [{"role": "user", "content": [{"text": "Who?"}]}]},
         {"messages": [{"role": "user", "content": ""}]},
         {"messages": [{"role": "user", "content": "x"}] * 201},
+        {"messages": say("number 1"), "n": True},
+        {"messages": say("number 1"), "n": 1.0},
+        {"messages": say("number 1"), "logprobs": True},
+        {"messages": say("number 1"), "tool_choice": "required"},
+        {"messages": say("number 1"), "tool_choice": {"type": "function", "function": {"name": "find"}}},
+        {"messages": say("number 1"), "response_format": {"type": "json_object"}},
+        {"messages": say("number 1"), "response_format": "text"},
+        {"messages": say("number 1"), "trace": "yes"},
+        {"messages": say("number 1"), "stream_options": True},
+        {"messages": say("number 1"), "stream_options": {"include_usage": 1}},
     ],
 )
 def test_what_is_no_request_is_refused(server: Any, ask: Any, body: Any) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         ask.post(f"{server.url}/v1/chat/completions", body)
     assert caught.value.code == 400 and json.loads(caught.value.read())["error"]["message"]
+
+
+def test_what_asks_for_no_other_answer_is_taken(client: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]
+    more = {"n": 1, "logprobs": False, "tools": tools, "tool_choice": "auto", "response_format": {"type": "text"}}
+    given = client.chat.completions.create(model="ra-isf", messages=say("number 1"), temperature=0, **more)
+    assert given.choices[0].message.content == "A1"
+
+
+def test_an_answer_that_a_limit_cut_short_says_so(client: Any, service: Service, ask: Any) -> None:
+    class Slow(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            time.sleep(2)
+            return dspy.Prediction(answer="late")
+
+    service.served["slow"] = Served("slow", Slow())
+    for model, limit in (("ra-isf", {"max_calls": 1}), ("slow", {"max_seconds": 0.2})):
+        given = client.chat.completions.create(model=model, messages=say(ask.sea), extra_body=limit)
+        chunks = client.chat.completions.create(model=model, messages=say(ask.sea), stream=True, extra_body=limit)
+        ends = [one.choices[0].finish_reason for one in chunks if one.choices[0].finish_reason]
+        assert given.choices[0].finish_reason == "length" and ends == ["length"]
 
 
 def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
@@ -155,3 +189,6 @@ def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
         assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
         thought = dspy.ChainOfThought("question -> answer")(question=ask.sea)
         assert thought.answer == "Pasmur Sea" and thought.reasoning
+    wants_json = lm.copy(response_format={"type": "json_object"})
+    with dspy.context(lm=wants_json, adapter=dspy.JSONAdapter()):  # which DSPy asks for by itself of models it knows
+        assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
