@@ -29,6 +29,8 @@ def kind_of(problem: Exception) -> tuple[int, str]:
         return 429, "rate_limit_exceeded"
     if isinstance(problem, NoSuchProgram):
         return 404, "model_not_found"
+    if isinstance(problem, NotFound):
+        return 404, "not_found"
     if isinstance(problem, InputError) or (isinstance(problem, LMError) and problem.too_long):
         return 400, "invalid_request"
     return (502, "lm_failed") if isinstance(problem, LMError) else (500, "failed")
@@ -36,6 +38,10 @@ def kind_of(problem: Exception) -> tuple[int, str]:
 
 class NoSuchProgram(InputError):
     """A name that nothing here has."""
+
+
+class NotFound(InputError):
+    """A passage or a document that is not here."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 from raisf.retrieval.corpus.lines import marked_encoding
 from raisf.retrieval.corpus.web import declared_charset
 from raisf.retrieval.passage import PLACES, Passage
-from raisf.utils.errors import InputError
+from raisf.serving.service import NotFound
+from raisf.utils.errors import InputError, RaisfError
 
 NEIGHBOURS = 2
 """Passages shown before and after the one that was asked for."""
@@ -43,14 +44,15 @@ def source_of(retriever: Any, pid: str) -> dict[str, Any]:
         pid: The passage's id.
 
     Raises:
-        InputError: It finds no such passage, or is not at hand to be looked through (an index server).
+        NotFound: It finds no such passage.
+        InputError: It is not at hand to be looked through (an index server).
     """
     passages: Sequence[Passage] | None = getattr(retriever, "passages", None)
     if passages is None:
         raise InputError("this index cannot be looked through from here: only its search is at hand")
     passage = next((passage for passage in passages if passage.pid == pid), None)
     if passage is None:
-        raise InputError(f"no passage {pid!r:.80} here")
+        raise NotFound(f"no passage {pid!r:.80} here")
     # By its place in the document: in the index, passages that have changed stand behind all others.
     document = sorted((one for one in passages if _together(one, passage)), key=_place)
     place = document.index(passage)
@@ -62,27 +64,36 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
     """The file of a source of this retriever's passages.
 
     Raises:
-        InputError: No documents are handed out, none of the passages names it, or it is no file within the folder.
+        NotFound: No documents are handed out, none of the passages names it, or it is no file within the folder.
+        RaisfError: It cannot be read.
     """
     if folder is None:
-        raise InputError("documents are not handed out here: start the server with --documents DIR")
+        raise NotFound("documents are not handed out here: start the server with --documents DIR")
     if not any(passage.source == source for passage in getattr(retriever, "passages", ())):
-        raise InputError(f"no passage comes from {source!r:.80}")
+        raise NotFound(f"no passage comes from {source!r:.80}")
     path = _within(folder, source)
     if path is None:
-        raise InputError(f"{source!r:.80} is not in the folder of documents")
+        raise NotFound(f"{source!r:.80} is not in the folder of documents")
+    try:
+        return _document(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise RaisfError(f"cannot read {source!r:.80} ({reason}): let the server's user read it") from error
+
+
+def _document(path: Path) -> Document:
+    with path.open("rb") as file:
+        head = file.read(1024)
     match path.suffix.lower():
         case ".pdf":
             return Document(path, "application/pdf")
         case ".docx" | ".gz" | ".bz2":
             return Document(path, "application/octet-stream", attachment=True)
-    return Document(path, f"text/plain; charset={_charset(path)}")
+    return Document(path, f"text/plain; charset={_charset(path, head)}")
 
 
-def _charset(path: Path) -> str:
+def _charset(path: Path, head: bytes) -> str:
     """The encoding of a text: UTF-8, or what its byte order mark or the page itself says, or else what most are in."""
-    with path.open("rb") as file:
-        head = file.read(1024)
     marked = marked_encoding(head)
     try:
         with path.open(encoding=marked or "utf-8") as text:

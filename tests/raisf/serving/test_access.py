@@ -140,7 +140,8 @@ def test_a_passage_stands_among_its_neighbours(server: Any) -> None:
     assert told["passage"]["citation"] == "atlas/rivers.md, line 2"
     assert [one["pid"] for one in told["context"]] == ["r0", "r1", "r2", "r3"]
     status, _, text = get(server, "/source?pid=zzz")
-    assert status == 400 and "no passage 'zzz'" in text
+    assert status == 404 and "no passage 'zzz'" in text and json.loads(text)["error"]["code"] == "not_found"
+    assert json.loads(get(server, "/source?program=zzz&pid=r1")[2])["error"]["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("kind", ["md", "csv", "jsonl"])
@@ -182,13 +183,24 @@ def test_a_page_is_shown_in_the_encoding_that_it_declares(tmp_path: Path) -> Non
 
 def test_documents_are_handed_out_only_if_told_to_and_never_as_a_page(make: Any, start: Any, documents: Path) -> None:
     with start(make()) as server:
-        assert get(server, "/document?source=atlas/rivers.md")[0] == 400
+        status, _, text = get(server, "/document?source=atlas/rivers.md")
+        assert status == 404 and "--documents" in text and json.loads(text)["error"]["code"] == "not_found"
     with start(make(), documents=documents) as server:
         status, headers, text = get(server, "/document?source=atlas/rivers.md")
         assert status == 200 and headers["content-type"].startswith("text/plain") and "sandbox" in str(headers)
         assert "<script>" in text
         for path in ("secret.txt", "../secret.txt", "atlas/../secret.txt", "/etc/passwd"):
-            assert get(server, f"/document?source={path}")[0] == 400
+            assert get(server, f"/document?source={path}")[0] == 404
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").is_file(), reason="a file that its owner cannot read either: of Linux")
+def test_a_file_that_cannot_be_read_is_told(make: Any, start: Any, tmp_path: Path) -> None:
+    service = make()
+    passages = [Passage("p", "A page.", source="mem")]
+    service.served["rag"].program.retriever = build_index(passages, tmp_path / "i", "bm25", progress=False)
+    with start(service, documents=Path("/proc/self")) as server:
+        status, _, text = get(server, "/document?program=rag&source=mem")
+    assert status == 500 and "cannot read 'mem' (Input/output error)" in json.loads(text)["error"]["message"]
 
 
 def test_a_file_that_is_no_text_is_handed_out_to_be_saved(make: Any, start: Any, tmp_path: Path) -> None:
@@ -210,4 +222,4 @@ def test_what_a_filter_leaves_out_is_not_shown_either(rivers: Any, make: Any, st
     service = make()
     service.served["rag"].program.retriever = rivers.where("section = 'Oltrey'")
     with start(service) as server:
-        assert get(server, "/source?program=rag&pid=r1")[0] == 400
+        assert get(server, "/source?program=rag&pid=r1")[0] == 404
