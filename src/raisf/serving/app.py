@@ -91,7 +91,7 @@ class _Routes:
         if not isinstance(given, dict):
             raise InputError('a request is an object such as {"question": "..."}')
         if strange := [name for name in given if name not in ASKS]:
-            raise InputError(f"a request has no {strange[0]!r}: give of {', '.join(ASKS)}")
+            raise InputError(f"a request has no {strange[0]!r:.80}: give of {', '.join(ASKS)}")
         if "question" not in given:
             raise InputError('a request has a "question": give one')
         stream = flag("stream", given.get("stream"))
@@ -145,7 +145,7 @@ class _Routes:
         if name is None:
             return JSONResponse(listed)
         found = [model for model in listed["data"] if model["id"] == name]
-        return JSONResponse(found[0]) if found else error(404, f"there is no model {name!r}", "model_not_found")
+        return JSONResponse(found[0]) if found else error(404, f"there is no model {name!r:.80}", "model_not_found")
 
     async def programs(self, request: Request) -> Response:
         rows = []
@@ -179,9 +179,24 @@ class _Routes:
 
 async def _body(request: Request) -> Any:
     try:
-        return json.loads(await request.body())
+        return json.loads(await request.body(), object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as problem:
         raise InputError(f"the body is not JSON ({str(problem)[:80]})") from problem
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Of a name that stands in it twice Python would take the last, and what checks it before, the first."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError(f"the body has {name!r:.80} twice in one object: give it once")
+        found[name] = value
+    return found
+
+
+def _no_number(name: str) -> None:
+    """Python reads NaN and Infinity, which JSON has not."""
+    raise ValueError(f"it has {name}: give a number, or null")
 
 
 def _client(request: Request) -> str:
