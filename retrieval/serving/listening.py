@@ -96,10 +96,18 @@ def own_pages(host: str) -> list[Middleware]:
     So no website can read what is served by a name of its own that leads here (DNS rebinding), or have this machine
     work for it.
     """
-    if not _is_loopback(host):
+    if not is_loopback(host):
         return []
     hosts = ["127.0.0.1", "localhost", "[::1]", "::1", host]
     return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts), Middleware(_OwnPosts)]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own, which no other machine reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def from_another_site(headers: Headers) -> bool:
@@ -129,14 +137,6 @@ def _place(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from raisf.retrieval.serving.listening import from_another_site
+from raisf.retrieval.serving.listening import from_another_site, is_loopback
 from raisf.utils.errors import InputError
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -67,7 +67,7 @@ class Access:
             InputError: Others than this machine reach the address and there is no key; the file holds none; or what is
                 given as a name is none.
         """
-        local = host in LOOPBACK
+        local = is_loopback(host)
         if not local and key_file is None:
             raise InputError(
                 f"{host} can be reached from outside: give --api-key-file FILE with a key of {SHORTEST_KEY} characters "
@@ -80,7 +80,8 @@ class Access:
                     f"--allow-host {name!r:.80} is no name of a machine: give it bare, such as raisf.example, without "
                     "scheme, port and path"
                 )
-        return cls(frozenset(LOOPBACK | named if local or named else ()), _keys(key_file) if key_file else ())
+        own = LOOPBACK | ({host} if local else frozenset())
+        return cls(frozenset(own | named if local or named else ()), _keys(key_file) if key_file else ())
 
     def knows(self, authorization: str) -> bool:
         """Whether a request's Authorization names a key; takes equally long for all keys."""

@@ -114,6 +114,13 @@ def test_another_address_demands_a_key(tmp_path: Path) -> None:
     assert not access.hosts and Access.of("127.0.0.1", keys, ["raisf.example"]).hosts >= {"raisf.example", "localhost"}
 
 
+def test_any_loopback_address_is_this_machines_own(make: Any, start: Any) -> None:
+    """It demands no key, and refuses the names of others."""
+    with start(make(), Access.of("127.0.0.2", None)) as server:
+        assert get(server, "/programs", Host=f"127.0.0.2:{server.port}")[0] == 200
+        assert get(server, "/programs", Host="evil.example")[0] == 421
+
+
 def test_a_large_body_is_not_read(make: Any, start: Any) -> None:
     with start(make(Limits(body=2_000))) as server:
         assert get(server, "/ask", "POST", "x" * 2_001)[0] == 413
