@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import AsyncIterator
 from io import TextIOWrapper
 from typing import Any
 
@@ -20,6 +21,7 @@ from raisf import __version__
 from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.programs.program import check_question
 from raisf.retrieval.adapting import as_retriever
+from raisf.serving.jsonrpc import refusal_of
 from raisf.serving.service import Service, cited_passages, tells
 from raisf.utils.errors import InputError, RaisfError
 
@@ -111,8 +113,10 @@ async def serve_stdio(server: FastMCP) -> None:
     # Copies: a wrapper closes what it wraps when it goes, and the process's own are needed after it.
     heard = TextIOWrapper(os.fdopen(os.dup(sys.__stdin__.fileno()), "rb"), encoding="utf-8", errors="replace")
     said = TextIOWrapper(os.fdopen(os.dup(sys.__stdout__.fileno()), "wb"), encoding="utf-8")
+    out: Any = _Out(said)
+    messages: Any = _messages(heard, out)
     try:
-        async with stdio_server(anyio.wrap_file(heard), anyio.wrap_file(said)) as (read, write):
+        async with stdio_server(messages, out) as (read, write):
             await inner.run(read, write, inner.create_initialization_options())
     except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass  # nobody listens any more
@@ -120,6 +124,32 @@ async def serve_stdio(server: FastMCP) -> None:
         for pipe in (heard, said):
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()
+
+
+class _Out:
+    """Standard output, a line at a time: whoever refuses a line writes beside the library."""
+
+    def __init__(self, file: TextIOWrapper) -> None:
+        self._file, self._one = anyio.wrap_file(file), anyio.Lock()
+
+    async def write(self, line: str) -> None:
+        async with self._one:
+            await self._file.write(line)
+            await self._file.flush()
+
+    async def flush(self) -> None:
+        """Each line is written as it comes."""
+
+
+async def _messages(heard: TextIOWrapper, out: _Out) -> AsyncIterator[str]:
+    """The lines that are messages; all others are answered here, but for blank ones."""
+    async for line in anyio.wrap_file(heard):
+        if not line.strip():
+            continue
+        if refusal := refusal_of(line):
+            await out.write(f"{refusal}\n")
+        else:
+            yield line
 
 
 def _client(ctx: Context) -> str:

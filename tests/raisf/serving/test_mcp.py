@@ -26,6 +26,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from raisf.serving.mcp_tools import make_mcp
 
+CLIENT = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT})
+
 
 def test_ask_and_search_over_http_with_progress(server: Any, service: Service, ask: Any) -> None:
     told: list[str] = []
@@ -124,12 +127,34 @@ def test_clients_of_one_address_share_its_rate_searches_too(make: Any, start: An
 
 def test_standard_output_is_the_clients_alone_to_the_end(rivers: Any) -> None:
     """A blank line behind the last message, as the server ended, broke clients that were still listening."""
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    assert [answer["id"] for answer in said_to(rivers, HELLO)] == [1]
+
+
+def said_to(rivers: Any, *lines: str) -> list[dict[str, Any]]:
+    """What `raisf mcp` answers on its standard output."""
     command = [sys.executable, "-m", "raisf.cli", "mcp", str(rivers.path), "--lm", "pocket"]
-    done = subprocess.run(command, input=f"{message}\n", capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input="\n".join([*lines, ""]), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(rivers: Any) -> None:
+    """Its sender would wait for ever."""
+    ping = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+    wrong = [
+        ("garbage", None, -32700),
+        ("[" * 100_000, None, -32700),
+        (json.dumps([ping]), None, -32600),
+        ("null", None, -32600),
+        (json.dumps({**ping, "id": None}), None, -32600),
+        (json.dumps({"jsonrpc": "2.0", "id": 3}), 3, -32600),
+        (json.dumps({**ping, "id": "a", "params": {"lone": "\ud800"}}), "a", -32600),
+        (json.dumps({**ping, "id": 4, "method": "nope"}), 4, -32601),
+    ]
+    hello, *refused = said_to(rivers, HELLO, *(line for line, _, _ in wrong), "", json.dumps(ping))
+    assert hello["result"] and refused.pop() == {"jsonrpc": "2.0", "id": 7, "result": {}}
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [(asked, code) for _, asked, code in wrong]
+    assert all(one["error"]["message"] for one in refused)
 
 
 @pytest.mark.slow
