@@ -72,6 +72,56 @@ def test_a_citations_link_opens_its_source_in_an_open_tab_too(page: Any, server:
         page.wait_for_selector(f"#source-body .here:has-text('{text}')")
 
 
+def test_back_and_forward_lead_from_question_to_question_and_out_of_a_source(page: Any, server: Any) -> None:
+    for number in (1, 2):
+        ask(page, f"number {number}")
+        page.wait_for_selector(f"{DONE}:has-text('A{number}')")
+    asked = page.url
+    page.goto(f"{server.url}/#source=ra-isf/r1")
+    page.wait_for_selector("#source-body .here")
+    page.go_back()
+    page.wait_for_selector("#source", state="hidden")
+    assert page.url == asked and page.inner_text(".answer") == "A2"
+    page.go_forward()
+    page.wait_for_selector("#source-body .here")
+    page.keyboard.press("Escape")  # what is shown now is what a reload shows
+    page.wait_for_function("url => location.href === url", arg=asked)
+    page.go_back()
+    page.go_back()
+    page.wait_for_selector(f"{DONE}:has-text('A1')")
+    page.go_back()
+    page.wait_for_selector("#empty")
+    assert page.locator(".run").count() == 0 and page.input_value("#question") == ""
+    page.go_forward()
+    page.wait_for_selector(f"{DONE}:has-text('A1')")
+    assert page.locator("#past [aria-current] .q").inner_text() == "number 1"
+
+
+def test_what_is_under_way_is_forgotten_too(page: Any, script: Any) -> None:
+    ask(page, "slow?")
+    assert script.begun.wait(60)
+    page.click("#forget")
+    page.wait_for_selector(".again")
+    script.let_go.set()
+    assert page.is_visible("#none") and page.evaluate("localStorage.getItem('raisf.past')") is None
+
+
+def test_who_stops_by_keyboard_can_ask_on(page: Any, script: Any) -> None:
+    ask(page, "slow?")
+    assert script.begun.wait(60)
+    page.focus("#stop")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#stop", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "question"
+
+
+def test_without_javascript_it_says_so_first_and_takes_no_question(browser: Any, server: Any) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(server.url)
+    assert page.inner_text("main").startswith("This page needs JavaScript") and page.is_hidden("#question")
+    page.close()
+
+
 def test_the_tree_grows_while_the_program_works_and_stops_when_told_to(page: Any, script: Any, service: Any) -> None:
     ask(page, "slow Bulgorton?")
     assert script.begun.wait(60)

@@ -295,6 +295,7 @@ class RunView {
 // ---- asking
 
 let asking = null;
+let current = null; // the id of the question that is shown
 
 async function answer(view, signal) {
   const ticking = setInterval(() => view.drawCost(), 100);
@@ -322,7 +323,7 @@ async function askAll(question, programs) {
   busy(true, "Working");
   await Promise.all(views.map((view) => answer(view, mine.signal)));
   entry.runs = views.map(({ program, state, said, confidence, cost, trace }) => ({ program, state, answer: said, confidence, cost, trace: trace ?? null }));
-  remember(entry);
+  if (past().some((one) => one.id === entry.id)) remember(entry); // else it was to be forgotten
   if (asking === mine) {
     asking = null;
     busy(false, views.map((view) => `${view.program}: ${view.said}`).join(". "));
@@ -332,12 +333,28 @@ async function askAll(question, programs) {
 function show(views, id) {
   $("empty").hidden = true;
   $("runs").replaceChildren(...views.map((view) => view.element));
-  history.replaceState(null, "", `#q=${id}`);
+  current = id;
+  if (location.hash !== `#q=${id}`) history.pushState(null, "", `#q=${id}`);
   drawPast();
 }
 
+function showNothing() {
+  asking?.abort();
+  $("runs").replaceChildren();
+  $("empty").hidden = false;
+  $("question").value = "";
+  current = null;
+  drawPast();
+}
+
+// Hides what may have the focus: who types would be nowhere then.
+function hide(element, hidden) {
+  if (hidden && element === document.activeElement) $("question").focus();
+  element.hidden = hidden;
+}
+
 function busy(now, told) {
-  $("stop").hidden = !now;
+  hide($("stop"), !now);
   $("status").textContent = shown(told.slice(0, 300));
 }
 
@@ -357,13 +374,13 @@ function remember(entry) {
 }
 
 function drawPast() {
-  const entries = past(), current = location.hash.replace("#q=", "");
+  const entries = past();
   $("past").replaceChildren(...entries.map((entry) => make("li", {}, make("button", {
     type: "button", "aria-current": entry.id === current ? "true" : null, on: () => reopen(entry),
   }, make("span", { class: "q", text: entry.question.slice(0, 200), dir: "auto" }),
     make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" })))));
   $("none").hidden = entries.length > 0;
-  $("forget").hidden = !entries.length;
+  hide($("forget"), !entries.length);
 }
 
 function reopen(entry) {
@@ -408,9 +425,16 @@ function linked(hash) {
   return [program, pid.join("/")];
 }
 
-function openLinked() {
+// Shows what the address names: a source above all else, a question of the past, or nothing. Any other name is a place
+// on this page.
+function follow() {
   const named = linked(location.hash);
-  if (named) openSource(...named);
+  if (named) return openSource(...named);
+  if ($("source").open) $("source").close();
+  const id = new URLSearchParams(location.hash.slice(1)).get("q");
+  if (id === current || (location.hash && id === null)) return;
+  const entry = past().find((one) => one.id === id);
+  entry ? reopen(entry) : showNothing();
 }
 
 async function openFile(program, passage) {
@@ -460,7 +484,7 @@ async function list() {
 }
 
 async function start() {
-  if (await listed()) openLinked();
+  if (await listed()) follow();
 }
 
 $("form").addEventListener("submit", async (event) => {
@@ -481,15 +505,18 @@ $("key-form").addEventListener("submit", (event) => {
   tellOfKey("A key is of ASCII characters only, and this one has others.");
 });
 $("stop").addEventListener("click", () => asking?.abort());
-$("forget").addEventListener("click", () => { localStorage.removeItem(PAST); drawPast(); });
+$("forget").addEventListener("click", () => { asking?.abort(); localStorage.removeItem(PAST); drawPast(); });
+$("source").addEventListener("close", () => { // a link's source is closed for good: a reload shows what is shown now
+  if (linked(location.hash)) history.replaceState(null, "", current ? `#q=${current}` : location.pathname);
+});
 $("history-toggle").addEventListener("click", () => {
   $("history-toggle").setAttribute("aria-expanded", String($("history").classList.toggle("shown")));
 });
 for (const close of document.querySelectorAll("[data-close]")) close.addEventListener("click", () => close.closest("dialog").close());
 
+$("form").hidden = false;
+$("question").focus();
 drawPast();
-const opened = new URLSearchParams(location.hash.slice(1)).get("q");
-const before = past().find((entry) => entry.id === opened);
-if (before) reopen(before);
+if (!linked(location.hash)) follow();
+window.addEventListener("hashchange", follow); // the back button's too: each question has an address of its own
 await start();
-window.addEventListener("hashchange", openLinked);
