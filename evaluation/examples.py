@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import dspy
@@ -73,7 +74,8 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
     Raises:
         InputError: One is something else, or all of them are, such as a file's name.
     """
-    given: Any = [examples] if not isinstance(examples, Sequence) or isinstance(examples, str) else examples
+    single = isinstance(examples, str | PurePath | Mapping) or not hasattr(examples, "__len__")
+    given: Any = [examples] if single else examples
     if strange := [one for one in given if not isinstance(one, dspy.Example)]:
         raise InputError(
             f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"

@@ -27,7 +27,8 @@ from raisf.utils.predictors import all_predictors
 
 # What an LM is told that changes none of its answers, or must not be written down.
 _NO_SETTING = frozenset({
-    *("api_key", "api_base", "base_url", "api_version", "headers", "extra_headers", "default_headers", "organization"),
+    *("api_key", "api_base", "base_url", "url", "api_version", "headers", "extra_headers", "default_headers"),
+    "organization",
     *("timeout", "num_retries", "max_retries", "cache", "rollout_id", "user", "metadata", "stream", "model_list"),
     *("azure_ad_token", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "vertex_credentials"),
 })  # fmt: skip
@@ -65,10 +66,8 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         decides = {"fields": predictor.fields} if predictor.fields else {}  # what a field's value is decided by
         if not _is_dspys(predictor):
             decides["class"] = _class_of(predictor)
-        if kinds := {
-            field: repr(one.annotation) for field, one in signature.fields.items() if one.annotation is not str
-        }:
-            decides["kinds"] = kinds  # which a signature's state leaves out
+        if any(field.annotation is not str for field in signature.fields.values()):  # its state leaves types out
+            decides["types"] = dspy.ChatAdapter().format_field_structure(signature)
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
         described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
         if predictor.config:
@@ -88,14 +87,16 @@ def _describe_module(module: Any) -> dict[str, Any]:
     """A module's own plain options and what it searches."""
     described: dict[str, Any] = {}
     if _is_dspys(module) and "<locals>" in _class_of(module):  # what an optimizer made, such as an ensemble
-        described["forward"] = digest(code_of(module.forward.__func__))
+        described["forward"] = digest(code_of(vars(type(module)).get("forward")))
     ours = _own_options(module)
+    private = {f"_{name}" for name in _taken(type(module))}  # what else is private may change while it runs
     # Options that came later do not make another program of one that leaves them alone.
-    unchanged: set[str] = getattr(module, "unchanged", set)() | {"_compiled"}
+    unchanged: set[str] = getattr(module, "unchanged", set)()
     for name, value in sorted(vars(module).items()):
-        kept = name.startswith("_") and not isinstance(value, str | bool | int | float)  # a client, say, or a lock
-        if kept or name in unchanged or (name == "stage" and isinstance(module, dspy.Predict)):
-            continue  # a stage is drawn anew for each Predict
+        passing = name == "stage" and isinstance(module, dspy.Predict)  # drawn anew for each Predict
+        hidden = name.startswith("_") and not (name in private and isinstance(value, str | bool | int | float))
+        if passing or hidden or name in unchanged:
+            continue
         if isinstance(value, str):
             described[name] = value if name in ours else digest(value)
         elif value is None or isinstance(value, bool | int | float):
@@ -105,6 +106,12 @@ def _describe_module(module: Any) -> dict[str, Any]:
         elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
             described[name] = digest(_plain_or_told(value))
     return described
+
+
+def _taken(kind: type[Any]) -> set[str]:
+    """What the constructors of a class and those that it grew from take, but for what changes no answer."""
+    made = (vars(one).get("__init__") for one in kind.__mro__ if not one.__module__.startswith(("dspy.", "builtins")))
+    return {name for one in made if inspect.isfunction(one) for name in inspect.signature(one).parameters} - _NO_SETTING
 
 
 def _searched_by(retriever: Any) -> str:
@@ -245,9 +252,9 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
     also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
     if not type(lm).__module__.startswith(("dspy.", "raisf.")):
-        known = vars(dspy.BaseLM("none")).keys() | _NO_SETTING
-        own = {name: _told(value, ()) for name, value in sorted(vars(lm).items()) if name not in known}
-        words += [_class_of(lm), digest({name: value for name, value in own.items() if not name.startswith("_")})]
+        held = {name: vars(lm).get(name, vars(lm).get(f"_{name}")) for name in _taken(type(lm))}
+        plain = {name: one for name, one in held.items() if isinstance(one, str | bool | int | float)}
+        words += [_class_of(lm), digest(plain)]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
         words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)

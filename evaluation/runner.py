@@ -236,6 +236,7 @@ def check_module(program: object) -> None:
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:
     check_examples(examples, "test")
+    examples = list(examples)
     if threads < 1:
         raise InputError(f"threads must be at least 1, found {threads}")
     if not examples:

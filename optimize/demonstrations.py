@@ -113,9 +113,9 @@ def collect_rows(
     answered = all("question" in example and gold_answers(example) for example in trainset)
     for name, predictor in program.named_predictors() if answered else ():
         owner, role = owner_of[name], roles[name]
-        if (judge := JUDGE_ROLES.get(reasoned_role(predictor))) and isinstance(owner, Program):
-            rows.missing[name] = "it reasons before its verdict, and gold has no reasonings"
-            rows.judge |= {name: judge} if judge in JUDGED.values() else {}
+        reasoned = reasoned_role(predictor)
+        if reasoned in JUDGE_ROLES and isinstance(owner, Program) and _in_use(owner, reasoned):
+            rows.missing[name] = "it reasons before its answer, and gold has no reasonings"
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
@@ -210,7 +210,8 @@ def bootstrap_demos(
     of, failed = _right_steps(runner, examples, n, metric, threads=threads, journal=journal, name=name)
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
-        judge, own = rows.judge.get(name), _whole(predictor, of.get(name, []))
+        judge = rows.judge.get(name) or JUDGED.get(reasoned_role(predictor))
+        own = _whole(predictor, of.get(name, []))
         if name in rows.of and role_of(predictor) in JUDGE_ROLES:
             predictor.demos = shown[name].demos
         elif judge is not None:

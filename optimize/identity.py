@@ -15,7 +15,6 @@ import dspy
 
 from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
-from raisf.utils.predictors import all_predictors
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
 
@@ -38,9 +37,6 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     codes = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
-    # The labels and types of the fields, which `describe` does without: as an LM is told of them.
-    signatures: dict[str, Any] = {name: predictor.signature for name, predictor in all_predictors(program)}
-    formats = {name: dspy.ChatAdapter().format_field_structure(one) for name, one in signatures.items()}
     run = [*codes, *functions]
     helpers, named = _reached(run)
     told |= set(map(id, parts))
@@ -48,7 +44,7 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     told |= set(map(id, asks))
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
     judge = weights_of(asked) if asked is not None else None
-    found = {"programs": described, "formats": formats, "code": [code_of(one) for one in run], "asked": judge}
+    found = {"programs": described, "code": [code_of(one) for one in run], "asked": judge}
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
 

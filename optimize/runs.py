@@ -134,6 +134,9 @@ def as_share(given: Any, metric: Callable[..., Any]) -> float:
         value = float(given)
     except (TypeError, ValueError):
         value = math.nan
+    for bound in (0.0, 1.0):
+        if math.isclose(value, bound, abs_tol=1e-9):  # 0.8 + 0.05 + 0.05 + 0.1 comes to more than 1
+            value = bound
     if not 0 <= value <= 1:
         name = getattr(metric, "__name__", type(metric).__name__)
         raise InputError(f"the metric {name} gave {given!r:.40}: let it give a number from 0 to 1")

@@ -10,6 +10,7 @@ NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""
 SHARE = 2 / 3
 """Of a quotation's words that must stand in one place of a passage: it may have a name where that says "she"."""
+_PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "hers", "its", "their", "who", "which"}
 _SHORT = 3
 """Letters of words that stand everywhere, such as "of" and "the"; a quotation is told by its longer ones."""
 
@@ -64,17 +65,20 @@ def holding_sentence(
 def _source(quotation: str, answer: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
     """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making.
 
-    The numbers that it says must stand in one place of the passage, and so must what it says of the answer.
+    The numbers that it says must stand in one place of the passage, and so must what it says of the answer; or in the
+    passage, where the place has a "she" for it.
     """
     words = set(normal(quotation).split())
     telling = _telling(words) or words
-    needed = {word for word in words if _is_number(word)} | words & set(normal(answer).split())
+    numbers, named = set(filter(_is_number, words)), _telling(words & set(normal(answer).split()))
     best: tuple[float, JudgedPassage | None] = (0.0, None)
     for passage in passages:
         if holds(passage.prompt_text, [quotation]):
             return passage
+        whole = set(normal(passage.prompt_text).split())
         for place in _places(passage, len(sentences(quotation))):
-            share = len(telling & place) / len(telling) if telling and needed <= place else 0.0
+            known = place if place.isdisjoint(_PRONOUNS) else place | whole
+            share = len(telling & place) / len(telling) if telling and numbers <= place and named <= known else 0.0
             best = max(best, (share, passage), key=lambda found: found[0])
     return best[1] if best[0] >= SHARE else None
 

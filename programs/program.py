@@ -152,10 +152,11 @@ class Program(dspy.Module):
             raise
 
     def reset_copy(self) -> "Program":
-        """A copy without demonstrations, for DSPy's optimizers; the LMs stay, whose weights may have been learnt."""
+        """A copy without demonstrations and LMs, for DSPy's optimizers; adapters and probes, being learnt, stay."""
         made: Any = super().reset_copy()
         for own, copied in zip(self.predictors(), made.predictors(), strict=True):
-            copied.lm = own.lm
+            if getattr(own.lm, "lora", None) or getattr(own.lm, "probe", None):
+                copied.lm = own.lm
         return made
 
     def _own_forward(self) -> bool:

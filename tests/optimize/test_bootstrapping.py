@@ -256,6 +256,9 @@ def test_a_judge_that_reasons_is_shown_as_many_of_each_verdict_and_named_where_g
     assert verdicts.count("know") == verdicts.count("unknown") > 0
     labelled = raisf.LabeledJudges(progress=False).compile(program, trainset=world.train)
     assert "gold has no reasonings" in labelled.compile_report["missing"]["know"]
+    program.use_know = False
+    unasked = raisf.LabeledJudges(progress=False).compile(program, trainset=world.train)
+    assert "know" not in unasked.compile_report["missing"]
 
 
 def test_what_is_known_is_asked_of_the_programs_own_lm_where_it_answers_after_a_reasoning(

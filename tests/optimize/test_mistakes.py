@@ -1,6 +1,7 @@
 """What one may get wrong in Python: told before it costs anything, and never answered by a worse program in silence."""
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -225,12 +226,21 @@ def test_what_an_artifact_cannot_keep_of_a_program_is_refused(
         raisf.save(program, tmp_path / "a")
 
 
-def test_dspys_optimizers_keep_the_lms_that_predictors_have() -> None:
-    """Weights that were trained were gone, and the report told of them."""
-    program, lm = RAISF(lambda query, k: []), ScriptedLM(lambda fields: {})
-    program.know.lm = lm
+def test_dspys_optimizers_keep_the_adapters_that_predictors_have_and_no_other_lm() -> None:
+    """Weights that were trained were gone, and the report told of them. A teacher's LM takes the others' place."""
+    program, learnt = RAISF(lambda query, k: []), ScriptedLM(lambda fields: {})
+    program.set_lm(ScriptedLM(lambda fields: {}))
+    program.know.lm, learnt.lora = learnt, Path("adapter")  # pyright: ignore[reportAttributeAccessIssue]
     examples = [dspy.Example(question="q", verdict="know").with_inputs("question")]
-    assert dspy.LabeledFewShot(k=1).compile(program, trainset=examples).know.lm is lm
+    compiled = dspy.LabeledFewShot(k=1).compile(program, trainset=examples)
+    assert compiled.know.lm is learnt and compiled.relevant.lm is None
+
+
+def test_what_syncify_puts_into_a_program_is_no_forward_that_would_be_lost(oracle: Any, tmp_path: Path) -> None:
+    program = dspy.syncify(RAISF(lambda query, k: []))
+    program.set_lm(oracle())
+    raisf.save(program, tmp_path / "a")
+    assert (tmp_path / "a" / "manifest.json").is_file()
 
 
 def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() -> None:
@@ -245,7 +255,14 @@ def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() ->
         asyncio.run(plain.acall(question="a", style="bold"))
 
 
-@pytest.mark.parametrize("given", [30.0, -1.0])
+def test_a_metric_of_shares_that_come_to_one_is_right_to_the_full() -> None:
+    shares = {1.0: 0.8 + 0.05 + 0.05 + 0.1, 0.0: 0.3 - 0.1 - 0.2}
+    assert all(share != exact for exact, share in shares.items())
+    scored = [score_of(lambda *asked: share, dspy.Example(), dspy.Prediction()) for share in shares.values()]  # noqa: B023
+    assert scored == [*shares]
+
+
+@pytest.mark.parametrize("given", [30.0, -1.0, math.inf])
 def test_a_metric_beyond_its_bounds_is_told(given: float) -> None:
     """30 counted as right to the full, and wrong runs were demonstrated."""
     with pytest.raises(InputError, match=rf"gave {given}: let it give a number from 0 to 1"):

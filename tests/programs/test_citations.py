@@ -124,6 +124,22 @@ def test_a_quotation_may_be_of_two_sentences_or_differ_in_a_word(quoted: str) ->
     assert (asked.evidence, asked.cited) == (quoted, "fuji.txt")
 
 
+@pytest.mark.parametrize(
+    ("answer", "quoted"),
+    [
+        ("the thirty-six of Hokusai", "Hokusai painted the Mount Fuji thirty-six of times."),
+        ("Mount Hotaka", "Mount Hotaka was often painted by Hokusai and climbed by Weston."),
+    ],
+    ids=["small words of the answer", "a she of the place"],
+)
+def test_what_a_quotation_says_of_the_answer_may_be_put_otherwise_there(answer: str, quoted: str) -> None:
+    text = "Mount Hotaka is in Nagano. It was often painted by Hokusai and climbed by Weston."
+    asked = node("What did he paint?", answer)
+    asked.passages.append(JudgedPassage.of(Passage("peaks", text, "Peaks")))
+    cite(asked, quoted, [*texts(0, 1), asked.passages[-1].prompt_text])
+    assert (asked.evidence, asked.found_afterwards) == (quoted, False)
+
+
 def test_a_program_cites_whether_its_reader_quotes_or_answers_at_once() -> None:
     class Shelf:
         path, corpus_hash = None, "shelf"

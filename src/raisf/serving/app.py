@@ -196,7 +196,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     """Python reads NaN and Infinity, which JSON has not."""
-    raise ValueError(f"it has {name}: give a number, or null")
+    raise InputError(f"the body has {name}, which JSON has not: give a number, or null")
 
 
 def _client(request: Request) -> str:

@@ -97,7 +97,7 @@ def _check_form(given: dict[str, Any], call: ChatCall | None) -> None:
         raise InputError(f"tool_choice is {tool!r:.80}: a program calls no tools; leave it out")
     if flag("logprobs", given.get("logprobs")):
         raise InputError("logprobs is true: a program tells no probabilities of tokens; leave it out")
-    forms = ("text", "json_object") if call is not None and call.markers.kind == "json" else ("text",)
+    forms = ("text", "json_object", "json_schema") if call is not None and call.markers.kind == "json" else ("text",)
     if form is not None and (not isinstance(form, dict) or form.get("type") not in forms):
         raise InputError(f"response_format is {form!r:.80}: a program answers in text; leave it out")
 

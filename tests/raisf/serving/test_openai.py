@@ -189,6 +189,7 @@ def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
         assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
         thought = dspy.ChainOfThought("question -> answer")(question=ask.sea)
         assert thought.answer == "Pasmur Sea" and thought.reasoning
-    wants_json = lm.copy(response_format={"type": "json_object"})
-    with dspy.context(lm=wants_json, adapter=dspy.JSONAdapter()):  # which DSPy asks for by itself of models it knows
-        assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    for form in ({"type": "json_object"}, schema):  # which DSPy asks for by itself of models it knows
+        with dspy.context(lm=lm.copy(response_format=form), adapter=dspy.JSONAdapter()):
+            assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
