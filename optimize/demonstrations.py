@@ -280,8 +280,8 @@ def _knowledge(
     journal: Journal | None,
 ) -> tuple[list[dspy.Example], str | None]:
     """Rows of what is known, the given ones or the LM's labels; and what is said of questions without a label."""
-    found_in = [one for _, one in owner.named_predictors() if DirectAnswer in (role_of(one), reasoned_role(one))]
-    answerer = found_in[0] if found_in else None
+    answerers = (one for _, one in owner.named_predictors() if DirectAnswer in (role_of(one), reasoned_role(one)))
+    answerer = next(answerers, None)
     found, told = list(given), None
     if not found:
         labelled = know_labels(trainset, answerer=answerer, labels=labels, threads=threads, journal=journal).checked()

@@ -120,7 +120,9 @@ def check_predictors(program: Program) -> None:
         if exchanged:
             raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {own_class}")
     given = vars(program).get("forward")
-    if given is not None and not given.__qualname__.startswith("syncify."):  # which has it do what it does anyway
+    if given is not None and not getattr(given, "__qualname__", "").startswith(
+        "syncify."
+    ):  # which has it do what it does anyway
         raise InputError(f"{program.system} was given another forward, which would be lost: {own_class}")
 
 
