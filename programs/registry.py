@@ -114,7 +114,8 @@ def check_predictors(program: Program) -> None:
             )
     own = dict(program.named_predictors())
     for name, one in plain.named_predictors():
-        exchanged = [field for field, kind in _kinds(one).items() if kind != _kinds(own[name])[field]]
+        kinds = _kinds(own[name])
+        exchanged = [field for field, kind in _kinds(one).items() if kind != kinds[field]]
         exchanged = [f"the type of {', '.join(exchanged)}"] if exchanged else []
         exchanged += [f"the class {type(own[name]).__name__}"] if type(own[name]) is not type(one) else []
         if exchanged:
