@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import dspy
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe, digest, weights_of
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_data import JUDGES, steps, with_verdict
+from raisf.optimize.judges.judge_data import JUDGES, VERDICTS, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 HELD_OUT = 0.1
 MOST_WEIGHT = 1_000_000
 """Of a row in the loss; an average row's is 1."""
-_FIELDS = {"know": {"verdict"}, "relevance": {"verdict", "relevant_ids"}, "decomposition": {"sub_questions"}}
+_OUTPUTS = {"verdict", "relevant_ids", "sub_questions"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class JudgeRows:
         """The rows that `raisf collect` wrote, of all folders together.
 
         Raises:
-            InputError: A folder holds no such rows.
+            InputError: A folder holds no such rows, or one that its judge cannot learn from; the message says which.
         """
         rows: dict[str, list[dspy.Example]] = {judge: [] for judge in JUDGES}
         known_by: set[str] = set()
@@ -57,7 +57,7 @@ class JudgeRows:
                 if not path.is_file():
                     raise InputError(f"{folder} has no {path.name}: give a folder that `raisf collect` wrote")
                 found = list(read_jsonl(path))
-                rows[judge] += [_example(path, judge, row) for row in found]
+                rows[judge] += [_example(path, n, judge, row) for n, row in enumerate(found, start=1)]
                 known_by |= {lm for row in found if judge == "know" and (lm := _asked_lm(row))}
         return cls(rows, {"folders": [str(folder) for folder in folders], "known_by": sorted(known_by)})
 
@@ -231,13 +231,38 @@ def weight_of(row: Mapping[str, Any] | dspy.Example) -> float | None:
     return float(weight)
 
 
-def _example(path: Path, judge: str, row: dict[str, Any]) -> dspy.Example:
-    outputs = _FIELDS[judge] & row.keys()
-    if not isinstance(row.get("question"), str) or not outputs:
-        raise InputError(f"{path} holds a row that is no {judge} row: give a folder that `raisf collect` wrote")
+def _example(path: Path, number: int, judge: str, row: dict[str, Any]) -> dspy.Example:
+    for field, wanted, right in _expected(judge, row):
+        if not right:  # a verdict in other letters would be left out, and a text learnt letter by letter
+            found = repr(row[field])[:60] if field in row else f"no {field!r} in it"
+            raise InputError(f"{path}, row {number}: {field!r} must be {wanted}; found {found}")
     try:
         weight_of(row)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     fields = {name: value for name, value in row.items() if name != "source"}
-    return with_verdict(dspy.Example(fields)).with_inputs(*(fields.keys() - outputs - {"verdict"}))
+    return with_verdict(dspy.Example(fields)).with_inputs(*(fields.keys() - _OUTPUTS))
+
+
+def _expected(judge: str, row: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """What a row of a judge needs: a field, what it must be, and whether it is."""
+    yield "question", "a text", _is_text(row.get("question"))
+    if judge == "decomposition":
+        yield "sub_questions", "a list of texts", _are_texts(row.get("sub_questions"))
+    elif judge == "relevance" and "relevant_ids" in row:
+        ids = row["relevant_ids"]
+        counted = isinstance(ids, list) and all(type(one) is int and one > 0 for one in ids)
+        yield "passages", "a list of texts", _are_texts(row.get("passages"))
+        yield "relevant_ids", "a list of the passages' numbers, from 1", counted
+    else:
+        if judge == "relevance":
+            yield "passage", "a text", _is_text(row.get("passage"))
+        yield "verdict", " or ".join(map(repr, VERDICTS[judge])), row.get("verdict") in VERDICTS[judge]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
