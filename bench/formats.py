@@ -18,7 +18,8 @@ from typing import Any
 import dspy
 
 from raisf.data.questions import load_questions
-from raisf.data.schemas import paragraphs, read_rows
+from raisf.data.rows import read_rows
+from raisf.data.schemas import paragraphs
 from raisf.evaluation.judges import auroc
 from raisf.evaluation.metrics import token_f1
 from raisf.lm.adapter import CompactAdapter

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.data.schemas import question_row, read_rows, schema_of
+from raisf.data.rows import read_rows
+from raisf.data.schemas import question_row, schema_of
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,46 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
-from raisf.data.tables import parquet_rows, tsv_rows
-from raisf.utils.errors import InputError
-from raisf.utils.files import read_jsonl
-from raisf.utils.json_stream import stream_array
-
-_ARRAYS = ("Data", "examples")  # where TriviaQA's and BIG-bench's files keep their questions
-
-_LINE = 1 << 24  # the longest first line, in bytes, that is looked at to tell JSON Lines from one JSON value
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
 SCORINGS = ("squad", "triviaqa")
 """The rules for comparing answers (`raisf.evaluation.metrics.NORMALISERS`)."""
-
-
-def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
-    """The rows of a question file as they stand there, streamed.
-
-    Args:
-        path: JSON Lines, also under the name .json; .json with a list of rows, or with one under `Data` (TriviaQA) or
-            `examples` (BIG-bench); .tsv with a line of names (PopQA); or .parquet, as the hub keeps its data sets.
-
-    Raises:
-        InputError: The file is missing or broken, or a row is no object; the message names the place.
-    """
-    path = Path(path)
-    if (kind := path.suffix.lower()) == ".parquet":
-        yield from parquet_rows(path)
-    elif kind == ".tsv":
-        yield from tsv_rows(path)
-    elif kind != ".json" or _is_json_lines(path):
-        yield from read_jsonl(path)
-    else:
-        for number, row in enumerate(stream_array(path, _ARRAYS), start=1):
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, question {number}: expected an object {{...}}, found {type(row).__name__}")
-            yield row
 
 
 def schema_of(row: dict[str, Any]) -> str:
@@ -334,17 +301,3 @@ def _texts(value: Any) -> Iterator[str]:
     else:
         for item in value or []:
             yield from _texts(item)
-
-
-def _is_json_lines(path: Path) -> bool:
-    """Whether a file named .json holds one object per line: several, or a single question without a list of them."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
-        try:
-            found = json.loads(next(lines, b""))
-        except (ValueError, RecursionError):  # looked at first: a file of one line would be read whole
-            return False
-        more = next(lines, None) is not None
-    return isinstance(found, dict) and (more or not any(isinstance(found.get(name), list) for name in _ARRAYS))

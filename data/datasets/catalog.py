@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.data.schemas import read_rows
+from raisf.data.rows import read_rows
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_file, sha256_file
 

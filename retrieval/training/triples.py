@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.data.schemas import new_paragraphs, paragraphs, read_rows
+from raisf.data.rows import read_rows
+from raisf.data.schemas import new_paragraphs, paragraphs
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from raisf.data.questions import load_questions
-from raisf.data.schemas import question_row, read_rows
+from raisf.data.rows import read_rows
+from raisf.data.schemas import question_row
 from raisf.optimize.judges.judge_data import steps
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -1,5 +1,7 @@
 """Question files: a wrong line must be named, and HotpotQA's schemas must mean the same."""
 
+import bz2
+import gzip
 import json
 from pathlib import Path
 
@@ -100,3 +102,23 @@ def test_keys_with_capitals_and_an_answer_in_words_are_told_apart_from_triviaqa(
     row = {"Question": "Who?", "Answer": "Ada"}
     with pytest.raises(InputError, match=r"question 1: .*'Ada': call the keys 'question' and 'answer'"):
         load_questions(write(tmp_path / "q.jsonl", json.dumps(row)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("q.jsonl.gz", gzip.compress(b'{"question": "q?", "answer": "a"}'), "is packed with gzip; unpack it first"),
+        ("q.json", bz2.compress(b'[{"question": "q?", "answer": "a"}]'), "is packed with bzip2; unpack it first"),
+        ("q.tsv", b"PK\x03\x04\x14\x00", "is packed with zip, or a spreadsheet; .*save it as .tsv"),
+        ("q.jsonl", b"PAR1\x15\x04", "is a parquet file; give it a name that ends in .parquet"),
+        ("q.csv", b"question,answer\nWho?,Ada\n", "not read from .csv; save it as .tsv, parted by tabs, or as .jsonl"),
+        ("q.jsonl", b'[\n {"question": "q?", "answer": "a"}\n]', "line 1: .*found a list; .* name that ends in .json"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    """It was said to be no UTF-8, or a broken line to mend or drop."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_questions(tmp_path / name)

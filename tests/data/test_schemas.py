@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raisf.data.questions import load_questions
-from raisf.data.schemas import paragraphs, question_row, read_rows
+from raisf.data.rows import read_rows
+from raisf.data.schemas import paragraphs, question_row
 from raisf.utils.errors import InputError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
