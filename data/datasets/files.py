@@ -63,11 +63,14 @@ def write_dataset(
 
     Raises:
         InputError: An unknown name, a source that cannot be read, a row that is no question or another data set's (the
-            message says which), a split without questions, or a folder with other things in it.
+            message says which), a split without questions, or a folder with other things, or one of the files, in it.
     """
     if name not in BENCHMARKS:
         raise InputError(f"unknown data set {name!r}: choose {', '.join(BENCHMARKS)}")
     check_replaceable(out, *DATASET)
+    for path in (files or {}).values():
+        if Path(path).resolve().is_relative_to(Path(out).resolve()):
+            raise InputError(f"{path} lies in {out}, which is replaced as a whole, it too: give another folder")
     benchmark = BENCHMARKS[name]
     if files:
         sources = {split: file_source(path) for split, path in files.items()}

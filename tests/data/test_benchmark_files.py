@@ -55,6 +55,16 @@ def questions_of(folder: Path, split: str) -> set[str]:
     return {example.question for example in load_questions(folder / f"{split}.jsonl")}
 
 
+def test_a_data_set_is_not_made_out_of_the_folder_that_it_replaces(file: Split, tmp_path: Path):
+    """A smaller draw out of its own train.jsonl cost the whole of it, the test split and the corpus."""
+    out = tmp_path / "out"
+    write_dataset("hotpotqa", out, files={"train": file("train.json", range(40))}, progress=False)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(InputError, match=r"train\.jsonl lies in .*out, which is replaced as a whole.*another folder"):
+        write_dataset("hotpotqa", out, files={"train": out / "train.jsonl"}, n=5, progress=False)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
 def test_a_local_file_becomes_test_questions_and_their_corpus(file: Split, tmp_path: Path):
     source, out = file("hotpot_dev_distractor_v1.json", range(40)), tmp_path / "out"
     about = write_dataset("hotpotqa", out, files={"test": source}, progress=False)
