@@ -31,9 +31,11 @@ def tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield {name: _cell(name, value) for name, value in row.items() if name}
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+    except csv.Error as error:
         remedy = "a text that begins with a quotation mark ends with one, and those within are doubled"
-        raise InputError(f"{path} is no table of tab-separated texts in UTF-8 ({error}): {remedy}") from error
+        raise InputError(f"{path} is no table of tab-separated texts ({error}): {remedy}") from error
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

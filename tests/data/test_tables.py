@@ -35,3 +35,10 @@ def test_a_table_lists_answers_as_json(tmp_path: Path):
     file = tmp_path / "q.tsv"
     file.write_text('question\tgolden_answers\t\nWho?\t"[""A"", ""B""]"\t\nWhere?\t[sic]\t\n')
     assert [example.answers for example in load_questions(file)] == [["A", "B"], ["[sic]"]]
+
+
+def test_a_table_in_another_encoding_says_so(tmp_path: Path):
+    """Excel saves "Unicode text" as UTF-16, and was told to mend its quotation marks."""
+    (tmp_path / "q.tsv").write_text("question\tanswer\nWho?\tAda\n", encoding="utf-16")
+    with pytest.raises(InputError, match=r"q\.tsv: not UTF-8 \(.*\); save the file as UTF-8$"):
+        load_questions(tmp_path / "q.tsv")
