@@ -1,6 +1,9 @@
 """Question files: one form of example, read from this project's JSON Lines or from a public data set's own file."""
 
 import json
+import logging
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +14,10 @@ from raisf.utils.errors import InputError
 if TYPE_CHECKING:
     import dspy
 
+logger = logging.getLogger(__name__)
 
 _LISTS = ("gold_titles", "gold_pids", "gold_sentences", "sub_questions", "sub_answers", "sub_titles")
+_LIKE_A_LIST = re.compile(r"\[(.*,.*|\s*(['\"]).*\2\s*)\]", re.DOTALL)
 
 
 def load_questions(path: Path | str) -> "list[dspy.Example]":
@@ -45,7 +50,15 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
         examples.append(example)
     if not examples:
         raise InputError(f"{path} holds no questions; expected a JSON object a line with question and answer")
+    if listed := sum(like_a_list(example.answers) for example in examples):
+        told = "a text like a list, [a, b], which no LM gives: write a list of texts, or leave the question out"
+        logger.warning("%s: of %d of the %d questions the answer is %s", path, listed, len(examples), told)
     return examples
+
+
+def like_a_list(answers: Sequence[str]) -> bool:
+    """Whether each answer is one text that looks like a list, as some copies of data sets have them."""
+    return all(_LIKE_A_LIST.fullmatch(answer) for answer in answers)
 
 
 def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """A public data set as a folder laid out like a closed world: questions to train, select and test on, their corpus."""
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_source, hub_sources
 from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
-from raisf.data.questions import numbered_row
+from raisf.data.questions import like_a_list, numbered_row
 from raisf.data.schemas import new_paragraphs, paragraphs, schema_of
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
@@ -197,7 +196,7 @@ def _write(
                 if benchmark.scoring:
                     row["scoring"] = benchmark.scoring
                 kinds[split][row["kind"]] += 1
-                listed[split] += all(re.fullmatch(r"\[.*,.*\]", answer, re.DOTALL) for answer in row["answers"])
+                listed[split] += like_a_list(row["answers"])
                 try:
                     found = paragraphs(raw)
                     if found and schema_of(raw) == "strategyqa":

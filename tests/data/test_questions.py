@@ -122,3 +122,19 @@ def test_a_file_of_another_kind_is_told_with_what_to_do(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         load_questions(tmp_path / name)
+
+
+def test_an_answer_that_is_a_list_as_one_text_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As pandas writes lists, and DPR's files have them: all was scored as wrong, and nobody was told why."""
+    rows = [("Who?", "['Ada', 'Ada L.']"), ("Where?", '["Agra"]'), ("When?", "[sic]"), ("Which?", "Oss")]
+    write(tmp_path / "q.tsv", "question\tanswer\n" + "".join(f"{q}\t{csv_cell(a)}\n" for q, a in rows))
+    load_questions(tmp_path / "q.tsv")
+    assert "q.tsv: of 2 of the 4 questions the answer is a text like a list" in caplog.text
+    assert "write a list of texts" in caplog.text
+    caplog.clear()
+    load_questions(write(tmp_path / "q.jsonl", '{"question": "Who?", "answers": ["[a, b]", "a"]}'))
+    assert not caplog.text
+
+
+def csv_cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
