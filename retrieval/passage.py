@@ -1,7 +1,7 @@
 """What is searched for, and what every retriever offers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
@@ -72,6 +72,17 @@ class Passage:
         """Where a reader finds it: `handbook.pdf, page 3`; its id where it comes from no document."""
         place = next((f", {name} {value}" for name, value in self.metadata.items() if name in PLACES), "")
         return f"{self.source}{place}" if self.source else self.pid
+
+
+def row_of(pid: str) -> str:
+    """The id of the row, or the name of the document, that a passage with this id is a part of: "p1" of "p1#2"."""
+    row, _, part = pid.rpartition("#")
+    return row if part.isdecimal() else pid
+
+
+def called_by(gold: Collection[str], pid: str) -> str:
+    """What gold calls a passage: its id, or that of the whole which it is a part of, since long texts are cut."""
+    return row_of(pid) if pid not in gold and row_of(pid) in gold else pid
 
 
 @runtime_checkable

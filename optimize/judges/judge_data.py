@@ -14,7 +14,7 @@ import dspy
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
-from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
 from raisf.utils.sampling import up_to
@@ -64,8 +64,8 @@ class Step:
         return {self.key(passage) for passage in passages} == self.gold
 
     def key(self, passage: Passage) -> str:
-        """What gold calls a passage: its id, or its title."""
-        return passage.pid if self.by_id else passage.title
+        """What gold calls a passage: its id or that of the row it was cut from, or its title."""
+        return called_by(self.gold, passage.pid) if self.by_id else passage.title
 
 
 def steps(example: dspy.Example) -> list[Step]:
@@ -270,11 +270,11 @@ def gold_verdicts(step: Step, passages: Sequence[Passage]) -> list[str]:
 def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     """The passages that support a step, of those that were found for it.
 
-    Several may stand under one title, as the parts of an article do: of those under a step's only title it is those
-    with the answer's words, if there are any.
+    Several may stand under one title or id, as the parts of an article do: of those under a step's only one it is
+    those with the answer's words, if there are any.
     """
     gold = [passage for passage in passages if step.key(passage) in step.gold]
-    if step.by_id or len(step.gold) > 1:
+    if len(step.gold) > 1:
         return gold
     return [passage for passage in gold if _holds_answer(step, passage)] or gold
 

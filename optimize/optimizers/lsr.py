@@ -22,7 +22,7 @@ from raisf.optimize.within import program_within
 from raisf.programs.program import Program
 from raisf.retrieval.engines.dense import Dense
 from raisf.retrieval.index import open_folder
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import Passage, called_by
 from raisf.retrieval.store.manifest import INDEX
 from raisf.retrieval.training.query_tuning import PUBLISHED, QueryStudent
 from raisf.utils import schedule
@@ -243,7 +243,7 @@ def _measure(
             "likelihood": round((shares * likelihoods).sum(-1).mean().item(), 4),
         }
     gold = [
-        any(student.passages[number].pid in example.gold_pids for number in row[:FIRST])
+        any(called_by(example.gold_pids, student.passages[number].pid) in example.gold_pids for number in row[:FIRST])
         for example, row in zip(examples, numbers, strict=True)
         if example.get("gold_pids")
     ]

@@ -14,7 +14,7 @@ from typing import Any
 from raisf.data.rows import read_rows
 from raisf.data.schemas import new_paragraphs, paragraphs
 from raisf.retrieval.engines.base import Index
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import Passage, row_of
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 
@@ -84,19 +84,21 @@ def question_triples(questions: Sequence[Any], index: Index, progress: bool = Tr
         index: Holds the passages and finds the negatives.
         progress: Whether to show a bar on standard error.
     """
-    by_pid = {passage.pid: passage for passage in index.passages}
+    by_pid: dict[str, list[Passage]] = {}
     by_title: dict[str, list[Passage]] = {}
     for passage in index.passages:
         by_title.setdefault(passage.title, []).append(passage)
+        for name in {passage.pid, row_of(passage.pid)}:
+            by_pid.setdefault(name, []).append(passage)
     known = [q for q in questions if any(pid in by_pid for pid in q.gold_pids) or set(q.gold_titles) & by_title.keys()]
     for question, ranking in zip(known, _rankings(index, [q.question for q in known], progress), strict=True):
-        gold = [[by_pid[pid]] for pid in question.gold_pids if pid in by_pid]
+        gold = [by_pid[pid] for pid in question.gold_pids if pid in by_pid]
         gold = gold or [by_title[title] for title in question.gold_titles if title in by_title]
         answers = {passage.pid: passage for group in gold for passage in group}
         ranks = {passage.pid: rank for rank, passage in enumerate(ranking)}
         negatives = _hard(p for p in ranking if p.pid not in answers and not _holds(p, question))
         for group in gold:
-            # Of a document that was cut into several passages under one title, the likeliest is the one that is meant.
+            # Of a document that was cut into several passages, the likeliest is the one that is meant.
             positive = min(group, key=lambda passage: ranks.get(passage.pid, DEPTH))
             texts = tuple(passage.prompt_text for passage in answers.values())
             yield Triple(question.question, positive.prompt_text, negatives, texts)

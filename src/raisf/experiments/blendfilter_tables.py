@@ -10,6 +10,7 @@ from raisf.evaluation.report import summarise
 from raisf.experiments import published_results as published
 from raisf.experiments.tables import Answers, fault_lines, joined, table
 from raisf.reports.sections import Cell, Section
+from raisf.retrieval.passage import called_by
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
             field, wanted = gold[name]
             if not wanted or not record["trace"]:
                 continue
-            found = list(dict.fromkeys(_read(record["trace"]["root"], field)))
+            found = _read(record["trace"]["root"], field)
+            found = list(dict.fromkeys(called_by(wanted, one) if field == "pid" else one for one in found))
             measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
             measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
             measured["S-precision"].append(float(set(found) == set(wanted)))
