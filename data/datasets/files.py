@@ -12,6 +12,7 @@ from raisf.data.questions import like_a_list, numbered_row
 from raisf.data.schemas import new_paragraphs, paragraphs, schema_of
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
+from raisf.utils.text import clean
 
 MANIFEST = "dataset.json"
 SPLITS = ("train", "dev", "test")
@@ -128,7 +129,7 @@ class _Corpus:
         for pid, title, text in new_paragraphs(found, self._seen):
             self._file.write(dump_line({"id": pid, "title": title, "text": text}))
         self._questions += 1
-        self._complete += bool(gold_titles) and {title for title, _ in found}.issuperset(gold_titles)
+        self._complete += bool(gold_titles) and {clean(title) for title, _ in found}.issuperset(gold_titles)
 
     def facts(self) -> dict[str, int]:
         """How many paragraphs there are, of how many questions, and how many of those find all their gold in them."""

@@ -7,6 +7,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.data.questions import load_questions
 from raisf.evaluation.runner import evaluate
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import relevance_examples
@@ -59,6 +60,15 @@ def test_a_retriever_learns_it(index: Any) -> None:
     (triple,) = question_triples([ASKED], index, progress=False)
     assert "river Elm7." in triple.positive
     assert all(text.startswith("Velm | ") for text in triple.negatives)
+
+
+def test_a_title_is_met_however_it_is_spaced(tmp_path: Path) -> None:
+    """An index has titles with single spaces, and gold with others met none of them."""
+    (tmp_path / "corpus.jsonl").write_text('{"title": " Oss  Town", "text": "Oss lies by the Elm."}\n')
+    (tmp_path / "q.jsonl").write_text(json.dumps({**ASKED, "gold_pids": [], "gold_titles": ["Oss\u00a0Town "]}))
+    index = build_index(tmp_path / "corpus.jsonl", tmp_path / "index", "bm25", progress=False)
+    (row,) = relevance_examples(load_questions(tmp_path / "q.jsonl"), index, 5)
+    assert row.verdict == "relevant"
 
 
 def test_what_gold_calls_by_its_own_id_is_that_alone() -> None:
