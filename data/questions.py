@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.data.rows import read_rows
 from raisf.data.schemas import question_row, schema_of
+from raisf.data.tables import LISTS
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LISTS = ("gold_titles", "gold_pids", "gold_sentences", "sub_questions", "sub_answers", "sub_titles")
 _LIKE_A_LIST = re.compile(r"\[(.*,.*|\s*(['\"]).*\2\s*)\]", re.DOTALL)
 
 
@@ -109,7 +109,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
 
 def _check_gold(place: str, found: dict[str, Any]) -> None:
     """Raise InputError if an optional field is of a kind that would be misread in silence."""
-    for name in _LISTS:
+    for name in LISTS:
         value = found.get(name) or []
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise InputError(f"{place}: {name} must be a list of texts, found {value!r:.60}")

@@ -9,6 +9,9 @@ from typing import Any
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_file
 
+LISTS = ("gold_titles", "gold_pids", "gold_sentences", "sub_questions", "sub_answers", "sub_titles")
+"""The fields of a question that are lists of texts."""
+
 
 def tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a table of tab-separated texts whose first line names the columns.
@@ -56,11 +59,13 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path} is not a parquet file that can be read ({error}); fetch it again") from error
 
 
-def _cell(name: str, value: Any) -> Any:
-    """A cell of a table; a list as JSON where a list of answers may stand. PopQA's `possible_answers` must be one."""
-    if name not in ("answers", "golden_answers") or not (value or "").startswith("["):
-        return value
+def _cell(name: str, value: str | None) -> Any:
+    """A cell of a table: a list, a number or a truth as JSON where one may stand. `possible_answers` must be a list."""
+    if name in ("hops", "known"):
+        value = (value or "null").lower()
+    elif name not in ("answers", "golden_answers", *LISTS) or not (value or "").startswith("["):
+        return None if name in LISTS and not value else value
     try:
-        return json.loads(value)
+        return json.loads(value or "")
     except ValueError:
         return value  # an answer may begin with a bracket

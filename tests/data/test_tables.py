@@ -42,3 +42,19 @@ def test_a_table_in_another_encoding_says_so(tmp_path: Path):
     (tmp_path / "q.tsv").write_text("question\tanswer\nWho?\tAda\n", encoding="utf-16")
     with pytest.raises(InputError, match=r"q\.tsv: not UTF-8 \(.*\); save the file as UTF-8$"):
         load_questions(tmp_path / "q.tsv")
+
+
+def test_a_table_tells_all_that_a_question_file_may(tmp_path: Path):
+    """Hops in a table were "no whole number, found '2'", and gold passages no list, however they were written."""
+    file = tmp_path / "q.tsv"
+    file.write_text(
+        "question\tanswer\thops\tknown\tgold_titles\tsub_titles\n"
+        'Who?\t1961\t2\tTrue\t"[""A"", ""B""]"\t\n'
+        "Where?\t[sic]\t\t\t\t\n"
+    )
+    first, second = load_questions(file)
+    assert (first.hops, first.known, first.gold_titles, first.answers) == (2, True, ["A", "B"], ["1961"])
+    assert (second.hops, second.known, second.gold_titles, second.answers) == (None, None, [], ["[sic]"])
+    file.write_text("question\tanswer\tgold_titles\nWho?\tAda\tA; B\n")
+    with pytest.raises(InputError, match=r"question 1: gold_titles must be a list of texts, found 'A; B'"):
+        load_questions(file)
