@@ -6,12 +6,14 @@ import logging
 import os
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from raisf.retrieval.corpus.bounds import bounded
 from raisf.retrieval.corpus.kinds import KINDS, kind_of
 from raisf.retrieval.corpus.parsing import NO_MEMORY
+from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
 
@@ -59,7 +61,7 @@ def _read(task: dict[str, Any], results: int) -> dict[str, str | None]:
         os.lseek(results, 0, os.SEEK_SET)
         os.ftruncate(results, 0)
         with open(results, "w", encoding="utf-8", closefd=False) as out:
-            for passage in bounded(KINDS[kind_of(file)](file, name, task["encoding"]), file, name):
+            for passage in bounded(_passages(file, name, task["encoding"]), file, name):
                 row = {"pid": passage.pid, "text": passage.text, "title": passage.title, "source": passage.source}
                 out.write(json.dumps({**row, "metadata": dict(passage.metadata)}) + "\n")
     except InputError as error:
@@ -67,6 +69,11 @@ def _read(task: dict[str, Any], results: int) -> dict[str, str | None]:
     except OSError as error:  # of the results: what is raised of the file is an InputError
         return {"error": None, "disk": error.strerror or str(error)}
     return {"error": None, "disk": None}
+
+
+def _passages(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """Those of a file, which is opened with the first: what a reader raises before that is the file's fault, too."""
+    yield from KINDS[kind_of(file)](file, name, encoding)
 
 
 def _limit(what: int, amount: int) -> None:

@@ -16,6 +16,7 @@ import pytest
 from raisf import cli
 from raisf.retrieval.corpus.documents import Document, Skipped, stop
 from raisf.retrieval.corpus.ids import SeenIds
+from raisf.retrieval.corpus.kinds import KINDS
 from raisf.retrieval.corpus.reading import read_whole
 from raisf.retrieval.index import add_to_index, build_index, open_folder
 from raisf.retrieval.passage import Passage
@@ -148,6 +149,15 @@ def test_a_file_that_may_not_be_read_is_named(docs: Path):
     if os.access(docs / "a.txt", os.R_OK):
         pytest.skip("root reads everything")
     assert "Permission denied" in indexed(docs)[1]["a.txt"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_cannot_be_opened_any_more_is_skipped_whoever_reads_it(docs: Path, kind: str):
+    (docs / f"a{kind}").mkdir()  # what stands there by the time it is read
+    documents = [Document(f"a{kind}", docs / f"a{kind}"), Document("z.txt", docs / "z.txt")]
+    skipped = list[Skipped]()
+    assert [passage.text for passage in read_whole(documents, skipped.append, SeenIds())] == [GOOD]
+    assert [file.name for file in skipped] == [f"a{kind}"] and "directory" in skipped[0].reason
 
 
 def test_names_that_are_not_unicode_are_skipped_too(docs: Path):
