@@ -1,12 +1,16 @@
 """Odd passages, odd queries and many threads at once: nothing breaks, and nothing is found twice."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 
 # PLAID is slow where colbert-ai's C++ extensions were never compiled.
 ENGINES = ["colbert", "bm25", "dense", "hybrid", pytest.param("plaid", marks=pytest.mark.slow)]
@@ -21,6 +25,9 @@ ODD = {
     "blob": "x" * 20_000,
     "long": "many words " * 3_000,
 }
+
+
+_passage: Any = Passage  # as a program calls it that nobody has type-checked
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -43,6 +50,29 @@ def test_odd_passages_are_kept_as_they_are_and_the_others_are_still_found(index:
     for query in ODD.values():
         found = [p.pid for p in index(query, 100)]
         assert len(found) == len(set(found)) <= len(kept)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("a text", r"is 'a text': give a raisf\.Passage \(raisf\.index takes strings"),
+        ({"text": "a text"}, r"is \{'text': 'a text'\}: give a raisf\.Passage"),
+        (_passage("p", None), "has the text None: give a string"),
+        (_passage(3, "t"), "has the pid 3: give a string"),
+        (_passage("p", "t", source=Path("a.txt")), "has the source .*a.txt.*: give a string"),
+        (_passage("p", "t", metadata={"day": date(2026, 1, 2)}), "has the metadata 'day': .*: give a name, and a text"),
+        (Passage("p", "t", metadata={"n": float("nan")}), "has the metadata 'n': nan"),
+    ],
+)
+def test_what_no_index_could_hold_is_named_and_not_taken_for_a_damaged_index(
+    wrong: Any, told: str, passages: list[Passage], tmp_path: Path
+):
+    with pytest.raises(InputError, match=f"passage 2 {told}"):
+        build_index([passages[0], wrong], tmp_path / "new", "bm25", progress=False)
+    build_index(passages, tmp_path / "i", "bm25", progress=False)
+    with pytest.raises(InputError, match=f"passage 1 {told}"):
+        add_to_index(tmp_path / "i", [wrong], progress=False)
+    assert check_index(tmp_path / "i") == [] and len(open_folder(tmp_path / "i").passages) == len(passages)
 
 
 def test_right_to_left_text_is_found(index: Index):
