@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -46,7 +46,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     pictures = list[int]()
 
     def section(title: str, number: int, page: Any) -> Section:
-        text = _unbroken(page.extract_text())
+        text = without_leaders(_unbroken(page.extract_text()))
         if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
             text = below
         if not text.strip() and _has_pictures(page):

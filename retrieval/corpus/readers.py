@@ -11,7 +11,7 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import BREAK, entries_apart, pieces_of, split_text
+from raisf.retrieval.corpus.splitting import BREAK, entries_apart, pieces_of, split_text, without_leaders
 from raisf.retrieval.corpus.titles import title_of, titled
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
@@ -59,7 +59,8 @@ class Section:
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file."""
     title, lines = titled(read_lines(file, name, encoding))
-    return passages_of(name, [Section(title or title_of(file), "", {}, entries_apart(joined(lines, name)))])
+    text = entries_apart(without_leaders(joined(lines, name)))
+    return passages_of(name, [Section(title or title_of(file), "", {}, text)])
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:

@@ -28,6 +28,7 @@ _HEADING = 8
 """Words of a line at most that is a heading of the paragraph below it: it ends in no punctuation mark, that does."""
 _CAPTION = 5
 """Words of a picture's text that say what it shows."""
+_LEADERS = re.compile(r"\.(?:[ \t]{0,3}\.){5,}")
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
@@ -73,6 +74,14 @@ def power_sign(tag: str, before: str, within: str) -> str:
 def is_caption(words: str) -> bool:
     """Whether a picture's text, or a template's, says what is shown: fewer words are a name, as a badge has."""
     return len(words.split()) >= _CAPTION
+
+
+def without_leaders(text: str) -> str:
+    """A text without the dots that lead from an entry to its page: each counts as a word, and a page of them as many.
+
+    Some fill a passage alone, and part an entry from its number.
+    """
+    return _LEADERS.sub(" ", text)
 
 
 def split_text(text: str) -> list[str]:

@@ -55,6 +55,15 @@ def test_a_pdf_is_cited_by_its_pages(tmp_path: Path):
     ]
 
 
+def test_dots_that_lead_to_a_page_are_no_words(tmp_path: Path):
+    entries = [f"{number} Chapter {number} {' .' * 60} {number + 2}" for number in range(1, 5)]
+    written = [make_pdf(tmp_path / "handbook.pdf", " ".join(entries)), tmp_path / "handbook.txt"]
+    written[1].write_text("Contents of it all: etc. ... and so on. . .\n\nPart one ........ 3\n......\nTwo")
+    told = ["1 Chapter 1 3 2 Chapter 2 4 3 Chapter 3 5 4 Chapter 4 6", "Contents of it all: etc. ... and so on. . ."]
+    told[1] += " Part one 3 Two"
+    assert [[p.text for p in read_documents(file)] for file in written] == [[one] for one in told]
+
+
 def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "plain.pdf", "One.", "", "Three.", "", ""))
     picture = pypdf.generic.StreamObject()
