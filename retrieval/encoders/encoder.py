@@ -40,6 +40,8 @@ class ColBERTEncoder:
 
     Attributes:
         dim: Numbers a token vector.
+        longest: Tokens of a passage that it reads; what stands behind them is not encoded.
+        cut: Passages so far that have as many, or more.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -53,6 +55,8 @@ class ColBERTEncoder:
 
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
+        self.longest: int = self._checkpoint.colbert_config.doc_maxlen
+        self.cut = 0
         self._augment, self._precision = augment, precision
         # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
         # depend on what else is asked.
@@ -97,6 +101,7 @@ class ColBERTEncoder:
             batch = order[start : start + PASSAGE_BATCH]
             with self._lock, torch.inference_mode():
                 ids, mask = self._checkpoint.doc_tokenizer.tensorize([texts[i] for i in batch])
+                self.cut += int((mask.sum(dim=1) >= self.longest).sum())
                 with computing_in(self._precision, self._checkpoint.device.type):
                     vectors, kept = self._checkpoint.doc(ids, mask, keep_dims="return_mask")
                 for i, row, keep in zip(batch, vectors.half().cpu(), kept.squeeze(-1).cpu(), strict=True):

@@ -6,6 +6,7 @@ The files of a large segment's vectors are kept outside of it until the index th
 import contextlib
 import hashlib
 import itertools
+import logging
 import math
 import os
 import shutil
@@ -22,6 +23,8 @@ from raisf.utils.space import naming_full_disk
 
 if TYPE_CHECKING:
     import torch
+
+logger = logging.getLogger(__name__)
 
 _WINDOW = 256
 """Passages encoded between two steps of the progress bar, and in one task on a cluster; a part of `SHARD`."""
@@ -177,7 +180,9 @@ def encode(
     found = list(map(kept.take, names, sizes, places)) if names else [False] * len(sizes)
     new = itertools.compress(shards(), [not there for there in found])
     windows = (shard[start : start + _WINDOW] for shard in new for start in range(0, len(shard), _WINDOW))
-    encoded = iter(()) if all(found) else _encoded(checkpoint.encoder(), windows)
+    encoder = None if all(found) else checkpoint.encoder()
+    encoded = iter(()) if encoder is None else _encoded(encoder, windows)
+    cut = getattr(encoder, "cut", 0)
     safe = sum(itertools.compress(sizes, found))
     try:
         with naming_full_disk(folder), progress_bar(progress) as bar:
@@ -199,6 +204,12 @@ def encode(
         if isinstance(error, RaisfError):
             raise type(error)(f"{error}; {told}") from error
         raise KeyboardInterrupt(f"stopped: {told}") from None
+    if cut := getattr(encoder, "cut", 0) - cut:  # the nodes of a cluster do not tell
+        logger.warning(
+            "%d of %d passages are longer than the %d tokens that %s reads: what stands behind these is found only by "
+            "its words, in a hybrid or bm25 index",
+            *(cut, count, getattr(encoder, "longest", 0), checkpoint.name),
+        )
 
 
 def _encoded(encoder: Encoder, windows: Iterator[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":

@@ -9,8 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.engines.colbert import ColBERT
+from raisf.retrieval.index import add_to_index, build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search import maxsim
 from raisf.retrieval.search.maxsim import MaxSim
@@ -54,6 +56,22 @@ def test_the_order_of_the_passages_does_not_matter(index: ColBERT, passages: lis
     other = ColBERT.build(passages[::-1], tmp_path / "i", progress=False)
     for query in QUERIES:
         assert [p.pid for p in other(query, 5)] == [p.pid for p in index(query, 5)]
+
+
+def test_it_is_told_how_many_passages_the_checkpoint_does_not_read_to_their_end(
+    passages: list[Passage], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    begun = "Die Rechtsschutzversicherungsgesellschaften übernahmen Verfahrenskosten vor Arbeitsgerichten. " * 20
+    long = Passage("long", f"{begun} Zebra.")
+    build_index([*passages, long], tmp_path / "i", "hybrid", progress=False)
+    assert f"1 of {len(passages) + 1} passages are longer than the 256 tokens that raisf-minilm reads" in caplog.text
+    cut = Passage("cut", begun)
+    vectors, lengths = find_checkpoint("raisf-minilm").encoder().encode_passages([long.text, cut.text])
+    assert lengths[0] == lengths[1] and torch.equal(*vectors.split(int(lengths[0])))  # as if it did not end so
+    assert open_folder(tmp_path / "i")("zebra", 1)[0].pid == "long"  # as the warning says: by its words
+    caplog.clear()
+    add_to_index(tmp_path / "i", [Passage("short", "Chess.")], progress=False)
+    assert "longer than" not in caplog.text
 
 
 def test_building_prints_to_standard_error_only(
