@@ -46,6 +46,22 @@ def test_a_document_that_takes_anothers_place_is_named(index: Path, tmp_path: Pa
     assert re.search(r"replaced +chess\.txt", capsys.readouterr().out)
 
 
+def test_a_document_that_comes_beside_one_of_its_name_in_another_folder_is_told(tmp_path: Path, capsys, caplog):
+    (tmp_path / "docs" / "games").mkdir(parents=True)
+    file = tmp_path / "docs" / "games" / "chess.txt"
+    file.write_text("Chess is a board game for two players.")
+    index = tmp_path / "index"
+    run_json(capsys, "index", tmp_path / "docs", "--engine", "bm25", "--out", index)
+    file.write_text("Chess is played in Velm.")
+    assert run_json(capsys, "index", "add", index, file)["passages"] == 2
+    assert "added chess.txt beside games/chess.txt; both stay" in caplog.text
+    assert f"raisf index DOCS --out {index}" in caplog.text
+    assert run_json(capsys, "index", tmp_path / "docs", "--out", index)["passages"] == 1
+    caplog.clear()
+    run_json(capsys, "index", "add", index, tmp_path / "docs")
+    assert "beside" not in caplog.text
+
+
 def test_documents_that_an_index_loses_are_told(index: Path, tmp_path: Path, capsys, caplog):
     (tmp_path / "go.txt").write_text("Go is a board game, too.")
     run_json(capsys, "index", "add", index, tmp_path / "go.txt")

@@ -53,7 +53,14 @@ def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | Non
     skipped: list[Skipped] = []
     before = documents_of(index)
     change = add_to_index(index, docs, encoding, skip=stop if strict else skipped.append)
-    replaced = [name for name, print in documents_of(index).items() if before.get(name, print) != print]
+    now = documents_of(index)
+    replaced = [name for name, print in now.items() if before.get(name, print) != print]
+    ends = {name[at + 1 :]: name for name in before for at, sign in enumerate(name) if sign == "/"}
+    if beside := [f"{name} beside {ends[name]}" for name in now if name not in before and name in ends]:
+        again = f"raisf index DOCS --out {shlex.quote(str(index))}"
+        logger.warning(
+            "added %s; both stay: for a new version in its place, %s (the whole folder)", _named(beside), again
+        )
     facts = {"path": str(index), **dataclasses.asdict(change)}
     view = facts_view(facts | {"replaced": _named(replaced) or None})
     return _with_skipped(CommandResult(facts | {"replaced": replaced}, view), skipped)
