@@ -113,10 +113,10 @@ def _enter(text: _Text, names: tuple[str, ...]) -> None:
         text.value()
         if text.skip(",}") == "}":
             break
-    raise text.wrong(
-        f"expected a list{_under(names)}, found an object with "
-        f"{', '.join(passed) or 'nothing'}: one row alone stands on one line, or in [ ]"
-    )
+    if passed and text.peek() == "{":
+        raise text.wrong(f"expected a list{_under(names)}, found JSON Lines: name the file .jsonl")
+    alone = "one row alone stands on one line, or in [ ]" if names else "one row alone stands in [ ]"
+    raise text.wrong(f"expected a list{_under(names)}, found an object with {', '.join(passed) or 'nothing'}: {alone}")
 
 
 def _elements(text: _Text) -> Iterator[Any]:

@@ -204,7 +204,8 @@ def test_a_json_list_is_read_where_it_is_named_and_passed_over_in_a_folder(tmp_p
         ("wiki_00.bz2", bz2.compress(b'{"text": ["a", 3]}'), "wiki_00.bz2, line 1: no 'text' of type string"),
         ("corpus.json", b'[{"text": "x"}, 3]', 'corpus.json, row 2: expected {"text": ...}, found int'),
         ("corpus.json", b'[{"text": "x"}, {"title": "x"}]', "corpus.json, row 2: no 'text'"),
-        ("corpus.json", b'{"text": "x"}', "expected a list, found an object with text"),
+        ("corpus.json", b'{"text": "x"}', "expected a list, found an object with text: one row alone stands in [ ]"),
+        ("corpus.json", b'{"text": "x"}\n{"text": "y"}\n', "found JSON Lines: name the file .jsonl"),
         ("notes.pdf.gz", b"", ".gz is no kind of document"),
     ],
 )
