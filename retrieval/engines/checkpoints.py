@@ -45,7 +45,7 @@ def find_again(
         return None
     wanted = checkpoint or manifest.checkpoint or ""
     if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
-        moved = path.resolve() / manifest.checkpoint_relative
+        moved = (path.resolve() / manifest.checkpoint_relative).resolve()
         wanted = moved if moved.is_dir() else wanted
     found = find(wanted)
     if found.sha256 != manifest.checkpoint_sha256:

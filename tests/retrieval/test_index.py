@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.engines.base import Index
+from raisf.retrieval.engines.checkpoints import find_again
 from raisf.retrieval.engines.dense import DenseEncoder, find_model
 from raisf.retrieval.index import EngineName, add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage, Retriever
@@ -217,6 +218,9 @@ def test_its_checkpoint_is_found_from_any_folder_and_when_both_are_moved(
     assert open_folder(home / "indexes" / "i").manifest.checkpoint == str(home / "checkpoints" / "mine")
     home.rename(tmp_path / "moved")
     assert open_index("moved/indexes/i")("chess", 1)
+    moved = tmp_path / "moved" / "indexes" / "i"
+    found = find_again(find, moved, open_folder(moved).manifest)
+    assert found is not None and found.name == str(tmp_path.resolve() / "moved" / "checkpoints" / "mine")
 
 
 def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[Passage], tmp_path: Path):
