@@ -38,6 +38,8 @@ _CHAPTER = re.compile(
 
 _LOOKED_FOR, _NEAR = 5, 10_000
 """Words of a paragraph of HTML by which it is found in its block, and characters within which each is."""
+_BEGIN, _MISSED = 3, 3
+"""Words by which a line of it is found in the paragraph, and lines in a row that may not be."""
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
 _ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
@@ -173,14 +175,29 @@ def _html_texts(block: str, first: int) -> list[Block]:
     block = _without_comments(block)
     seen = _TAG.sub(lambda tag: _blank(tag[0]), block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
-    found, line, at = list[Block](), first, 0
+    rows, found, line, at = seen.split("\n"), list[Block](), first, 0
     for text in texts:
         # Where the first of its words stands that is written as it is shown.
         places = (seen.find(word, at, at + _NEAR) for word in _ITEM.sub("", text).split()[:_LOOKED_FOR])
         place = next((place for place in places if place >= 0), at)
         line, at = line + seen.count("\n", at, place), place + 1
-        found.append(([(0, line)], text))
+        found.append((_lines_of(text, rows, line - first, line), text))
     return found
+
+
+def _lines_of(text: str, rows: Sequence[str], row: int, line: int) -> list[tuple[int, int]]:
+    """Where in a paragraph its lines begin, of those rows from one on that are written as they are shown."""
+    lines, at, missed = [(0, line)], 0, 0
+    for below in range(row + 1, len(rows)):
+        told = " ".join(unescape(rows[below]).split()[:_BEGIN])
+        place = text.find(told, at, at + _NEAR) if told else -1
+        missed = 0 if place >= 0 else missed + bool(told)
+        if missed > _MISSED:  # behind its end
+            break
+        if place >= 0:
+            lines.append((place, line + below - row))
+            at = place + len(told)
+    return lines
 
 
 def _without_comments(block: str) -> str:

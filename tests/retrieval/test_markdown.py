@@ -127,6 +127,23 @@ def test_a_wrapped_paragraph_is_cited_by_the_line_within_it(tmp_path: Path):
             assert passage.metadata["line"] == first + begins - 4 + (start != "") - within
 
 
+@pytest.mark.parametrize(("opens", "closes"), [("<pre>", "</pre>"), ("<p align=center>\n<b>Note</b>", "</p>")])
+def test_a_paragraph_of_html_of_many_lines_is_cited_by_the_line_within_it(opens: str, closes: str, tmp_path: Path):
+    written = [f"w{n} begins this &amp; line of eight words or so" for n in range(60)]
+    written[20] = "w20 is <b>not</b>, here, told as it is <i>written</i>"
+    lines = ["# T", "", *f"{opens}\n".splitlines(), *written, closes, "", "After."]
+    (tmp_path / "a.md").write_text("\n".join(lines))
+    _, *later = read_documents(tmp_path / "a.md")
+    assert len(later) > 2
+    for passage in later:
+        words = passage.text.split()
+        number = int(next(word for word in words if word[0] == "w" and word[1:].isdecimal())[1:])
+        within = not words[0].startswith("w")  # it begins in the midst of the line before
+        assert passage.metadata["line"] == 1 + next(
+            at for at, line in enumerate(lines) if line.startswith(f"w{number - within} ")
+        )
+
+
 def test_paragraphs_of_html_are_cited_by_their_own_lines(tmp_path: Path):
     lines = ["# T", "", "<!-- a", "comment -->", '<div class="wide"', "   id=x>"]
     lines += [f"<p>p{n} {'is a paragraph of eighty words ' * 14}</p>" for n in range(4)]
