@@ -50,9 +50,11 @@ class ProgressBars(Progress):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for task in self.tasks:
-            if task.finished:
+            if task.total == 0:  # nothing to do, which is nothing to show
+                self.remove_task(task.id)
+            elif task.finished:
                 continue
-            if kind is None:
+            elif kind is None:
                 self.end(task.id, "" if task.total is None else f"done after {task.completed:g} of {task.total:g}")
             else:
                 self._say(task.id, "interrupted" if issubclass(kind, KeyboardInterrupt) else "stopped by an error")

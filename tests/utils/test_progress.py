@@ -38,6 +38,13 @@ def test_work_that_ends_before_its_total_fills_the_bar_and_says_so(shown):
     assert "12/12" in shown() and "EM 50.0, done after 12 of 40" in shown()
 
 
+def test_where_nothing_is_to_be_done_no_bar_is_left(shown):
+    with ProgressBars() as bars:
+        bars.add_task("finding", total=0)
+        bars.advance(bars.add_task("encoding", total=1))
+    assert "done after" not in shown() and "encoding" in shown() and "1/1" in shown()
+
+
 def test_early_stopping_fills_the_bar_and_says_why(shown):
     with ProgressBars() as bars:
         task = bars.add_task("training know", total=10)
