@@ -303,7 +303,9 @@ class Workspace:
         files = [self.data / name for name in ("train.jsonl", "dev.jsonl", "corpus.jsonl")]
         found = {file.name: sha256_file(file) for file in files if file.is_file()}
         stamp = self.out / "made" / "data.json"
-        if stamp.is_file() and read_json(stamp) != found:
+        # A command that was refused later has stamped the folder, too, and learnt nothing.
+        learnt = stamp.is_file() and any(one != stamp for one in stamp.parent.iterdir())
+        if learnt and read_json(stamp) != found:
             raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
         stamp.parent.mkdir(parents=True, exist_ok=True)
         write_json(stamp, found)
