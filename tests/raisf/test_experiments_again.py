@@ -1,8 +1,13 @@
 """`raisf experiment` again in a folder: after a mistake, on more questions, by other orders of the same answers."""
 
+import csv
+from types import SimpleNamespace
+
 import pytest
 
 from raisf import cli
+from raisf.experiments import by_hand
+from raisf.utils.files import write_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +27,24 @@ def test_a_mistake_does_not_bind_a_folder_to_its_data(worlds, tmp_path, capsys):
     assert cli.main(["experiment", "table1", "--data", str(worlds / "7"), "--only", "rag", *argv]) == 0
     assert cli.main(["experiment", "table1", "--data", str(worlds / "8"), "--only", "rag", *argv]) == 2
     assert "holds experiments on other data" in capsys.readouterr().err
+
+
+def test_the_sheet_that_nobody_has_labelled_is_of_the_rows_of_this_run(tmp_path):
+    """After `--n 2` people were asked to label those rows for all later runs, also for runs on other questions."""
+    path, workspace = tmp_path / "table5" / by_hand.FILE, SimpleNamespace(out=tmp_path, seed=0)
+
+    def sheet(*questions):
+        rows = [{"question": one, "passage": "p", "gold": True, "said": True, "readable": True} for one in questions]
+        write_jsonl(tmp_path / "judges" / "rows.jsonl", rows)
+        by_hand.reliability_and_people(
+            workspace, {"zero-shot": {"relevance": {"verdicts": "rows.jsonl", "scores": {}}}}
+        )
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    assert {row["question"] for row in sheet("A?")} == {"A?"}
+    (first, *_) = rows = sheet("B?", "C?")
+    assert {row["question"] for row in rows} == {"B?", "C?"}
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([first.keys(), {**first, "label": "relevant"}.values()])
+    assert len(sheet("B?", "C?", "D?")) == 1, "what people have labelled stays"

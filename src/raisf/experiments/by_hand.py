@@ -43,12 +43,10 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
     }
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
-    if not path.is_file() and not write_sample(path, rows, workspace.seed):
-        sections[0].text += " There is nothing for people to label: the judges are asked alone where there is gold."
-    elif not said:
+    if not said:  # until somebody has labelled, the sample is one of what this run has judged
         again = f" To compare with people: fill in the column label of {path}, and run the same command again."
-        sections[0].text += again
-    if not said:
+        nothing = " There is nothing for people to label: the judges are asked alone where there is gold."
+        sections[0].text += again if write_sample(path, rows, workspace.seed) else nothing
         return sections
     if others := said.keys() - _readable(rows):
         sections[
@@ -77,7 +75,7 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
             sampled.append({"id": identity, "judge": judge, **shown, "choose": " or ".join(choices), "label": ""})
     if not sampled:
         return 0
-    # Whole or not at all: a file that is there is taken for the sample, and holds what people have labelled.
+    # Whole or not at all: the next command reads it, for what people have labelled.
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
