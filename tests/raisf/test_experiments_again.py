@@ -1,12 +1,14 @@
 """`raisf experiment` again in a folder: after a mistake, on more questions, by other orders of the same answers."""
 
 import csv
+import random
 from types import SimpleNamespace
 
+import dspy
 import pytest
 
 from raisf import cli
-from raisf.experiments import by_hand
+from raisf.experiments import blendfilter_tables, by_hand
 from raisf.utils.files import write_jsonl
 
 
@@ -48,3 +50,19 @@ def test_the_sheet_that_nobody_has_labelled_is_of_the_rows_of_this_run(tmp_path)
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([first.keys(), {**first, "label": "relevant"}.values()])
     assert len(sheet("B?", "C?", "D?")) == 1, "what people have labelled stays"
+
+
+def test_intervals_of_what_is_read_do_not_depend_on_who_answered_first():
+    """A row asked again in another order had other intervals, and stood beside rows that were not asked again."""
+    names = [f"q{number}" for number in range(12)]
+    workspace = SimpleNamespace(test=[dspy.Example(id=name, gold_pids=["a", "b", "c"]) for name in names])
+    records = {}
+    for number, name in enumerate(names):
+        passages = [{"pid": pid} for pid in "abcdefgh"[number % 4 : number % 4 + 1 + number % 3]]
+        records[name] = {"trace": {"root": {"passages": passages, "sub_questions": []}}}
+    found = []
+    for seed in range(3):
+        shuffled = random.Random(seed).sample(names, len(names))
+        (section,) = blendfilter_tables.kept(workspace, {"kept": {name: records[name] for name in shuffled}})
+        found.append(section.rows)
+    assert found[0] == found[1] == found[2]

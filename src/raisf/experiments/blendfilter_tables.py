@@ -78,7 +78,7 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
     rows: list[list[Cell]] = []
     for label, records in answers.items():
         measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
-        for name, record in records.items():
+        for name, record in sorted(records.items()):  # resampling by position: the order must not depend on speed
             field, wanted = gold[name]
             if not wanted or not record["trace"]:
                 continue
