@@ -66,3 +66,20 @@ def test_intervals_of_what_is_read_do_not_depend_on_who_answered_first():
         (section,) = blendfilter_tables.kept(workspace, {"kept": {name: records[name] for name in shuffled}})
         found.append(section.rows)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["experiment", "table1", "--only", ""], "expected names, with commas between them; found nothing"),
+        (["experiment", "data-efficiency", "--ways", ""], "expected names, with commas between them; found nothing"),
+        (["experiment", "judges", "--ways", ""], "expected names, with commas between them; found nothing"),
+        (["compare", "--programs", "", "--test", "t.jsonl"], "expected names of programs"),
+        (["compare", "--programs", "rag,=cot", "--test", "t.jsonl"], "expected LABEL=NAME, found '=cot'"),
+        (["compare", "--programs", "rag,a=", "--test", "t.jsonl"], "expected LABEL=NAME, found 'a='"),
+    ],
+)
+def test_an_empty_list_of_what_to_measure_is_told(argv, told, tmp_path, capsys):
+    """A variable that was not set ran all rows of a table, for hours."""
+    assert cli.main([*argv, "--out", str(tmp_path / "out")]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())

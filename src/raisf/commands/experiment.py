@@ -20,7 +20,7 @@ from raisf.commands.options import (
     threads_option,
 )
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, at_least, labelled, limits, names
+from raisf.commands.values import FILE, at_least, labelled, limits, names, some_names
 from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
 from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
@@ -67,8 +67,8 @@ real_options = as_one(
     ),
     option(
         "--only",
-        type=names,
-        default="",
+        type=some_names,
+        callback=lambda context, parameter, value: value or (),
         metavar="A,B,...",
         help="only these rows, by their labels (not all, data-efficiency); real shows what was answered before, too",
     ),

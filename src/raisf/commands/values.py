@@ -86,7 +86,7 @@ def sizes(text: str) -> tuple[int, ...]:
 def limits(text: str) -> dict[str, int | None]:
     """`A,B=N` as names, each with the whole number that is its limit; None where it has none."""
     found: dict[str, int | None] = {}
-    for part in names(text):
+    for part in some_names(text):
         name, given, limit = part.partition("=")
         if given and not limit.isdecimal():
             raise click.BadParameter(f"expected NAME or NAME=N, a whole number, found {part!r}")
@@ -97,14 +97,14 @@ def limits(text: str) -> dict[str, int | None]:
 def labelled_programs(text: str) -> dict[str, str]:
     """`A,LABEL=B` as names by label."""
     named: dict[str, str] = {}
-    for part in names(text, "names of programs"):
+    for part in some_names(text, "names of programs"):
         label, given, name = part.rpartition("=")
+        if given and not (label and name):
+            raise click.BadParameter(f"expected LABEL=NAME, found {part!r}")
         label = label if given else Path(name).name
         if label in named:
             raise click.BadParameter(f"two programs are called {label!r}: write LABEL=NAME for one of them")
         named[label] = name
-    if not named:
-        raise click.BadParameter("expected names of programs, with commas between them")
     return named
 
 
@@ -113,6 +113,14 @@ def names(text: str, what: str = "names") -> tuple[str, ...]:
     found = tuple(filter(None, (part.strip() for part in text.split(","))))
     if text and not found:
         raise click.BadParameter(f"expected {what}, with commas between them; found {text!r}")
+    return found
+
+
+def some_names(text: str, what: str = "names") -> tuple[str, ...]:
+    """`A,B` as names; of nothing an error, where it would else stand for all."""
+    found = names(text, what)
+    if not found:
+        raise click.BadParameter(f"expected {what}, with commas between them; found nothing (is a variable not set?)")
     return found
 
 
