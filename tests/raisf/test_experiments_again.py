@@ -8,7 +8,7 @@ import dspy
 import pytest
 
 from raisf import cli
-from raisf.experiments import blendfilter_tables, by_hand
+from raisf.experiments import blendfilter_tables, by_hand, every_judge
 from raisf.utils.files import write_jsonl
 
 
@@ -83,3 +83,16 @@ def test_an_empty_list_of_what_to_measure_is_told(argv, told, tmp_path, capsys):
     """A variable that was not set ran all rows of a table, for hours."""
     assert cli.main([*argv, "--out", str(tmp_path / "out")]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_n_beside_a_judge_counts_what_its_measures_rest_on():
+    """It counted the verdicts that could not be read, too, of which the table said nothing."""
+    score = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 6}
+    listwise = {"scores": {"accuracy": score}, "rows": 10, "unreadable": 4, "errors": 0}
+    know = {"scores": {"accuracy": score, "auroc": score}, "rows": 6, "unreadable": 0, "errors": 0}
+    nothing = {"scores": {}, "rows": 3, "unreadable": 3, "errors": 0}
+    section = every_judge._judges({"sets": {"relevance": listwise}, "alone": {"know": know, "relevance": nothing}})
+    assert section.columns[-2:] == ["n", "unreadable"] and "in no measure" in section.text
+    assert [row[-2:] for row in section.rows] == [[6, 4], [6, 0], [0, 3]]
+    section = every_judge._judges({"alone": {"know": know}})
+    assert section.columns[-1] == "n" and section.rows[0][-1] == 6 and "in no measure" not in section.text

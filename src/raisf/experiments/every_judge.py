@@ -68,11 +68,21 @@ def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
 
 
 def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
+    found = {
+        (label, judge): reports[judge]
+        for label, reports in judged.items()
+        for judge in ("know", "relevance")
+        if judge in reports
+    }
+    # What the measures leave out, where there is any.
+    missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in found.values())]
     rows: list[list[Cell]] = []
-    for label, reports in judged.items():
-        for judge in ("know", "relevance"):
-            if (found := reports.get(judge)) is not None:
-                scores = {name: score_of(value) for name, value in found["scores"].items() if name in MEASURES}
-                rows.append([label, judge, *(scores.get(name) for name in MEASURES), found.get("rows", 0)])
+    for (label, judge), report in found.items():
+        scores = {name: score_of(value) for name, value in report["scores"].items()}
+        left_out = [report.get(count, 0) for count in missing]
+        n = scores["accuracy"].n if scores else 0
+        rows.append([label, judge, *(scores.get(name) for name in MEASURES), n, *left_out])
     text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
-    return Section("Judges alone", ["program", "judge", *MEASURES.values(), "n"], rows, text, main=None)
+    text += " Verdicts that could not be read are counted beside n, and are in no measure." * ("unreadable" in missing)
+    columns = ["program", "judge", *MEASURES.values(), "n", *missing]
+    return Section("Judges alone", columns, rows, text, main=None)
