@@ -84,6 +84,9 @@ def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monk
         assert cli.main([*argv, str(file)]) == 2
         assert f"{file} holds something else than verdicts" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in files} == files
+    relevance = ["eval", "--module", "relevance", "--index", str(home / "index"), "--test", str(test)]
+    assert cli.main([*relevance, "--out", str(out)]) == 2
+    assert f"{out} holds verdicts of the {module} judge" in capsys.readouterr().err
     assert cli.main([*argv, str(tmp_path)]) == 2
     assert "is a folder" in capsys.readouterr().err
 

@@ -63,7 +63,7 @@ class JudgeEvaluation:
 
         if self.train is not None and self.module != "know":
             raise InputError("--train fits the baseline of --module know: leave it out")
-        _check_out(self.out)
+        _check_out(self.out, self.module)
         examples = load_questions(self.test)[: self.limit]
         train = load_questions(self.train) if self.train else None
         check_disjoint(train or [], {"test": examples})
@@ -160,8 +160,8 @@ class JudgeEvaluation:
         return CommandResult({**named, **out, **found, **measured, "notes": notes}, Group(*view, *lines))
 
 
-def _check_out(out: Path | None) -> None:
-    """Verdicts take the place of earlier verdicts, and of nothing else."""
+def _check_out(out: Path | None, module: str) -> None:
+    """Verdicts take the place of earlier verdicts of the same judge, and of nothing else."""
     from raisf.evaluation.records import meta_path
     from raisf.utils.files import check_name, check_writable, read_jsonl
 
@@ -180,3 +180,12 @@ def _check_out(out: Path | None) -> None:
     # Answers have these fields, too.
     if first is not None and not ({"question", "gold", "readable"} <= first.keys() and "em" not in first):
         raise InputError(f"{out} holds something else than verdicts, which would be replaced: give another file")
+    if first is not None and (whose := _judge_of(first)) not in (module, None):
+        raise InputError(f"{out} holds verdicts of the {whose} judge, which would be replaced: give another file")
+
+
+def _judge_of(row: dict[str, Any]) -> str | None:
+    """Which judge gave a verdict that was written; None of passages, which are relevant or sufficient."""
+    if "listed" in row:
+        return "decomposition"
+    return "know" if row.get("passage") is None else None

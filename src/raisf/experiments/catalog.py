@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from raisf.evaluation.intervals import caution
 from raisf.experiments import blendfilter_tables, data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
@@ -112,12 +113,11 @@ class Experiment:
                 section.call("exact match", workspace.measure)
         first, *others = sections
         first.title = first.title or self.title
-        told = [f"{self.source}.", first.text, self.departs]
+        told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else "", self.departs]
         told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
         same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
-        told += [f"On the dev split no demonstrations were better at {'; '.join(same)}: they are as before."] * bool(
-            same
-        )
+        if same:
+            told.append(f"On the dev split no demonstrations were better at {'; '.join(same)}: they are as before.")
         told += left_out_lines(workspace.left_out)
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
