@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from raisf import __version__
+from raisf.commands.command import Commands
 from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible
@@ -47,7 +48,7 @@ COMMANDS = (
 """In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """The commands; a command's file is imported when the command is called, or when the help lists them all."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,10 +69,6 @@ class _Commands(click.Group):
         if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("commands"):
-            formatter.write_dl([(name, (self.get_command(ctx, name) or self).help or "") for name in COMMANDS])
 
 
 @click.group(cls=_Commands, invoke_without_command=True, epilog="`raisf COMMAND --help` shows options and examples.")

@@ -41,6 +41,29 @@ def test_every_command_explains_itself_with_examples(command, capsys):
     assert f"raisf {command}" in capsys.readouterr().out.split("examples:")[1]
 
 
+@pytest.mark.parametrize("family", ["colbert", "dense", "pocket"])
+def test_a_family_says_in_whole_sentences_what_its_commands_do(family, capsys):
+    assert _run(family, "--help") == 0
+    commands = capsys.readouterr().out.split("commands:")[1].split("examples:")[0]
+    assert commands.strip().endswith(".") and "..." not in commands
+
+
+@pytest.mark.parametrize("misspelt, action", [("inf", "info"), ("ad", "add"), ("delete", ""), ("docs", "")])
+def test_a_misspelt_action_is_no_folder_of_documents(misspelt, action, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert _run("index", misspelt, "indexes/mine") == 2
+    offered = f"Nothing is at '{misspelt}'. Did you mean 'index {action}'? (see: raisf index --help)"
+    said = capsys.readouterr().err
+    assert (offered if action else "Missing option '--out'") in said
+
+
+def test_documents_may_be_called_nearly_as_an_action(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "checks").mkdir()
+    assert _run("index", "checks", "--out", "made") == 2
+    assert "no files in checks" in capsys.readouterr().err
+
+
 def test_without_a_command_the_help_is_shown(capsys):
     assert _run() == 0
     assert "commands:" in capsys.readouterr().out

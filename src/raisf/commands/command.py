@@ -4,6 +4,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -82,8 +83,14 @@ class Command(click.Command):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
         """As click's; the arguments of an action are parsed by its own command."""
+        from difflib import get_close_matches
+
         if args and args[0] in self.actions:
             return self.actions[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        # Else a misspelt action would be taken for documents, of which an option is missing.
+        if args and not Path(args[0]).exists() and (near := get_close_matches(args[0], self.actions, n=1)):
+            empty = super().make_context(info_name, [], parent, resilient_parsing=True)
+            raise click.UsageError(f"Nothing is at {args[0]!r}. Did you mean '{info_name} {near[0]}'?", empty)
         given = [one for one in args if one != "--json"]  # which shows the same result
         made = super().make_context(info_name, _spread(args, self.several), parent, **extra)
         made.meta[_LINE] = shlex.join(["raisf", info_name or "", *given])
@@ -125,7 +132,17 @@ class Command(click.Command):
         formatter.write(f"\nexamples:\n{self.examples}\n")
 
 
-class Family(click.Group):
+class Commands(click.Group):
+    """Commands whose help says in whole sentences what each does."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their names and what they do, which click would cut off after a line."""
+        with formatter.section("commands"):
+            rows = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+            formatter.write_dl([(name, one.help or "") for name, one in rows if one])
+
+
+class Family(Commands):
     """Commands under one name, such as `raisf pocket train` and `raisf pocket report`."""
 
     def __init__(self, *args: Any, examples: str, **kwargs: Any):
