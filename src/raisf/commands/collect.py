@@ -78,7 +78,7 @@ def collect_command(
             others={name: load_questions(path) for name, path in (("dev", dev), ("test", test)) if path},
             threads=threads,
         )
-    notes = [as_text("know: who is compared with gold is the LM's own closed-book answers", "dim")]
+    notes = [as_text("know: what is compared with gold are the LM's own closed-book answers", "dim")]
     if made["teacher"]:
         notes.append(as_text(teacher_line(made["teacher"])))
     if made["unfinished"]:
