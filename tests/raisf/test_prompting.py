@@ -46,6 +46,14 @@ def test_a_mistake_is_told_before_anything_is_compiled(argv, options, message, c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("out", ["runs", "runs/compile", "runs/../runs"])
+def test_a_folder_that_holds_the_work_is_refused_before_it(argv, out, capsys, tmp_path):
+    """All was learnt, and then it could not be written."""
+    assert cli.main([*argv, "--lm", "pocket", "--out", out]) == 2
+    assert f"{out} is where compiling keeps what it finds on its way (runs/compile)" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_too_few_questions_to_calibrate_the_confidence_on_are_told_at_once(argv, capsys, tmp_path):
     assert cli.main([*argv, "--lm", "pocket", "--calibrate-confidence"]) == 2
     assert "calibrated on 10 answers or more, not 6" in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -93,6 +93,7 @@ def compile_command(
     check_folder(out)
     _check_rows(ways.how, rows_from, teacher)
     optimizer = _optimizer(ways, prompts, weights, calibration, {"labels": labels, "seed": seed, "threads": threads})
+    _check_apart(out, optimizer.work)
     labeller = teacher.open()
     learners = [optimizer.p, optimizer.w] if ways.how == "both" else [optimizer]
     thresholds = calibration.optimizer(ways.how, labels, threads)
@@ -123,6 +124,12 @@ def compile_command(
         compiled = optimizer.compile(program, trainset=trainset, valset=valset)
         compiled = _fitted(compiled, fits, out, spent)
     return _result(out, compiled.compile_report, str(choice.program))
+
+
+def _check_apart(out: Path, work: Path | str) -> None:
+    """Tells at once of a folder that could not be replaced in the end, as what is found on the way lies in it."""
+    if Path(work).resolve().is_relative_to(out.resolve()):
+        raise InputError(f"{out} is where compiling keeps what it finds on its way ({work}): give another folder")
 
 
 def _check_rows(how: str, rows_from: tuple[Path, ...], teacher: TeacherChoice) -> None:
