@@ -70,6 +70,9 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
 
     Returns:
         By predictor's name, what `raisf.optimize.manifest.KeptWeights` says.
+
+    Raises:
+        InputError: The base of an adapter or a probe, a whole model that was trained, lies in what would be replaced.
     """
     kept = {}
     for name, predictor in all_predictors(program):
@@ -83,6 +86,10 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
+        if kind != "full" and lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
+            raise InputError(
+                f"{artifact} holds the model that {name!r} was trained on, which would be replaced: give another folder"
+            )
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:

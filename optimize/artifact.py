@@ -63,9 +63,9 @@ def save(program: dspy.Module, folder: Path | str) -> None:
         folder: A new folder, or an artifact to replace.
 
     Raises:
-        InputError: What is no dspy.Module, `folder` holds other things or is the name of a program that ships, or a
-            program of the registry has a predictor of another kind than its options ask for: `load` would make the one
-            that they ask for.
+        InputError: What is no dspy.Module, `folder` holds other things, or a model that weights of the program were
+            trained on, or is the name of a program that ships, or a program of the registry has a predictor of another
+            kind than its options ask for: `load` would make the one that they ask for.
     """
     _check_name(folder)
     folder = Path(folder)

@@ -1,6 +1,7 @@
 """If these failed, a program that was saved would be asked, once loaded, in another way than it was compiled with."""
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,25 @@ def test_weights_of_dspy_s_own_lm_are_kept(adapted: LocalLM, tmp_path: Path) -> 
         raisf.save(Direct(), tmp_path / "a")
     loaded: Any = raisf.load(tmp_path / "a")
     assert loaded.answer_directly.lm.lora == tmp_path / "a" / "adapters" / "answer_directly"
+
+
+def test_an_artifact_is_not_replaced_by_what_was_trained_on_a_model_in_it(
+    adapted: LocalLM, llama: Path, tmp_path: Path
+) -> None:
+    """The new one stood in the place of its own base, and could never be loaded."""
+    program, folder = Direct(), tmp_path / "artifact"
+    program.set_lm(adapted)
+    raisf.save(program, folder)
+    within = folder / "adapters" / "answer_directly"
+    shutil.rmtree(within)
+    shutil.copytree(llama, within)  # a model of which all weights were trained
+    program.set_lm(LocalLM(f"local/{within}").with_weights(tmp_path / "lora"))
+    with pytest.raises(InputError, match=r"artifact holds the model that 'answer_directly' was trained on.*another"):
+        raisf.save(program, folder)
+    assert (within / "config.json").is_file()
+    raisf.save(program, tmp_path / "another")
+    loaded: Any = raisf.load(tmp_path / "another")
+    assert loaded.answer_directly.lm.lora == tmp_path / "another" / "adapters" / "answer_directly"
 
 
 class MyChat(ChatAdapter):
