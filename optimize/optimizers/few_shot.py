@@ -10,12 +10,21 @@ import dspy
 
 from raisf.evaluation.examples import check_answered
 from raisf.lm.connect import connect
+from raisf.optimize.adapters import trained_folder
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
-from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, Selection, answer_exact_match, metric_name
+from raisf.optimize.optimizers.selection import (
+    FROM_GOLD,
+    GIVEN,
+    ZERO_SHOT,
+    Metric,
+    Selection,
+    answer_exact_match,
+    metric_name,
+)
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.progress import progress_bar
@@ -162,8 +171,7 @@ class Prompting(Optimizer):
             bar.remove_task(labelling)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:
-                shown = any(predictor.demos for _, predictor in task.student.named_predictors())
-                selection.score("as given" if shown else "zero-shot", task.student)
+                selection.score(GIVEN if _has_learnt(task.student) else ZERO_SHOT, task.student)
                 self._search(draws, selection)
                 best = selection.best or task.student
             else:
@@ -254,6 +262,12 @@ class RandomSearch(Prompting):
         for number in range(self.candidates):
             name, make = draws.numbered(number, self.demos)
             selection.score(name, with_prompts(draws.task.student, draws.kept(name, make)))
+
+
+def _has_learnt(student: dspy.Module) -> bool:
+    """Whether a student has demonstrations, weights or probes already, or was compiled in another way."""
+    asked = [(one.demos, one.lm or dspy.settings.lm) for _, one in student.named_predictors()]
+    return bool(getattr(student, "compile_report", None)) or any(demos or trained_folder(lm) for demos, lm in asked)
 
 
 def told_of(lm: Any) -> list[Any]:

@@ -20,6 +20,8 @@ from raisf.utils.journal import Journal
 from raisf.utils.text import text_of
 
 Metric = Callable[..., float]
+GIVEN, ZERO_SHOT = "as given", "zero-shot"
+"""What the student is called among the candidates: the second if it has learnt nothing before."""
 
 
 def answer_exact_match(

@@ -14,7 +14,7 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
 from raisf.optimize.optimizers.finetune import FinetuneJudges
-from raisf.optimize.optimizers.selection import Metric, Selection, answer_exact_match, metric_name
+from raisf.optimize.optimizers.selection import GIVEN, Metric, Selection, answer_exact_match, metric_name
 from raisf.optimize.prompts import prompts_of, with_prompts
 from raisf.utils.errors import InputError
 from raisf.utils.journal import ending_together
@@ -125,10 +125,6 @@ class Together(Optimizer):
             "steps": [{"name": name, "score": scores[name], "report": report} for name, report in walk.reports.items()],
         }
         return compiled
-
-
-GIVEN = "as given"
-"""What the student is called among the candidates."""
 
 
 class _Walk:

@@ -78,6 +78,8 @@ def test_weights_then_prompts_then_weights_again(both: Any, monkeypatch: pytest.
     assert [one["name"] for one in made.compile_report["steps"]] == ["w", "w -> p", "w -> p -> w"]
     again = made.compile_report["steps"][2]["report"]["predictors"]["relevant"]
     first = made.compile_report["steps"][0]["report"]["predictors"]["relevant"]
+    beside = made.compile_report["steps"][1]["report"]["candidates"][0]
+    assert beside["name"] == "as given", "a program that has weights is no longer zero-shot"
     assert first["data_sha256"] != again["data_sha256"], "the second training sees the demonstrations"
 
 

@@ -130,7 +130,7 @@ class Workspace:
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
             report = getattr(program, "compile_report", None) or {}
             taught = report.get("judge_rows")
-            if report.get("chosen") == "zero-shot":
+            if report.get("chosen") in ("zero-shot", "as given"):  # what the student is called among the candidates
                 self.unchanged.add(repr(setting))
             if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
