@@ -122,7 +122,7 @@ def collect_rows(
             if found := list(taught.get("decomposition") or decomposition_examples(trainset)):
                 rows.of[name] = found
             else:
-                rows.missing[name] = "no training question has several gold sub_questions"
+                rows.missing[name] = "no question has several gold sub_questions"
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in JUDGED:

@@ -28,8 +28,8 @@ VERDICTS = {
 }
 _REMEDIES = {
     "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
-    "know": "train on more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, take a larger trainset, or "
+    "know": "give more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, give more questions, or "
     "let a teacher label passages (--teacher)",
 }
 # Questions searched for, for each row that is wanted, where a question gives one; and as many as cost nothing.

@@ -106,7 +106,7 @@ class JudgeTraining(Optimizer):
             passed_over = judge is None or (self.judge_rows is not None and judge not in self.judge_rows.of)
             if not (self._lenient and passed_over and isinstance(owner_of[name], Program)):
                 raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
-            missing[name] = empty.why(name)
+            missing[name] = f"no {empty.split} rows: {empty.why(name)}"
         if len(missing) == len(chosen):
             raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
         return missing
@@ -253,7 +253,8 @@ class Source:
         reasons = [self.gold.missing[name]] if name in self.gold.missing else []
         if self.runs:
             reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
-        return "; ".join([*reasons, "give more questions, or a teacher that answers them right (teacher=)"])
+        more = f"give more {self.split} questions, or a teacher that answers them right (teacher=)"
+        return "; ".join([*reasons, more])
 
 
 def _about(row: dspy.Example) -> str | None:
@@ -310,6 +311,8 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
         wanted = [wanted] if isinstance(wanted, str) else wanted
         if strangers := [name for name in wanted if name not in names]:
             raise InputError(f"no predictor {strangers[0]!r} in this program: choose of {', '.join(names)}")
+        if not wanted:
+            raise InputError(f"no predictor is to learn: name some of {', '.join(names)}")
         return list(wanted)
     if wanted == "judges" and not judges(program):
         raise InputError(f"no judges in this program, only {', '.join(names)}: name those that are to learn, or all")

@@ -19,6 +19,7 @@ from raisf.optimize.compile import compile
 from raisf.optimize.optimizers.training_rows import draw_evenly
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
+from raisf.reports.compiled import compiled_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
@@ -144,6 +145,23 @@ def test_the_judges_learn_from_gold_and_the_others_keep_their_lm(judges: Any, pr
 def test_judges_that_are_switched_off_are_not_trained(judges: Any, program: RAISF) -> None:
     program.use_know = program.use_decomposition = False
     assert judges().compile_report["predictors"].keys() == {"relevant"}
+
+
+def test_what_a_judge_lacks_and_what_it_could_not_learn_is_told(judges: Any, world) -> None:
+    """A dev split without decompositions was told as a training split without, and long rows as learnt."""
+    bare = [dspy.Example(one, sub_questions=[], sub_answers=[]).with_inputs("question") for one in world.dev[:6]]
+    report = judges(valset=bare, metric=lambda *_: 0.0).compile_report  # no run is right, of which others learn
+    assert report["missing"]["decompose"].startswith("no validation rows: no question has several gold sub_questions")
+    assert len(compiled_view(report)) == 1
+    report["predictors"]["relevant"]["too_long"] = 3
+    assert "relevant: rows for training and validation that are longer than the base's context, and left out: 3" in [
+        str(line) for line in compiled_view(report)
+    ]
+
+
+def test_none_but_named_predictors_learn(judges: Any) -> None:
+    with pytest.raises(InputError, match="no predictor is to learn: name some of know, relevant"):
+        judges(predictors=[])
 
 
 @pytest.mark.slow

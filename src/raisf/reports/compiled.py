@@ -22,12 +22,24 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
             [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] if report["failed"] else []
         )
         return [*steps, _candidates_table(report), *failed]
-    if report["how"] == "probe":
-        return [probe_table(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
-    if report.get("by") == "probe":
-        return [*shown, probe_table(report)]
-    return [*shown, training_table(report) if "trained" in report else candidates_view(report)]
+    if "probe" in (report["how"], report.get("by")):
+        return [*shown, probe_table(report), *left_out_lines(report)]
+    if "trained" in report:
+        return [*shown, training_table(report), *left_out_lines(report)]
+    return [*shown, candidates_view(report)]
+
+
+def left_out_lines(report: dict[str, Any]) -> list[Text]:
+    """Rows that are counted in a table and taught nothing, a line a predictor."""
+    whys = (("too_long", "longer than the base's context"), ("dropped", "without all that is to be said"))
+    found = {name: [(made.get(one, 0), why) for one, why in whys] for name, made in report["predictors"].items()}
+    return [
+        as_text(f"{name}: rows for training and validation that are {why}, and left out: {n}", "yellow")
+        for name, counts in found.items()
+        for n, why in counts
+        if n
+    ]
 
 
 def candidates_view(report: dict[str, Any]) -> RenderableType:
