@@ -1,10 +1,14 @@
 """What follows from where the LM is, when the user does not say."""
 
+from typing import Any
+
 import pytest
 
 from raisf.commands.options import threads_option
-from raisf.experiments.opening import LMChoice
+from raisf.experiments.opening import LMChoice, open_program
+from raisf.optimize.artifact import save
 from raisf.programs.concurrency import semaphore, set_concurrency
+from raisf.programs.ra_isf import RAISF
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,25 @@ def test_the_limit_of_calls_is_the_users():
         assert semaphore()._initial_value == 5  # type: ignore[attr-defined]
     finally:
         set_concurrency(before)
+
+
+def test_what_was_fitted_to_one_judge_does_not_decide_for_another(tmp_path, caplog):
+    """A threshold on the answer's own probability stayed, in silence, where the verdict was asked for instead."""
+    fitted: dict[str, Any] = {
+        "know_threshold": 0.9,
+        "relevance_threshold": 0.2,
+        "confidence_slope": 0.1,
+        "confidence_offset": 2.0,
+    }
+    save(RAISF(None, know="confidence", **fitted), tmp_path / "a")
+
+    def opened(**changes):
+        program = open_program(str(tmp_path / "a"), **changes)
+        return {name: getattr(program, name) for name in fitted}
+
+    assert opened(k=3, know="confidence") == opened(max_depth=1) == fitted and "says nothing of" not in caplog.text
+    assert opened(know="verbal") == {**fitted, "know_threshold": 0.5}
+    assert "a has know_threshold 0.9 for know confidence, which says nothing of verbal: 0.5 holds" in caplog.text
+    assert opened(relevance="score") == {**fitted, "relevance_threshold": 0.5}
+    assert opened(confidence="path") == {**fitted, "confidence_slope": 1.0, "confidence_offset": 0.0}
+    assert opened(know="verbal", know_threshold=0.3) == {**fitted, "know_threshold": 0.3}

@@ -259,7 +259,6 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     from raisf.optimize.artifact import load
     from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import build
-    from raisf.programs.registry import options as options_of
 
     if folder in SHIPPED and lm.spec is None and given({**lm.options, "api_base": None}):
         lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
@@ -280,9 +279,10 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:
         return compiled
+    from raisf.experiments.changed_options import with_changes
     from raisf.utils.learnt import learnt_by
 
-    program: Any = build(compiled.system, compiled.retriever, **{**options_of(compiled), **options})
+    program: Any = build(compiled.system, compiled.retriever, **with_changes(compiled, options, folder))
     program.compile_report = getattr(compiled, "compile_report", None)
     program.learnt_from = sorted(learnt_by(compiled))
     for name, predictor in compiled.named_predictors():

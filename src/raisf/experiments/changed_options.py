@@ -1,0 +1,42 @@
+"""A compiled program's options with others in the place of some: what was fitted to these goes with them."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from raisf.programs.registry import PROGRAMS, defaults, options
+
+logger = logging.getLogger(__name__)
+
+# By choice, the numbers that are fitted to it: each kind of judge, and each confidence, has a scale of its own.
+_FITTED = {
+    "know": ("know_threshold",),
+    "relevance": ("relevance_threshold",),
+    "confidence": ("confidence_slope", "confidence_offset"),
+}
+
+
+def with_changes(compiled: Any, changes: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """The options of a compiled program with the caller's in their place.
+
+    A number that was fitted to what the caller changes is the default again, unless she gives it, which is told.
+
+    Args:
+        compiled: A program of the registry, as its artifact has it.
+        changes: The caller's options.
+        folder: The artifact's, for the message.
+    """
+    usual = defaults(PROGRAMS[compiled.system])
+    kept = {**usual, **options(compiled)}
+    for choice, numbers in _FITTED.items():
+        if choice not in changes or changes[choice] == kept[choice]:
+            continue
+        for number in numbers:
+            if number not in changes and kept[number] != usual[number]:
+                logger.warning(
+                    "%s has %s %.3g for %s %s, which says nothing of %s: %s holds; give your own, or fit it "
+                    "(raisf compile --calibrate, --calibrate-confidence)",
+                    *(folder, number, kept[number], choice, kept[choice], changes[choice], usual[number]),
+                )
+            kept[number] = usual[number]
+    return {**kept, **changes}
