@@ -81,7 +81,8 @@ def train(
     begun = [lora_hash(lm.lora)] if training.go_on and lm.lora else []
     identity = _digest([lm.base, training.told(), data, *begun])
     out = Path(work) / f"{name}-{identity[:8]}"
-    if (out / TRAINING).is_file() and read_json(out / TRAINING)["identity"] == identity:
+    marker = CONFIG if training.method == "lora" else "config.json"
+    if _lies_whole(out, marker, identity):
         return out
     text, model = lm.base_engine.text, lm.base_engine.model
     learn, measure = (tokenized(text, part, completion, context_of(model), name) for part in (rows, valrows))
@@ -105,11 +106,25 @@ def train(
         "seconds": round(run.seconds, 2),
         "tokens_per_second": round(run.tokens / run.seconds),
     }
-    with atomic_folder(out, CONFIG if training.method == "lora" else "config.json", "*") as folder:
+    with atomic_folder(out, marker if (out / marker).is_file() else TRAINING, "*") as folder:
         run.publish(folder)
         write_json(folder / TRAINING, report)
     checkpoint.unlink()
     return out
+
+
+def _lies_whole(folder: Path, marker: str, identity: str) -> bool:
+    """Whether a training's result is there. One that is torn, or of which something was deleted, is made again."""
+    from safetensors import SafetensorError, safe_open
+
+    weights = [*folder.glob("*.safetensors")]
+    try:
+        for file in weights:
+            with safe_open(file, "pt"):
+                pass
+        return bool(weights) and (folder / marker).is_file() and read_json(folder / TRAINING)["identity"] == identity
+    except (InputError, SafetensorError, LookupError, TypeError):
+        return False
 
 
 def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context: int, name: str) -> list[TokenizedRow]:

@@ -1,5 +1,6 @@
 """Compiling to probes: a logistic regression a judge on the hidden states of the local LM, fitted in seconds."""
 
+import contextlib
 import random
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from raisf.evaluation.identity import digest
 from raisf.evaluation.judges import auroc_score
 from raisf.lm.chat import scored_labels
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.probes import PROBE, Probe, read_report
+from raisf.lm.local.probes import PROBE, Probe, read_probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.optimizers.base import Compilation, Examples
@@ -127,8 +128,10 @@ class ProbeJudges(JudgeTraining):
         counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
         identity = digest([lm.base, lm.adapter_name, [part.identity for part in data]])
         out = Path(self.work) / f"{name}-probe-{identity[:8]}"
-        if (out / PROBE).is_file() and read_report(out).get("identity") == identity:
-            return out, counts
+        with contextlib.suppress(InputError):  # nothing is there, or something torn: it is fitted again
+            read_probe(out)
+            if read_report(out).get("identity") == identity:
+                return out, counts
         labels, layers = data[0].labels, tried_layers(len(lm.base_engine.read_layers()))
         states = [part.states(lm, layers, name) for part in data]
         probe, report = fit_probe(labels, layers, states[0], states[1])

@@ -19,7 +19,7 @@ from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import TRAINING, WEIGHTS, lora_hash
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -169,6 +169,20 @@ def test_what_is_finished_is_not_trained_again(lm: LocalLM, knows: Path, monkeyp
     monkeypatch.setattr(FinetuneRun, "epoch", lambda *_: pytest.fail("trained again"))
     learnt = (rows(lm), rows(lm, names=("Ulm",)))
     assert train(lm, *learnt, knows.parent, QUICK, name="knows", progress=False) == knows
+
+
+@pytest.mark.parametrize("gone", [WEIGHTS, CONFIG, TRAINING])
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_was_finished_and_has_been_damaged_is_made_again(
+    lm: LocalLM, knows: Path, tmp_path: Path, gone: str, torn: bool
+) -> None:
+    """The same command failed until the folder was deleted by hand."""
+    whole = lora_hash(knows)
+    folder = shutil.copytree(knows, tmp_path / knows.name)
+    (folder / gone).write_bytes(b"{") if torn and gone != CONFIG else (folder / gone).unlink()
+    learnt = (rows(lm), rows(lm, names=("Ulm",)))
+    assert train(lm, *learnt, tmp_path, QUICK, name="knows", progress=False) == folder
+    assert lora_hash(folder) == whole and read_json(folder / TRAINING)["identity"]
 
 
 def test_training_stops_when_it_no_longer_helps_and_keeps_the_best_weights(

@@ -213,7 +213,7 @@ def test_another_base_is_refused_and_the_same_one_elsewhere_is_taken(
 
 
 def test_a_second_compile_finds_what_the_first_has_fitted(
-    compiled: Any, home: Any, monkeypatch: pytest.MonkeyPatch
+    compiled: Any, home: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = RAISF(home[0], k=3)
     program.set_lm(connect("pocket"))
@@ -221,6 +221,10 @@ def test_a_second_compile_finds_what_the_first_has_fitted(
     options: Any = {"labels": "gold", "work": compiled.know.lm.probe.parent, "progress": False}
     again = compile(program, trainset=home[1], valset=home[2], how="probe", **options)
     assert again.know.lm.model == compiled.know.lm.model
+    torn = shutil.copytree(options["work"], tmp_path / "torn")
+    (torn / compiled.know.lm.probe.name / "probe.safetensors").write_bytes(b"torn")
+    with pytest.raises(TypeError, match="not callable"):  # it would be fitted again
+        compile(program, trainset=home[1], valset=home[2], how="probe", **{**options, "work": torn})
 
 
 # Modules of the user's own
