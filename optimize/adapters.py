@@ -119,12 +119,12 @@ def open_weights(
     try:
         found = adapter_hash(folder)
         whole = entry.kind == "full" and same_weights(entry.sha256, weights_folder(str(folder)))
+        report = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     except InputError as error:
         raise damaged(artifact, str(error)) from error
     if found != entry.sha256 and not whole:
         changed = f"{found[:12]}, not {entry.sha256[:12]}"
         raise damaged(artifact, f"{ADAPTERS}/{name} has changed since it was saved: {changed}")
-    report = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not isinstance(report, dict) or not isinstance(report.get("base", ""), str):
         raise damaged(artifact, f"{ADAPTERS}/{name}/{TRAINING} says other things")
     if (entry.kind == "probe") != (folder / PROBE).is_file():

@@ -259,6 +259,9 @@ def test_weights_that_changed_are_refused(saved: Path, oracle: Any) -> None:
     (saved / "adapters" / "know" / "training.json").write_text("[]")
     with pytest.raises(InputError, match=r"is damaged \(adapters/know/training.json says other things\)"):
         load(saved, lm=oracle())
+    (saved / "adapters" / "know" / "training.json").write_text(report[:20])
+    with pytest.raises(InputError, match=r"is damaged \(.*training.json is not JSON"):
+        load(saved, lm=oracle())
     (saved / "adapters" / "know" / "training.json").write_text(report)
     weights = saved / "adapters" / "know" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
