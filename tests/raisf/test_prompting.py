@@ -6,6 +6,10 @@ import pytest
 
 from raisf import cli
 from raisf.experiments.opening import open_program
+from raisf.lm.connect import connect
+from raisf.optimize.artifact import save
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.engines.bm25 import BM25
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,26 @@ def test_a_folder_that_holds_the_work_is_refused_before_it(argv, out, capsys, tm
     assert cli.main([*argv, "--lm", "pocket", "--out", out]) == 2
     assert f"{out} is where compiling keeps what it finds on its way (runs/compile)" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_thresholds_of_the_judges_before_are_told_where_none_are_fitted_again(argv, tmp_path, caplog, monkeypatch):
+    """They decided for the new judges without a word."""
+    calibrated = RAISF(BM25.load(argv[argv.index("--index") + 1]), relevance_threshold=0.9)
+    calibrated.set_lm(connect("pocket"))
+    calibrated.compile_report = {"calibration": {}, "confidence": {}}
+    monkeypatch.setattr("raisf.optimize.artifact.save_reliability", lambda *_: None)
+    save(calibrated, tmp_path / "before")
+    told = {"--calibrate": "thresholds were fitted", "--calibrate-confidence": "confidence were fitted"}
+    for option, other in zip(told, reversed(told), strict=True):
+        caplog.clear()
+        monkeypatch.setattr("raisf.optimize.confidence.check_enough", lambda _: None)
+        monkeypatch.setattr("raisf.optimize.optimizers.base.Optimizer.compile", _stopped)
+        assert cli.main([*argv, "--program", str(tmp_path / "before"), option]) == 130
+        assert told[option] not in caplog.text and f"{told[other]} to what it was before" in caplog.text
+
+
+def _stopped(*_, **__):
+    raise KeyboardInterrupt
 
 
 def test_too_few_questions_to_calibrate_the_confidence_on_are_told_at_once(argv, capsys, tmp_path):

@@ -1,5 +1,6 @@
 """`raisf compile`."""
 
+import logging
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,6 +27,8 @@ from raisf.commands.ways import WaysChoice, ways_options
 from raisf.experiments import own
 from raisf.experiments.opening import ZERO_SHOT, LMChoice
 from raisf.utils.errors import InputError, RaisfError
+
+logger = logging.getLogger(__name__)
 
 
 @command(
@@ -108,6 +111,7 @@ def compile_command(
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
+    _tell_of_fitted(program, again={"calibration": thresholds is not None, "confidence": calibration.scale_confidence})
     rows = None
     if rows_from:
         judged_program(program)
@@ -130,6 +134,18 @@ def _check_apart(out: Path, work: Path | str) -> None:
     """Tells at once of a folder that could not be replaced in the end, as what is found on the way lies in it."""
     if Path(work).resolve().is_relative_to(out.resolve()):
         raise InputError(f"{out} is where compiling keeps what it finds on its way ({work}): give another folder")
+
+
+def _tell_of_fitted(program: Any, again: Mapping[str, bool]) -> None:
+    """Warns of numbers that were fitted to judges that will be others, and are not fitted again."""
+    fitted = {
+        "calibration": ("thresholds were", "--calibrate"),
+        "confidence": ("slope and offset of the confidence were", "--calibrate-confidence"),
+    }
+    for kept in (getattr(program, "compile_report", None) or {}).keys() & fitted.keys():
+        what, option = fitted[kept]
+        if not again[kept]:
+            logger.warning("the program's %s fitted to what it was before, and stay so: add %s", what, option)
 
 
 def _check_rows(how: str, rows_from: tuple[Path, ...], teacher: TeacherChoice) -> None:
@@ -180,7 +196,8 @@ def _fitted(compiled: Any, fits: Mapping[str, Callable[[Any], Any]], out: Path, 
             save(compiled, out)  # what was paid for is kept
             if isinstance(error, RaisfError):
                 raise RaisfError(f"{out} holds the program as it was compiled, but its {missing}: {error}") from error
-            raise KeyboardInterrupt(f"stopped while calibrating: {out} holds the program as it was compiled") from None
+            held = f"stopped while calibrating: {out} holds the program as it was compiled"
+            raise KeyboardInterrupt(f"{held}; run the same command again to calibrate it") from None
     compiled.compile_report |= spent.told()
     save(compiled, out)
     return compiled
