@@ -185,9 +185,10 @@ def bootstrap_demos(
 ) -> tuple[dspy.Module, int]:
     """A copy of the program whose predictors show steps of right runs, and how many runs failed.
 
-    The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right. A
-    judge's demonstrations are not taken from them: lucky runs would confirm it in its mistakes. A judge without rows
-    takes those of the runs' calls that can be balanced; who gets none keeps what it has.
+    The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right and each
+    predictor without a draw has a step to show. A judge's demonstrations are not taken from them: lucky runs would
+    confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be balanced; who gets none
+    keeps what it has.
 
     DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
     failed, and takes no teacher but one of the very same predictors.
@@ -207,7 +208,8 @@ def bootstrap_demos(
     drawn = draw(program, rows, n, rng)
     examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
     runner = _shown(teacher, drawn) if teacher else drawn
-    of, failed = _right_steps(runner, examples, n, metric, threads=threads, journal=journal, name=name)
+    bare = [name for name, predictor in drawn.named_predictors() if not predictor.demos]
+    of, failed = _right_steps(runner, examples, n, bare, metric, threads=threads, journal=journal, name=name)
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge = rows.judge.get(name) or JUDGED.get(reasoned_role(predictor))
@@ -225,17 +227,18 @@ def _right_steps(
     program: dspy.Module,
     examples: Sequence[dspy.Example],
     n: int,
+    bare: Sequence[str],
     metric: Callable[..., Any],
     *,
     threads: int,
     journal: Journal | None,
     name: str,
 ) -> tuple[dict[str, list[dspy.Example]], int]:
-    """By predictor, the steps of the first n right runs or somewhat more; and how many runs failed till then."""
+    """By predictor, the steps of the first n right runs, or of more until the bare predictors have one; runs failed."""
     of: dict[str, list[dspy.Example]] = {}
     right = failed = 0
     for start in range(0, len(examples), AT_ONCE):
-        if right >= n:
+        if right >= n and all(map(of.get, bare)):
             break
         traced = traced_rows(
             program,
