@@ -4,7 +4,7 @@ import sys
 
 from raisf.commands.command import argument, command, option
 from raisf.commands.options import ProgramChoice, lm_options, program_options
-from raisf.commands.result import CommandResult
+from raisf.commands.result import CommandResult, answer_facts
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import InputError
 
@@ -41,8 +41,5 @@ def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) 
         prediction = program(question=question)
     answer = answer_of(prediction, program)
     trace = prediction.get("trace")
-    if not isinstance(trace, Trace):  # a module of the user's own, which keeps none
-        return CommandResult({"answer": answer, "trace": None}, as_text(answer))
-    root = trace.root
-    found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
-    return CommandResult({"answer": answer, **found, "trace": trace.model_dump(mode="json")}, render(trace))
+    trace = trace if isinstance(trace, Trace) else None
+    return CommandResult(answer_facts(answer, trace), as_text(answer) if trace is None else render(trace))

@@ -2,11 +2,11 @@
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raisf.commands.command import command, say
 from raisf.commands.options import ProgramChoice, lm_options, program_options
-from raisf.commands.result import INTERRUPTED, CommandResult
+from raisf.commands.result import INTERRUPTED, CommandResult, answer_facts
 from raisf.experiments.opening import LMChoice
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
     if not conversation.rewords():
         told = "Each question is asked as it stands: this LM cannot tell what one that refers to those before it means."
         screen.print(as_text(told, "dim"))
-    answers: list[dict[str, str | None]] = []
+    answers = list[dict[str, Any]]()
     stopped = False
     while question := _next(interactive):
         try:
@@ -62,11 +62,11 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
                 continue
             stopped = True
             break
-        answers.append({"question": question, "asked_as": asked[-1], "answer": prediction.answer})
+        trace = found if isinstance(found := prediction.get("trace"), Trace) else None
+        answers.append({"question": question, "asked_as": asked[-1], **answer_facts(prediction.answer, trace)})
         if not interactive:  # else it stands below its tree
             say(question, prediction.answer)
-        trace = prediction.get("trace")
-        screen.print(render(trace) if isinstance(trace, Trace) else as_text(prediction.answer))
+        screen.print(as_text(prediction.answer) if trace is None else render(trace))
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
     failed = not interactive and any(answer["answer"] is None for answer in answers)
     return CommandResult({"answers": answers}, Group(), exit_code=INTERRUPTED if stopped else int(failed))

@@ -15,6 +15,8 @@ from raisf.utils.text import visible_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from raisf.programs.trace import Trace
+
 
 INTERRUPTED = 130
 """What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
@@ -34,6 +36,15 @@ class CommandResult:
     data: dict[str, Any]
     view: "RenderableType"
     exit_code: int = 0
+
+
+def answer_facts(answer: str, trace: "Trace | None") -> dict[str, Any]:
+    """An answer as --json has it: how sure it is, what it cites and its tree, where its program keeps one."""
+    if trace is None:  # a module of the user's own
+        return {"answer": answer, "trace": None}
+    root = trace.root
+    found = {"confidence": root.confidence, "cited": root.cited, "grounded": root.grounded}
+    return {"answer": answer, **found, "trace": trace.model_dump(mode="json")}
 
 
 def facts_result(facts: dict[str, Any], following: str | None = None) -> CommandResult:

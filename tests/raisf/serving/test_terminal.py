@@ -51,6 +51,21 @@ def test_chat_reads_a_question_a_line_and_remembers_them(service: Service, monke
     assert "asked as: Where does the Funzol River end?" in told.err and "the endpoint is down" in told.err
 
 
+def test_chat_tells_a_script_all_that_ask_does(service: Service, monkeypatch: Any, capsys: Any) -> None:
+    """It gave the answers alone, without confidence, citations and trees."""
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["ra-isf"].program)
+    monkeypatch.setattr("sys.stdin", io.StringIO("Which river flows through Bulgorton?\n"))
+    assert cli.main(["chat", "--json"]) == 0
+    (chatted,) = json.loads(capsys.readouterr().out)["answers"]
+    assert cli.main(["ask", "Which river flows through Bulgorton?", "--json"]) == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert chatted.keys() == {"question", "asked_as", *asked}
+    assert {name: chatted[name] for name in asked if name != "trace"} == {
+        name: value for name, value in asked.items() if name != "trace"
+    }
+    assert chatted["trace"]["root"]["answer"] == "Funzol River"
+
+
 def test_a_server_that_is_told_to_stop_answers_what_has_come_in(
     start: Any, service: Service, script: Any, ask: Any
 ) -> None:
