@@ -109,6 +109,15 @@ def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
             )
 
 
+def gold_passages(example: dspy.Example) -> tuple[list[str], bool]:
+    """The ids of an example's gold passages, or where it has none the titles, and whether they are ids.
+
+    An empty one names no passage: none states the fact, or nobody knows which does.
+    """
+    by_id = bool(example.get("gold_pids"))
+    return [name for name in example.get("gold_pids" if by_id else "gold_titles") or [] if name], by_id
+
+
 def answer_of(prediction: object, program: object) -> str:
     """The answer that a program gave, which may be a module of the user's own.
 

@@ -9,7 +9,7 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from raisf.evaluation.examples import GOLD, gold_answers, question_id
+from raisf.evaluation.examples import GOLD, gold_answers, gold_passages, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import text_of
@@ -112,7 +112,7 @@ def _trace_of(prediction: dspy.Prediction | None) -> Any:
 
 def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     """Recall and precision of the root's passages, by ids where gold has them, else by titles."""
-    gold = example.get("gold_pids") or example.get("gold_titles")
+    gold, by_id = gold_passages(example)
     if trace is None or not gold:
         return {"k": trace and (len(trace.root.passages) or None), "recall": None, "precision": None}
     root = trace.root
@@ -120,7 +120,7 @@ def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     if not passages:  # nothing was found, or nothing kept; what is broken down may leave searching to its parts
         in_vain = 0.0 if trace.cost.retrievals and not root.sub_questions else None
         return {"k": None, "recall": in_vain, "precision": in_vain}
-    ranked = [called_by(gold, p.pid) if example.get("gold_pids") else p.title for p in passages]
+    ranked = [called_by(gold, p.pid) if by_id else p.title for p in passages]
     k = len(passages)
     return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}
 

@@ -39,8 +39,8 @@ class Question:
         hops: How many facts it takes.
         sub_questions: The gold decomposition; "#1" stands for the first sub-answer. Empty for a single fact.
         sub_answers: The sub-questions' answers.
-        gold_pids: The passages that state the facts, in the order of the sub-questions.
-        gold_titles: Those passages' titles.
+        gold_pids: The passages that state the facts, in the order of the sub-questions; "" for one that none states.
+        gold_titles: The facts' subjects, which are those passages' titles.
         relations: The names of the facts' relations.
         known: Every fact was taught to the shipped pocket Llama.
         in_corpus: Every fact is stated in the corpus.
@@ -96,7 +96,7 @@ def question_and_facts(
     question.answers = [question.answer]
     if alias := region.aliases.get(question.answer):
         question.answers.append(alias)
-    question.gold_pids = [fact.pid for fact in facts]
+    question.gold_pids = [fact.pid if fact.in_corpus else "" for fact in facts]
     question.gold_titles = [fact.subject for fact in facts]
     question.relations = [fact.relation.name for fact in facts]
     question.hops = len(facts)

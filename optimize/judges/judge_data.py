@@ -44,7 +44,8 @@ class Step:
     Attributes:
         question: Its text.
         answers: Its gold answers.
-        gold: Ids (`by_id`) or titles of the passages that support it; empty where gold says nothing.
+        gold: Ids (`by_id`) or titles of the passages that support it; empty where gold says nothing. An empty id
+            stands for a fact that no passage states.
         by_id: Which of the two.
         decomposed: Its sub-questions are steps of their own, each with its passage.
         known: Whether gold says that the LM knows it; None where gold says nothing.
@@ -78,15 +79,16 @@ def steps(example: dspy.Example) -> list[Step]:
     ordered = list(example.get("sub_titles") or []) if not by_id else []
     ordered = ordered or gold
     paired = bool(asked) and len(asked) == len(found) == len(ordered)
-    decomposed = paired and all(ordered)
+    decomposed = paired and (by_id or all(ordered))
     known, scoring = example.get("known"), example.get("scoring")
     steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         answers = dict(enumerate(found, start=1))
-        passages = [frozenset(filter(None, [one])) for one in ordered] if paired else [frozenset[str]()] * len(asked)
-        for text, answer, passage in zip(asked, found, passages, strict=True):
+        named = [[one] if one or by_id else [] for one in ordered] if paired else [[]] * len(asked)
+        for text, answer, passages in zip(asked, found, named, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
-            steps.append(Step(fill(text, answers), (answer,), passage, by_id, known=known or None, scoring=scoring))
+            own = frozenset[str](passages)
+            steps.append(Step(fill(text, answers), (answer,), own, by_id, known=known or None, scoring=scoring))
     return steps
 
 
@@ -273,7 +275,7 @@ def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     Several may stand under one title or id, as the parts of an article do: of those under a step's only one it is
     those with the answer's words, if there are any.
     """
-    gold = [passage for passage in passages if step.key(passage) in step.gold]
+    gold = [passage for passage in passages if step.key(passage) in step.gold - {""}]
     if len(step.gold) > 1:
         return gold
     return [passage for passage in gold if _holds_answer(step, passage)] or gold

@@ -243,9 +243,9 @@ def _measure(
             "likelihood": round((shares * likelihoods).sum(-1).mean().item(), 4),
         }
     gold = [
-        any(called_by(example.gold_pids, student.passages[number].pid) in example.gold_pids for number in row[:FIRST])
+        any(called_by(pids, student.passages[number].pid) in pids for number in row[:FIRST])
         for example, row in zip(examples, numbers, strict=True)
-        if example.get("gold_pids")
+        if (pids := [pid for pid in example.get("gold_pids") or [] if pid])
     ]
     return measured | ({"found": round(sum(gold) / len(gold), 4)} if gold else {})
 

@@ -90,10 +90,16 @@ def question_triples(questions: Sequence[Any], index: Index, progress: bool = Tr
         by_title.setdefault(passage.title, []).append(passage)
         for name in {passage.pid, row_of(passage.pid)}:
             by_pid.setdefault(name, []).append(passage)
-    known = [q for q in questions if any(pid in by_pid for pid in q.gold_pids) or set(q.gold_titles) & by_title.keys()]
-    for question, ranking in zip(known, _rankings(index, [q.question for q in known], progress), strict=True):
-        gold = [by_pid[pid] for pid in question.gold_pids if pid in by_pid]
-        gold = gold or [by_title[title] for title in question.gold_titles if title in by_title]
+    known = []
+    for question in questions:
+        gold = [by_pid[pid] for pid in question.gold_pids if pid and pid in by_pid]
+        # An empty id is a fact that no passage states, whatever its title.
+        if not gold and "" not in question.gold_pids:
+            gold = [by_title[title] for title in question.gold_titles if title and title in by_title]
+        if gold:
+            known.append((question, gold))
+    rankings = _rankings(index, [question.question for question, _ in known], progress)
+    for (question, gold), ranking in zip(known, rankings, strict=True):
         answers = {passage.pid: passage for group in gold for passage in group}
         ranks = {passage.pid: rank for rank, passage in enumerate(ranking)}
         negatives = _hard(p for p in ranking if p.pid not in answers and not _holds(p, question))

@@ -341,7 +341,10 @@ def test_routes_retrieval_and_cost_are_read_from_the_trace(tmp_path: Path) -> No
     assert report.table("title").row_count > 8
 
 
-def test_titles_are_compared_where_gold_has_no_ids() -> None:
+def test_titles_are_compared_where_gold_has_no_ids_and_facts_that_no_passage_states_are_no_gold() -> None:
     report = run(Traced(), questions(2, gold_titles=["A"]))
     assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
     assert run(Traced(), questions(2)).recall is None
+    report = run(Traced(), questions(4, gold_pids=["a", ""], gold_titles=["A", "other"]))  # of two facts one is stated
+    assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 3)
+    assert run(Traced(), questions(4, gold_pids=[""], gold_titles=["A"])).recall is None

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.judges.answer_data import reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
     balanced,
@@ -243,3 +244,21 @@ def test_passages_are_insufficient_where_a_gold_title_is_missing(k: int, rows: l
 
     asked = example(question="In which country was Ada born?", gold_titles=["Ada", "Rome"])
     assert [(row.verdict, row.passages) for row in sufficiency_examples([asked], Cut(), k)] == rows
+
+
+def test_a_fact_that_no_passage_states_has_no_relevant_passage() -> None:
+    """The passage that would state it was taught as relevant, though it tells of other facts."""
+    asked = TWO_HOPS.copy(gold_pids=["", "austen"]).with_inputs("question")
+    whole, first, second = steps(asked)
+    assert first.gold == {""} and second.gold == {"austen"} and whole.decomposed
+    rows = relevance_examples([asked], Shelf(), 3)
+    assert len(rows) == 9 and relevant(rows) == {(second.question, "AUSTEN")}
+    lists = listwise_examples([asked], Shelf(), 3)
+    assert {row.question for row in lists if row.relevant_ids} == {second.question}
+    enough = sufficiency_examples([asked], Shelf(), 3)
+    assert {row.question for row in enough if row.verdict == "sufficient"} == {second.question}
+    assert {whole.question, first.question} < {row.question for row in enough if row.verdict == "insufficient"}
+    single = example(question="Who wrote Emma?", answer="Jane Austen", gold_pids=[""])
+    assert [row.verdict for row in relevance_examples([single], Shelf(), 3)] == ["irrelevant"] * 3
+    read = reading_rows([asked], Shelf(), 3, random.Random(0))
+    assert {row.question for row in read if row.answer != "unknown"} <= {second.question}

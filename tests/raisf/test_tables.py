@@ -190,12 +190,12 @@ def test_each_question_is_held_to_its_gold_by_the_name_that_it_gives():
     passages = [JudgedPassage(pid="7", title="Ulm", text="")]
     node = Node(question="Q?", depth=0, passages=passages).conclude("passages", "from 1 of 1", "x")
     tree = Trace(system="rag", root=node, cost=Cost()).model_dump(mode="json")
-    gold = [{"gold_pids": ["7"], "gold_titles": ["Ulm"]}, {"gold_titles": ["Ulm"]}, {}]
+    gold = [{"gold_pids": ["7", ""], "gold_titles": ["Ulm"]}, {"gold_titles": ["Ulm"]}, {}, {"gold_pids": [""]}]
     workspace = _workspace()
     workspace.test = [
         dspy.Example(id=str(n), **{"gold_pids": [], "gold_titles": [], **one}) for n, one in enumerate(gold)
     ]
-    (section,) = blendfilter_tables.kept(workspace, {"retrieved": _records(1.0, 1.0, 1.0, trace=tree)})
+    (section,) = blendfilter_tables.kept(workspace, {"retrieved": _records(1.0, 1.0, 1.0, 1.0, trace=tree)})
     assert section.columns[-1] == "n" and section.rows[0][-1] == 2
     assert [score.value for score in section.rows[0][1:4]] == [1.0, 1.0, 1.0]
 

@@ -122,3 +122,11 @@ def test_question_files_bring_their_paragraphs_once(tmp_path: Path):
 def test_too_little_to_learn_from_is_refused():
     with pytest.raises(InputError, match="1 queries with a known passage are too few"):
         check_triples([Triple("q", "p", (), ("p",)), Triple("q", "r", (), ("r",))])
+
+
+def test_a_fact_that_no_passage_states_is_learnt_from_no_passage(index: Index):
+    """Its subject's passages bear the title that is asked about, and tell of other things."""
+    danube = next(p for p in index.passages if p.title == "Danube")
+    nowhere = question("Who charted the Danube?", ["Ada"], ["Danube"], [""])
+    partly = question("Who charted it, and where does it end?", ["Ada"], ["Danube", "Danube"], ["", danube.pid])
+    assert [triple.query for triple in question_triples([nowhere, partly], index, progress=False)] == [partly.question]

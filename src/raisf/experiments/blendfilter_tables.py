@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
+from raisf.evaluation.examples import gold_passages
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
 from raisf.evaluation.report import summarise
@@ -62,7 +63,7 @@ ACROSS = "best of the top_p"
 
 def check_gold(workspace: "Workspace") -> None:
     """Tells of questions none of which names a gold passage, where passages are held to gold."""
-    if not any(example.get("gold_pids") or example.get("gold_titles") for example in workspace.test):
+    if not any(gold_passages(example)[0] for example in workspace.test):
         raise InputError(
             f"it holds passages to gold, and none of the {len(workspace.test)} test questions names any: give them "
             "gold_pids or gold_titles, or leave it out"
@@ -71,19 +72,16 @@ def check_gold(workspace: "Workspace") -> None:
 
 def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
     """BlendFilter's retrieval: how much of what is read from is gold, before and after filtering."""
-    gold = {
-        str(example.id): ("pid", example.gold_pids) if example.get("gold_pids") else ("title", example.gold_titles)
-        for example in workspace.test
-    }
+    gold = {str(example.id): gold_passages(example) for example in workspace.test}
     rows: list[list[Cell]] = []
     for label, records in answers.items():
         measured: dict[str, list[float]] = {"precision": [], "recall": [], "S-precision": []}
         for name, record in sorted(records.items()):  # resampling by position: the order must not depend on speed
-            field, wanted = gold[name]
+            wanted, by_id = gold[name]
             if not wanted or not record["trace"]:
                 continue
-            found = _read(record["trace"]["root"], field)
-            found = list(dict.fromkeys(called_by(wanted, one) if field == "pid" else one for one in found))
+            found = _read(record["trace"]["root"], "pid" if by_id else "title")
+            found = list(dict.fromkeys(called_by(wanted, one) if by_id else one for one in found))
             measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
             measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
             measured["S-precision"].append(float(set(found) == set(wanted)))
