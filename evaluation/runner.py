@@ -12,6 +12,7 @@ import dspy
 from rich.progress import Progress
 
 from raisf.evaluation.examples import answer_of, check_examples, gold_answers, question_id
+from raisf.evaluation.gold import warn_of_gold_outside
 from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
@@ -196,6 +197,7 @@ def evaluate(
     binding = binding_of(program, examples, cache=cache)
     out = Path(out) if out is not None else None
     warn_of_seen(program, examples, name)
+    warn_of_gold_outside(program, examples)
     with open_records(out, binding, fresh=fresh) as records, progress_bar(progress) as bar:
         done = records.done
         if strangers := done.keys() - {question_id(example) for example in examples}:

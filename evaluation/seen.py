@@ -26,12 +26,12 @@ def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]
     """
     asked = [asked_text(example) for example in examples]
     told = _told("the program was compiled", learnt_by(program), asked)
-    for retriever in _retrievers(program):
+    for retriever in retrievers_of(program):
         told += _told("the encoder of its index was trained", learnt_by(retriever), asked)
     return told
 
 
-def _retrievers(program: dspy.Module) -> list[Any]:
+def retrievers_of(program: dspy.Module) -> list[Any]:
     """What a program and its parts search: under whatever name they keep it, or DSPy's `rm` where they ask that."""
     found: list[Any] = []
     for _, part in program.named_sub_modules():

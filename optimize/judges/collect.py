@@ -10,11 +10,12 @@ import dspy
 from raisf.evaluation.examples import check_trainset, describe_test, question_id
 from raisf.evaluation.identity import describe, digest, weights_of
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked
+from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked, tell_of_outside
 from raisf.optimize.judges.labelling import Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
 from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.adapting import searched
 from raisf.utils.errors import InputError
 from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
@@ -83,7 +84,10 @@ def collect(
         journal = _open(folder, digest(made))
         waiting = [example for example in trainset if question_id(example) not in journal]
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
-        labelling = Labelling(program, origin, steps_asked(trainset), labels, teacher, threads)
+        asked = steps_asked(trainset)
+        if (retriever := searched(program)) is not None:
+            tell_of_outside(asked.values(), retriever)  # of all, as else each chunk would tell of its own
+        labelling = Labelling(program, origin, asked, labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:

@@ -5,13 +5,14 @@ judges meet both kinds when the program runs.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dspy
 
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
+from raisf.evaluation.gold import Wanted, warn_of_outside
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import fill, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
@@ -255,12 +256,23 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
 def searched_steps(
     trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
 ) -> list[tuple[Step, list[Passage]]]:
-    """The steps that gold passages support, at most so many, each with the k passages that the retriever finds."""
+    """The steps that gold passages support, at most so many, each with the k passages that the retriever finds.
+
+    Steps of whose gold passages none is in the index are left out, and told: what is found may answer them or not.
+    """
     with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
+    for question, _, _ in tell_of_outside(with_gold.values(), retriever):
+        del with_gold[question]
     if most is not None and len(with_gold) > most:
         with_gold = dict(random.Random(0).sample(list(with_gold.items()), most))
     found = retriever.search_many(list(with_gold), k)
     return list(zip(with_gold.values(), found, strict=True))
+
+
+def tell_of_outside(asked: Iterable[Step], retriever: Retriever) -> list[Wanted]:
+    """The steps whose gold the index does not hold; see `raisf.evaluation.gold`."""
+    wanted = [(step.question, step.gold, step.by_id) for step in asked]
+    return warn_of_outside(retriever, wanted, "judges and readers learn nothing of passages from them")
 
 
 def gold_verdicts(step: Step, passages: Sequence[Passage]) -> list[str]:

@@ -37,8 +37,8 @@ Judge = Literal["know", "relevance", "sufficiency"]
 # The number of rows is in the report, and a judge of one class only cannot be told from a constant.
 NO_ROWS = {
     "know": "no question could be labelled: the LM answered none of them",
-    "relevance": "no question names its gold passages: add gold_pids or gold_titles",
-    "sufficiency": "no question names its gold passages: add gold_pids or gold_titles",
+    "relevance": "no question names gold passages of the index: add gold_pids or gold_titles",
+    "sufficiency": "no question names gold passages of the index: add gold_pids or gold_titles",
     "decomposition": "no question has several gold sub_questions: add them, or take a file that has them",
 }
 
