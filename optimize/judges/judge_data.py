@@ -6,7 +6,7 @@ judges meet both kinds when the program runs.
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
@@ -96,14 +96,17 @@ def steps(example: dspy.Example) -> list[Step]:
 def steps_asked(trainset: Sequence[dspy.Example]) -> dict[str, Step]:
     """All steps of some questions by their words: of equal ones the first that gold calls known or not.
 
+    Equal words may be asked about different things ("Who is the author of Legacy?"): what any accepts is an answer.
+
     Raises:
         InputError: No questions, or one without a gold answer.
     """
     asked: dict[str, Step] = {}
     for example in checked(trainset):
         for step in steps(example):
-            if asked.setdefault(step.question, step).known is None and step.known is not None:
-                asked[step.question] = step
+            other = asked.get(step.question, step)
+            first = step if other.known is None and step.known is not None else other
+            asked[step.question] = replace(first, answers=tuple(dict.fromkeys((*other.answers, *step.answers))))
     return asked
 
 

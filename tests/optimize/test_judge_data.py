@@ -20,6 +20,7 @@ from raisf.optimize.judges.judge_data import (
     passage_examples,
     relevance_examples,
     steps,
+    steps_asked,
     sufficiency_examples,
 )
 from raisf.optimize.judges.labels import know_examples
@@ -262,3 +263,16 @@ def test_a_fact_that_no_passage_states_has_no_relevant_passage() -> None:
     assert [row.verdict for row in relevance_examples([single], Shelf(), 3)] == ["irrelevant"] * 3
     read = reading_rows([asked], Shelf(), 3, random.Random(0))
     assert {row.question for row in read if row.answer != "unknown"} <= {second.question}
+
+
+def test_equal_questions_about_different_things_accept_what_any_of_them_does() -> None:
+    """A right answer to the second counted as not known: 159 of PopQA's 5,717 texts stand there more than once."""
+    author = "Who is the author of Legacy?"
+    twice = [example(question=author, answer=name, id=name) for name in ("Richard North Patterson", "James Michener")]
+    chain = TWO_HOPS.copy(sub_questions=[author, "Where was #1 born?"], known=True).with_inputs("question")
+    lm = ScriptedLM(lambda fields: {"answer": "James Michener"})
+    with dspy.context(lm=lm):
+        (row,) = know_examples(twice, labels="model")
+        assert (row.question, row.verdict) == (author, "know")
+    of = steps_asked([*twice, chain])[author]
+    assert of.known is True and of.answers == ("Richard North Patterson", "James Michener", "Jane Austen")
