@@ -68,6 +68,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     Raises:
         InputError: It is no question that can be scored; the message says which one and why.
     """
+    row = {name: value for name, value in row.items() if value == value}  # without NaN, a table's gap in a column
     try:
         found = question_row(row)
     except ValueError as error:
@@ -77,6 +78,9 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         raise InputError(f"{place}, question {number}: no {error} in it, as {like} has; found {has}") from error
     except (TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
+    hops = found.get("hops")
+    if isinstance(hops, float) and hops.is_integer():  # as pandas writes a column of whole numbers that has gaps
+        found["hops"] = int(hops)
     _check_gold(f"{place}, question {number}", found)
     identity = found.get("id")
     full = {

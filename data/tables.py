@@ -63,6 +63,7 @@ def _cell(name: str, value: str | None) -> Any:
     """A cell of a table: a list, a number or a truth as JSON where one may stand. `possible_answers` must be a list."""
     if name in ("hops", "known"):
         value = (value or "null").lower()
+        value = "null" if value == "nan" else value
     elif name not in ("answers", "golden_answers", *LISTS) or not (value or "").startswith("["):
         return None if name in LISTS and not value else value
     try:

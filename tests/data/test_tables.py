@@ -1,7 +1,11 @@
 """Questions in a table are read to their last cell, or the table is refused."""
 
+import json
+import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from raisf.data.questions import load_questions
@@ -58,3 +62,17 @@ def test_a_table_tells_all_that_a_question_file_may(tmp_path: Path):
     file.write_text("question\tanswer\tgold_titles\nWho?\tAda\tA; B\n")
     with pytest.raises(InputError, match=r"question 1: gold_titles must be a list of texts, found 'A; B'"):
         load_questions(file)
+
+
+def test_a_column_of_whole_numbers_with_gaps_is_read_as_pandas_writes_it(tmp_path: Path):
+    """2.0 was "no whole number", and a gap in parquet is no number."""
+    rows = [{"question": "Who?", "answer": "A", "hops": 2.0}, {"question": "Where?", "answer": "Ulm", "hops": math.nan}]
+    (tmp_path / "q.tsv").write_text("question\tanswer\thops\tknown\nWho?\tAda\t2.0\t\nWhere?\tUlm\tnan\tNaN\n")
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "q.parquet")
+    for kind in ("tsv", "jsonl", "parquet"):
+        read = [(example.hops, example.known) for example in load_questions(tmp_path / f"q.{kind}")]
+        assert read == [(2, None), (None, None)] and type(read[0][0]) is int, kind
+    (tmp_path / "q.jsonl").write_text(json.dumps({**rows[0], "hops": 2.5}))
+    with pytest.raises(InputError, match=r"question 1: hops must be a whole number, found 2\.5"):
+        load_questions(tmp_path / "q.jsonl")
