@@ -68,6 +68,11 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     Raises:
         InputError: It is no question that can be scored; the message says which one and why.
     """
+    if isinstance(asked := row.get("question"), list | dict):
+        raise InputError(
+            f"{place}, question {number}: {len(asked)} questions in one row, as in a table by columns: write an object "
+            'a question, in pandas to_json(orient="records", lines=True)'
+        )
     row = {name: value for name, value in row.items() if value == value}  # without NaN, a table's gap in a column
     try:
         found = question_row(row)

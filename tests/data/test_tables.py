@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,3 +77,14 @@ def test_a_column_of_whole_numbers_with_gaps_is_read_as_pandas_writes_it(tmp_pat
     (tmp_path / "q.jsonl").write_text(json.dumps({**rows[0], "hops": 2.5}))
     with pytest.raises(InputError, match=r"question 1: hops must be a whole number, found 2\.5"):
         load_questions(tmp_path / "q.jsonl")
+
+
+@pytest.mark.parametrize("column", [list, lambda values: dict(enumerate(values))], ids=["lists", "as pandas"])
+def test_a_json_file_of_columns_is_told_as_such(tmp_path: Path, column: Any):
+    """Of HotpotQA's it was TypeError("unhashable type: 'list'"), else all questions as one text that is none."""
+    plain = {"question": column(["Who?", "Where?"]), "answer": column(["Ada", "Ulm"])}
+    facts = {"supporting_facts": column([[["Ada", 0]], [["Ulm", 1]]]), "type": column(["bridge", "bridge"])}
+    for table in (plain, {**plain, **facts}):
+        (tmp_path / "q.json").write_text(json.dumps(table))
+        with pytest.raises(InputError, match=r"q\.json, question 1: 2 questions in one row, .*records"):
+            load_questions(tmp_path / "q.json")
