@@ -253,8 +253,9 @@ class Source:
         reasons = [self.gold.missing[name]] if name in self.gold.missing else []
         if self.runs:
             reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
-        more = f"give more {self.split} questions, or a teacher that answers them right (teacher=)"
-        return "; ".join([*reasons, more])
+        labeller = "an LM that labels passages and decompositions (--teacher; judge_rows=)"
+        runs = "or, in Python, a program that answers them right (teacher=)"
+        return "; ".join([*reasons, f"give more {self.split} questions, {labeller}, {runs}"])
 
 
 def _about(row: dspy.Example) -> str | None:
