@@ -44,7 +44,7 @@ def outside(retriever: Any, asked: Sequence[Wanted]) -> list[Wanted]:
 def warn_of_outside(retriever: Any, asked: Sequence[Wanted], so: str) -> list[Wanted]:
     """Says of those that are `outside` on the log what they are `so`, each once, and gives them back."""
     missing = outside(retriever, asked)
-    told = _TOLD[retriever.corpus_hash] if missing else set[str]()
+    told = _TOLD[getattr(retriever, "corpus_hash", "")]
     if new := [one for one in missing if one[0] not in told]:
         told.update(question for question, _, _ in new)
         question, names, by_id = new[0]
