@@ -21,6 +21,7 @@ from raisf.optimize.judges.judge_data import (
 )
 from raisf.optimize.judges.judgements import ask_each, asking
 from raisf.optimize.judges.labels import Labels, know_labels
+from raisf.programs.questions import listed
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
@@ -162,7 +163,10 @@ class Labelling:
     def _taught(
         self, signature: Any, output: str, rows: list[dspy.Example], of: Mapping[str, str]
     ) -> list[tuple[dspy.Example, Any]]:
-        """What the teacher says of each row, as far as it can be read; the others are counted, `of` says at whom."""
+        """What the teacher says of each row, as far as it can be read; the others are counted, `of` says at whom.
+
+        Lists are read as a program reads them: without numbers that no passage has, and without empty sub-questions.
+        """
         predictor = dspy.Predict(signature)
         predictor.lm = self.teacher
         started, spent = time.monotonic(), self.spent
@@ -179,7 +183,7 @@ class Labelling:
         spent.asked += len(rows)
         answered = {id(row) for row, _ in said}
         spent.failed.update(of[row.question] for row in rows if id(row) not in answered)
-        read = [(row, outputs[output] if outputs is not None else None) for row, outputs in said]
+        read = [(row, _read(row, output, outputs[output]) if outputs is not None else None) for row, outputs in said]
         spent.unreadable.update(of[row.question] for row, value in read if value is None)
         return [(row, value) for row, value in read if value is not None]
 
@@ -221,3 +225,9 @@ def _asked(row: dspy.Example) -> tuple[Any, ...]:
 
 def _verdict(relevant: bool) -> str:
     return "relevant" if relevant else "irrelevant"
+
+
+def _read(row: dspy.Example, output: str, said: Any) -> Any:
+    if output == "relevant_ids" and said is not None:
+        return [number for number in said if 1 <= number <= len(row.passages)]
+    return listed(said) if output == "sub_questions" and said is not None else said

@@ -165,6 +165,17 @@ def test_a_teacher_labels_lists_where_the_program_judges_lists(program, world, t
     assert {row.verdict for row in read.of["relevance"] if row.question == asked[0].question} == {"relevant"}
 
 
+def test_what_a_teacher_lists_is_read_as_the_program_reads_it(program, world, tmp_path):
+    """Else a folder that was paid for would be refused for a number, or for an empty question, of one reply."""
+    program = RAISF(program.retriever, k=5, relevance="listwise")
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
+    teacher = ScriptedLM(lambda fields: {"relevant_ids": [0, 2, 9], "sub_questions": ["", "Who? ", "Where is #1?"]})
+    collect(program, [question("In which town was Ada born?")], tmp_path / "j", teacher=teacher, progress=False)
+    read = JudgeRows.read(tmp_path / "j")
+    assert [row.relevant_ids for row in read.of["relevance"]] == [[2]]
+    assert [row.sub_questions for row in read.of["decomposition"]] == [["Who?", "Where is #1?"]]
+
+
 def test_kappa_is_cohens():
     """The figures of Cohen's own example of agreement beyond chance."""
     told = {("a", "a"): 20, ("a", "b"): 5, ("b", "a"): 10, ("b", "b"): 15}
