@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raisf.data.questions import load_questions
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
@@ -48,6 +49,17 @@ def test_each_passage_that_answers_is_learnt_and_none_of_them_counts_as_wrong(in
     for triple in made:
         assert set(triple.answers) == {texts["Danube"], texts["Octopus"]}
         assert triple.negatives and not set(triple.negatives) & set(triple.answers)
+
+
+def test_a_title_that_a_question_file_spaces_in_its_own_way_is_met(tmp_path: Path):
+    """Gold titles are read with single spaces, and those of the file's own paragraphs were not: nothing was learnt."""
+    row = {"_id": "1", "question": "Where does Oss lie?", "answer": "by the Elm", "type": "bridge"}
+    row |= {"context": [["Oss  Town", ["Oss lies by the Elm."]], ["Velm", ["Velm is far."]]]}
+    row |= {"supporting_facts": [["Oss  Town", 0]]}
+    (tmp_path / "hotpot.json").write_text(json.dumps([row]))
+    brought = build_index(brought_passages(tmp_path / "hotpot.json"), tmp_path / "i", "bm25", progress=False)
+    (triple,) = question_triples(load_questions(tmp_path / "hotpot.json"), brought, progress=False)
+    assert triple.positive == "Oss Town | Oss lies by the Elm."
 
 
 def test_a_passage_that_holds_the_answer_is_not_taught_to_be_wrong(index: Index):
