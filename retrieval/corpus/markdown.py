@@ -1,11 +1,13 @@
 """Reading md files: sections by their headings, and of the marks only what they say."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import unescape
 from importlib.util import find_spec
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,29 +177,32 @@ def _html_texts(block: str, first: int) -> list[Block]:
     block = _without_comments(block)
     seen = _TAG.sub(lambda tag: _blank(tag[0]), block)
     texts = map(clean, (unescape(seen) if find_spec("lxml") is None else html_text(block)).split(BREAK))
-    rows, found, line, at = seen.split("\n"), list[Block](), first, 0
+    begins = [" ".join(unescape(row).split()[:_BEGIN]) for row in seen.split("\n")]
+    rows = [(number, words) for number, words in enumerate(begins, start=first) if words]
+    found, line, at = list[Block](), first, 0
     for text in texts:
         # Where the first of its words stands that is written as it is shown.
         places = (seen.find(word, at, at + _NEAR) for word in _ITEM.sub("", text).split()[:_LOOKED_FOR])
         place = next((place for place in places if place >= 0), at)
         line, at = line + seen.count("\n", at, place), place + 1
-        found.append((_lines_of(text, rows, line - first, line), text))
+        found.append(([(0, line), *_lines_of(text, rows, bisect_right(rows, line, key=itemgetter(0)))], text))
     return found
 
 
-def _lines_of(text: str, rows: Sequence[str], row: int, line: int) -> list[tuple[int, int]]:
-    """Where in a paragraph its lines begin, of those rows from one on that are written as they are shown."""
-    lines, at, missed = [(0, line)], 0, 0
-    for below in range(row + 1, len(rows)):
-        told = " ".join(unescape(rows[below]).split()[:_BEGIN])
-        place = text.find(told, at, at + _NEAR) if told else -1
-        missed = 0 if place >= 0 else missed + bool(told)
+def _lines_of(text: str, rows: Sequence[tuple[int, str]], below: int) -> Iterator[tuple[int, int]]:
+    """Where in a paragraph its lines begin, of those rows from one on that are written as they are shown.
+
+    No row is blank: there may be any number of these below each of many paragraphs.
+    """
+    at = missed = 0
+    for line, words in map(rows.__getitem__, range(below, len(rows))):
+        place = text.find(words, at, at + _NEAR)
+        missed = 0 if place >= 0 else missed + 1
         if missed > _MISSED:  # behind its end
             break
         if place >= 0:
-            lines.append((place, line + below - row))
-            at = place + len(told)
-    return lines
+            yield place, line
+            at = place + len(words)
 
 
 def _without_comments(block: str) -> str:

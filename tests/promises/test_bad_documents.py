@@ -100,6 +100,14 @@ def test_spans_of_a_million_columns_are_read_at_once(docs: Path, hostile: Module
     assert not skipped and len(texts) > 10 and time.process_time() - start < 5
 
 
+def test_lines_of_tags_alone_below_many_paragraphs_are_read_at_once(docs: Path):
+    """Each paragraph looked for its own lines through all of them."""
+    (docs / "page.md").write_text("<div>" + "".join(f"<p>w{n} x</p>" for n in range(3_000)) + "<br>\n" * 20_000)
+    start = time.process_time()
+    texts, skipped = indexed(docs)
+    assert not skipped and len(texts) > 10 and time.process_time() - start < 5
+
+
 def test_a_parser_that_hangs_fills_the_memory_or_crashes_is_replaced(docs: Path, monkeypatch: pytest.MonkeyPatch):
     """Each of three pdf files makes the parsing process do one of these; the fourth is read by a new process."""
     from raisf.retrieval.corpus import parsing
