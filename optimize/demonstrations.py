@@ -186,9 +186,9 @@ def bootstrap_demos(
     """A copy of the program whose predictors show steps of right runs, and how many runs failed.
 
     The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right and each
-    predictor without a draw has a step to show. A judge's demonstrations are not taken from them: lucky runs would
-    confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be balanced; who gets none
-    keeps what it has.
+    predictor that they ask, and that has no draw, has a step to show. A judge's demonstrations are not taken from them:
+    lucky runs would confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be
+    balanced; who gets none keeps what it has.
 
     DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
     failed, and takes no teacher but one of the very same predictors.
@@ -234,11 +234,16 @@ def _right_steps(
     journal: Journal | None,
     name: str,
 ) -> tuple[dict[str, list[dspy.Example]], int]:
-    """By predictor, the steps of the first n right runs, or of more until the bare predictors have one; runs failed."""
+    """By predictor, the steps of the first n right runs, or of more, and how many runs failed.
+
+    More where a bare predictor was asked in wrong runs alone. One that no run asks, as its program does without it, is
+    not waited for: that would cost all the runs that there may be.
+    """
     of: dict[str, list[dspy.Example]] = {}
+    asked = set[str]()
     right = failed = 0
     for start in range(0, len(examples), AT_ONCE):
-        if right >= n and all(map(of.get, bare)):
+        if right >= n and all(of.get(name) for name in asked.intersection(bare)):
             break
         traced = traced_rows(
             program,
@@ -249,7 +254,7 @@ def _right_steps(
             journal=journal,
             name=f"{name}, from {start}",
         )
-        right, failed = right + traced.right, failed + traced.failed
+        right, failed, asked = right + traced.right, failed + traced.failed, asked | traced.asked
         for predictor, steps in traced.of.items():
             of.setdefault(predictor, []).extend(steps)
     if failed and not right:

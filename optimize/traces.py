@@ -24,12 +24,14 @@ class Traced:
 
     Attributes:
         of: By predictor's name, examples of its inputs and outputs in right runs, each once.
+        asked: The predictors that were asked in any run that came to an end.
         runs: How many were made.
         failed: Runs that ended in an error, an unreadable output among them.
         wrong: Runs that the metric did not pass.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     runs: int = 0
     failed: int = 0
     wrong: int = 0
@@ -41,7 +43,7 @@ class Traced:
 
 
 class _Run(TypedDict):
-    """Whether a run was right, and then the steps to it: each predictor's name, its inputs and its outputs."""
+    """Whether a run was right, and its steps: each predictor's name, and of a right one its inputs and outputs."""
 
     right: bool
     steps: list[Any]
@@ -78,7 +80,7 @@ def traced_rows(
         if run.prediction is None:
             return None
         if score_of(passes, example, run.prediction, run.steps) < 1:
-            return {"right": False, "steps": []}
+            return {"right": False, "steps": [[name] for name in sorted({*filter(None, run.names)})]}
         return {"right": True, "steps": _own(run)}
 
     with progress_bar(progress) as bar:
@@ -94,7 +96,8 @@ def traced_rows(
         )
     ended = [run for run in runs if run is not None]
     right = [run for run in ended if run["right"]]
-    traced = Traced(runs=len(runs), failed=len(runs) - len(ended), wrong=len(ended) - len(right))
+    asked = {step[0] for run in ended for step in run["steps"]}
+    traced = Traced(asked=asked, runs=len(runs), failed=len(runs) - len(ended), wrong=len(ended) - len(right))
     seen = set[tuple[str, str]]()
     for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
         step = dspy.Example({**inputs, **outputs})

@@ -1,6 +1,7 @@
 """If these failed, demonstrations could come of another metric or teacher than was given, or of runs that failed."""
 
 import functools
+import random
 import sys
 import types
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from raisf.evaluation.identity import digest
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
 from raisf.optimize.confidence import fit_confidence
+from raisf.optimize.demonstrations import Rows, bootstrap_demos
 from raisf.optimize.identity import identity_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
@@ -65,6 +67,33 @@ def test_runs_that_fail_while_bootstrapping_are_told(learner: Learner) -> None:
     learner.set_lm(ScriptedLM(flaky))
     report = compile(learner, **sets(20), strategy="bootstrap", threads=4, progress=False).compile_report
     assert report["failed"] == 3
+
+
+@pytest.mark.parametrize(("seldom", "runs"), [((), 10), ((3, 13), 20), ((3,), 30)])
+def test_runs_go_on_for_who_was_asked_in_wrong_ones_alone_and_for_nobody_else(
+    seldom: tuple[int, ...], runs: int
+) -> None:
+    """A predictor that a program does without, as BlendFilter's other filter, cost all the runs that there may be."""
+    asked: list[str] = []
+
+    class Forked(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.often, self.seldom, self.never = (dspy.Predict("question -> answer") for _ in range(3))
+
+        def forward(self, question: str) -> dspy.Prediction:
+            asked.append(question)
+            return (self.seldom if len(asked) - 1 in seldom else self.often)(question=question)
+
+    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
+        return float(asked.index(example.question) != 3)
+
+    program = Forked()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
+    made, _ = bootstrap_demos(program, Rows(), 3, random.Random(0), sets(40)["trainset"], metric, threads=1)
+    assert len(asked) == runs
+    shown = {name: bool(predictor.demos) for name, predictor in made.named_predictors()}
+    assert shown == {"often": True, "seldom": len(seldom) > 1, "never": False}
 
 
 def _grade(kind: Any, metric: Any) -> None:
