@@ -60,18 +60,23 @@ def test_a_folder_that_holds_the_work_is_refused_before_it(argv, out, capsys, tm
 
 def test_thresholds_of_the_judges_before_are_told_where_none_are_fitted_again(argv, tmp_path, caplog, monkeypatch):
     """They decided for the new judges without a word."""
-    calibrated = RAISF(BM25.load(argv[argv.index("--index") + 1]), relevance_threshold=0.9)
+    fitted = {"relevance_threshold": 0.9, "confidence_slope": 2.0}
+    calibrated = RAISF(BM25.load(argv[argv.index("--index") + 1]), **fitted)
     calibrated.set_lm(connect("pocket"))
-    calibrated.compile_report = {"calibration": {}, "confidence": {}}
-    monkeypatch.setattr("raisf.optimize.artifact.save_reliability", lambda *_: None)
+    calibrated.compile_report = {"how": "prompts", "earlier": [{"calibration": {}, "confidence": {}}]}
     save(calibrated, tmp_path / "before")
-    told = {"--calibrate": "thresholds were fitted", "--calibrate-confidence": "confidence were fitted"}
-    for option, other in zip(told, reversed(told), strict=True):
+    monkeypatch.setattr("raisf.optimize.confidence.check_enough", lambda _: None)
+    monkeypatch.setattr("raisf.optimize.optimizers.base.Optimizer.compile", _stopped)
+
+    def told(*options):
         caplog.clear()
-        monkeypatch.setattr("raisf.optimize.confidence.check_enough", lambda _: None)
-        monkeypatch.setattr("raisf.optimize.optimizers.base.Optimizer.compile", _stopped)
-        assert cli.main([*argv, "--program", str(tmp_path / "before"), option]) == 130
-        assert told[option] not in caplog.text and f"{told[other]} to what it was before" in caplog.text
+        assert cli.main([*argv, "--program", str(tmp_path / "before"), *options]) == 130
+        return [what for what in ("thresholds", "confidence") if f"{what} were fitted to what it was" in caplog.text]
+
+    assert told() == ["thresholds", "confidence"]
+    assert told("--calibrate") == ["confidence"] and told("--calibrate-confidence") == ["thresholds"]
+    assert told("--relevance-threshold", "0.8") == told("--relevance", "score") == ["confidence"], "they do not stay"
+    assert told("--set", "confidence_slope=3") == ["thresholds"]
 
 
 def _stopped(*_, **__):

@@ -3,7 +3,7 @@
 import logging
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,23 @@ from raisf.commands.result import CommandResult, facts_view
 from raisf.commands.values import FILE
 from raisf.commands.ways import WaysChoice, ways_options
 from raisf.experiments import own
-from raisf.experiments.opening import ZERO_SHOT, LMChoice
+from raisf.experiments.opening import ZERO_SHOT, LMChoice, given
 from raisf.utils.errors import InputError, RaisfError
 
 logger = logging.getLogger(__name__)
+
+_FITTED = {  # by what a report calls it: the numbers, what they are, and the option that fits them
+    "calibration": (
+        ("know_threshold", "relevance_threshold", "sufficiency_threshold"),
+        "thresholds were",
+        "--calibrate",
+    ),
+    "confidence": (
+        ("confidence_slope", "confidence_offset"),
+        "slope and offset of the confidence were",
+        "--calibrate-confidence",
+    ),
+}
 
 
 @command(
@@ -111,7 +124,8 @@ def compile_command(
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
-    _tell_of_fitted(program, again={"calibration": thresholds is not None, "confidence": calibration.scale_confidence})
+    again = {"calibration": thresholds is not None, "confidence": calibration.scale_confidence}
+    _tell_of_fitted(program, choice, again)
     rows = None
     if rows_from:
         judged_program(program)
@@ -136,16 +150,20 @@ def _check_apart(out: Path, work: Path | str) -> None:
         raise InputError(f"{out} is where compiling keeps what it finds on its way ({work}): give another folder")
 
 
-def _tell_of_fitted(program: Any, again: Mapping[str, bool]) -> None:
-    """Warns of numbers that were fitted to judges that will be others, and are not fitted again."""
-    fitted = {
-        "calibration": ("thresholds were", "--calibrate"),
-        "confidence": ("slope and offset of the confidence were", "--calibrate-confidence"),
-    }
-    for kept in (getattr(program, "compile_report", None) or {}).keys() & fitted.keys():
-        what, option = fitted[kept]
-        if not again[kept]:
-            logger.warning("the program's %s fitted to what it was before, and stay so: add %s", what, option)
+def _tell_of_fitted(program: Any, choice: ProgramChoice, again: Mapping[str, bool]) -> None:
+    """Warns of numbers that were fitted to judges that will be others, and are neither given nor fitted again."""
+    from raisf.optimize.within import programs_within
+    from raisf.programs.ra_isf import RAISF
+    from raisf.programs.registry import defaults
+
+    report = getattr(program, "compile_report", None) or {}
+    usual, told = defaults(RAISF), given({**asdict(choice), **dict(choice.switches)})
+    within = [one for one in programs_within(program) if isinstance(one, RAISF)]
+    for kept, (numbers, what, remedy) in _FITTED.items():
+        fitted = any(kept in one for one in (report, *report.get("earlier", ())))
+        stay = any(getattr(one, name) != usual[name] for one in within for name in set(numbers) - told.keys())
+        if fitted and stay and not again[kept]:
+            logger.warning("the program's %s fitted to what it was before, and stay so: add %s", what, remedy)
 
 
 def _check_rows(how: str, rows_from: tuple[Path, ...], teacher: TeacherChoice) -> None:
