@@ -114,7 +114,8 @@ def _enter(text: _Text, names: tuple[str, ...]) -> None:
         if text.skip(",}") == "}":
             break
     if passed and text.peek() == "{":
-        raise text.wrong(f"expected a list{_under(names)}, found JSON Lines: name the file .jsonl")
+        remedy = "put them in [ ], with commas between, or each on one line of a file named .jsonl"
+        raise text.wrong(f"expected a list{_under(names)}, found one object after another: {remedy}")
     alone = "one row alone stands on one line, or in [ ]" if names else "one row alone stands in [ ]"
     raise text.wrong(f"expected a list{_under(names)}, found an object with {', '.join(passed) or 'nothing'}: {alone}")
 

@@ -205,7 +205,8 @@ def test_a_json_list_is_read_where_it_is_named_and_passed_over_in_a_folder(tmp_p
         ("corpus.json", b'[{"text": "x"}, 3]', 'corpus.json, row 2: expected {"text": ...}, found int'),
         ("corpus.json", b'[{"text": "x"}, {"title": "x"}]', "corpus.json, row 2: no 'text'"),
         ("corpus.json", b'{"text": "x"}', "expected a list, found an object with text: one row alone stands in [ ]"),
-        ("corpus.json", b'{"text": "x"}\n{"text": "y"}\n', "found JSON Lines: name the file .jsonl"),
+        ("corpus.json", b'{"text": "x"}\n{"text": "y"}\n', "or each on one line of a file named .jsonl"),
+        ("spread.json", b'{\n"text": "x"\n}\n{"text":\n"y"}\n', "found one object after another: put them in [ ]"),
         ("notes.pdf.gz", b"", ".gz is no kind of document"),
     ],
 )
