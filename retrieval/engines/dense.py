@@ -106,6 +106,8 @@ class Tower:
     Attributes:
         model: The transformer, not in training.
         tokenizer: Its tokenizer.
+        longest: Tokens of a text that it reads.
+        cut: Texts so far that have as many, or more.
 
     Args:
         path: The absolute folder of its weights and tokenizer.
@@ -128,21 +130,18 @@ class Tower:
                 f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"
             ) from error
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
-        self._longest = min(self.tokenizer.model_max_length, positions, longest)
-        self.tokenizer.model_max_length = self._longest  # is saved with it
+        self.longest = min(self.tokenizer.model_max_length, positions, longest)
+        self.cut = 0
+        self.tokenizer.model_max_length = self.longest  # is saved with it
         self._cosine = cosine
 
     def vectors(self, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":
         """The vectors `(n_texts, dim)`, float32, of one batch; long texts are cut, at `longest` tokens if given."""
         import torch
 
-        words = self.tokenizer(
-            list(texts),
-            padding=True,
-            truncation=True,
-            max_length=min(self._longest, longest or LONGEST),
-            return_tensors="pt",
-        )
+        longest = min(self.longest, longest or LONGEST)
+        words = self.tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
+        self.cut += int((words["attention_mask"].sum(dim=1) >= longest).sum())
         states = self.model(**words).last_hidden_state.float()
         kept = words["attention_mask"].unsqueeze(-1).float()
         means = (states * kept).sum(dim=1) / kept.sum(dim=1)
@@ -158,6 +157,16 @@ class DenseEncoder:
         self._query_tokens = model.query_tokens
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a passage that it reads; what stands behind them is not encoded."""
+        return self._passages.longest
+
+    @property
+    def cut(self) -> int:
+        """Passages so far that have as many, or more; queries, too, where one model encodes both."""
+        return self._passages.cut
 
     def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
         """One vector `(1, dim)` for each query, float32; long queries are cut."""

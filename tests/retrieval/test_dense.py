@@ -39,6 +39,15 @@ def test_it_finds_paraphrases_and_scores_by_cosine(passages: list[Passage], tmp_
     assert same.pid == "p0" and same.score == pytest.approx(1, abs=1e-3)
 
 
+def test_it_is_told_how_many_passages_the_model_does_not_read_to_their_end(
+    passages: list[Passage], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """ColBERT's engine told it, and the vectors of this one left it out in silence."""
+    long = Passage("long", "Rechtsschutzversicherungsgesellschaften übernahmen Verfahrenskosten. " * 40)
+    Dense.build([*passages, long], tmp_path / "i", progress=False)
+    assert f"1 of {len(passages) + 1} passages are longer than the 512 tokens that minilm reads" in caplog.text
+
+
 @pytest.mark.slow
 def test_vectors_are_those_of_the_sentence_transformers(passages: list[Passage]):
     sentence_transformers = pytest.importorskip("sentence_transformers")
