@@ -106,7 +106,9 @@ def train(
         "seconds": round(run.seconds, 2),
         "tokens_per_second": round(run.tokens / run.seconds),
     }
-    with atomic_folder(out, marker if (out / marker).is_file() else TRAINING, "*") as folder:
+    # Whatever is left of an earlier result: the folder's name has the hash of what is made here.
+    left = next((file.name for file in out.glob("*") if file.is_file()), marker)
+    with atomic_folder(out, left, "*") as folder:
         run.publish(folder)
         write_json(folder / TRAINING, report)
     checkpoint.unlink()
