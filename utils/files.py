@@ -28,9 +28,11 @@ _NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 def check_file(path: Path) -> None:
     """Raises an InputError where a path leads to no file."""
     if not path.is_file():
-        raise InputError(
-            f"{path} is a folder; give a file in it" if path.is_dir() else f"no file at {path}; check the path"
-        )
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give a file in it")
+        if path.exists():  # a file is read more than once, and told by its name
+            raise InputError(f"{path} is no file but a pipe or a device; write what it gives to a file, and give that")
+        raise InputError(f"no file at {path}; check the path")
 
 
 def read_json(path: Path | str) -> Any:

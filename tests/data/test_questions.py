@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,10 @@ def test_an_answer_that_is_a_list_as_one_text_is_told(tmp_path: Path, caplog: py
 
 def csv_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+def test_a_pipe_is_told_from_a_path_that_leads_nowhere(tmp_path: Path) -> None:
+    """`--test <(...)` of a shell: "no file at /dev/fd/63" sent people to look for a misspelt path."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is no file but a pipe or a device; write what it gives to a file"):
+        load_questions(tmp_path / "pipe")
