@@ -91,6 +91,19 @@ def test_verdicts_replace_verdicts_and_nothing_else(home, capsys, tmp_path, monk
     assert "is a folder" in capsys.readouterr().err
 
 
+def test_verdicts_on_passages_say_which_judge_gave_them(home, capsys, tmp_path):
+    """Those that passages suffice took the place of those that each is relevant: the rows look alike."""
+    argv = ["eval", "--index", home / "index", "--test", home / "world/test.jsonl", "--limit", "3"]
+    argv = [*map(str, argv), "--sufficiency", "--out", str(tmp_path / "rows.jsonl"), "--module"]
+    run_json(capsys, *argv, "relevance")
+    assert cli.main([*argv, "sufficiency"]) == 2
+    assert "holds verdicts of the relevance judge" in capsys.readouterr().err
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row.pop("judge") for row in rows} == {"relevance"}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))  # as earlier versions wrote
+    run_json(capsys, *argv, "relevance")
+
+
 def test_a_baseline_is_not_fitted_on_the_test(home, capsys):
     test = str(home / "world/test.jsonl")
     assert cli.main(["eval", "--module", "know", "--train", test, "--test", test, "--limit", "3"]) == 2

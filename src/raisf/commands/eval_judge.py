@@ -75,7 +75,7 @@ class JudgeEvaluation:
             options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "journal": journal}
             report, rows, errors = judge_alone(self.program, self.module, examples, **options)
             if self.out is not None:
-                write_jsonl(self.out, [asdict(row) for row in rows])
+                write_jsonl(self.out, [{**asdict(row), "judge": self.module} for row in rows])
             result = self._told(report, rows, errors, train)
             journal.close()
         result.data["not_held_out"] = seen
@@ -185,7 +185,9 @@ def _check_out(out: Path | None, module: str) -> None:
 
 
 def _judge_of(row: dict[str, Any]) -> str | None:
-    """Which judge gave a verdict that was written; None of passages, which are relevant or sufficient."""
+    """Which judge gave a verdict that was written; None of one of earlier versions on passages, which do not say."""
+    if "judge" in row:
+        return row["judge"]
     if "listed" in row:
         return "decomposition"
     return "know" if row.get("passage") is None else None
