@@ -28,9 +28,9 @@ def confidence(node: Any) -> float | None:
     """What the program worked out in a way of its own, else the weakest judgement on the way.
 
     That is the probability that the question is known, that the most relevant passage is relevant (or that all suffice,
-    where that was judged and is less), or the least confidence among the sub-answers. 0 where the answer's words stand
-    in no passage that was read: nothing supports it. None where there is no answer, or where the LM gives no
-    probabilities.
+    where that was judged and is less), or the least confidence among the sub-answers. 0 where nothing supports it: its
+    words stand in no passage that was read, or it was composed with no sub-answer found and no relevant passage. None
+    where there is no answer, or where the LM gives no probabilities.
     """
     if node.answer == UNKNOWN:
         return None
@@ -40,7 +40,8 @@ def confidence(node: Any) -> float | None:
         return 0.0
     if node.route != "decomposed":
         return _judged(node)
-    answered = [one for one in node.sub_questions if one.answer != UNKNOWN]
+    if not (answered := _answered(node)):
+        return _unanswered(node)
     below = [confidence(one) for one in answered if one.route != "duplicate" or one.computed_confidence is not None]
     if not below or any(one is None for one in below):
         return None
@@ -54,14 +55,16 @@ def path_confidence(node: Any) -> float | None:
     judgement does; where a loose judge lets wrong passages through, the LM is as sure of what it reads there.
 
     Returns:
-        0 where the answer's words stand in no passage that was read; None where there is no answer, and where neither
-        the judges nor the LM gave a probability.
+        0 where nothing supports the answer, as in `confidence`; None where there is no answer, and where neither the
+        judges nor the LM gave a probability.
     """
     if node.answer == UNKNOWN:
         return None
     if node.grounded is False:
         return 0.0
-    if node.route == "decomposed":  # a sub-question that is listed twice was asked once
+    if node.route == "decomposed" and not _answered(node):
+        found = [_unanswered(node)]
+    elif node.route == "decomposed":  # a sub-question that is listed twice was asked once
         once = {(one.question, one.route, one.answer): one for one in node.sub_questions}
         found = [path_confidence(one) for one in once.values()]
     else:
@@ -70,13 +73,25 @@ def path_confidence(node: Any) -> float | None:
     return math.prod(told) if told else None
 
 
+def _answered(node: Any) -> list[Any]:
+    return [one for one in node.sub_questions if one.answer != UNKNOWN]
+
+
+def _unanswered(node: Any) -> float | None:
+    """Of an answer that was composed though no sub-answer was found: by the passages that stood beside, if any."""
+    relevant = any(one.judgement and one.judgement.verdict == "relevant" for one in node.passages)
+    return _of_passages(node) if relevant else 0.0
+
+
 def _judged(node: Any) -> float | None:
     if node.route == "direct":
         return node.know.probability if node.know else None
-    if node.route == "passages":
-        judgements = [one.judgement for one in node.passages if one.judgement]
-        judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
-        best, enough = max(judged, default=None), node.sufficient
-        told = [one for one in (best, enough.probability if enough else None) if one is not None]
-        return min(told, default=None)
-    return None
+    return _of_passages(node) if node.route == "passages" else None
+
+
+def _of_passages(node: Any) -> float | None:
+    judgements = [one.judgement for one in node.passages if one.judgement]
+    judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
+    best, enough = max(judged, default=None), node.sufficient
+    told = [one for one in (best, enough.probability if enough else None) if one is not None]
+    return min(told, default=None)

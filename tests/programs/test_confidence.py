@@ -79,6 +79,19 @@ def test_the_path_s_confidence_is_the_product_of_what_is_on_it() -> None:
     assert judged.confidence == 0.8  # as it always was
 
 
+@pytest.mark.parametrize("source", ["judges", "path"])
+def test_an_answer_composed_of_nothing_that_was_found_has_no_support(source: Any) -> None:
+    """The judges were sure on the way; the guess at its end must not pass for one whose confidence nobody knows."""
+    lost = [Node(question="r").end("depth", "deep"), Node(question="s").end("reference", "no answer for #1")]
+    made = Node(question="q", sub_questions=lost, likelihood=0.9).end("decomposed", "from 0 of 2", "Rome")
+    beside = read(0.8, likelihood=0.5, sub_questions=lost).end("decomposed", "from 0 of 2", "Rome")
+    for node, wanted in ((made, 0.0), (beside, 0.8 * (0.5 if source == "path" else 1))):
+        Confidence(source).conclude(node)
+        assert node.confidence == pytest.approx(wanted)
+    Confidence(source, least=0.1).conclude(made)
+    assert (made.answer, made.route) == ("unknown", "withheld")
+
+
 def test_the_reader_is_asked_for_its_own_probability_with_no_further_call() -> None:
     for kind in ("verbal", "confidence", "consistency", "truth"):
         options = {"know": kind, "know_threshold": 0.0}
