@@ -214,7 +214,10 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     number, candidate = best
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
     node.end("passages", reason, candidate.answer)
-    cite(node, candidate.evidence, [node.passages[number - 1].prompt_text])
+    passage = node.passages[number - 1]
+    cite(node, candidate.evidence, [passage.prompt_text])
+    if passage.judgement and node.grounded is not False:
+        node.computed_confidence = passage.judgement.probability  # of this passage, not of the most relevant one
 
 
 def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:

@@ -56,6 +56,26 @@ def test_the_best_critique_wins(ask, shelf):
     assert trace.cost.lm_calls == 1 + 3 * 4 and trace.cost.retrievals == 1
 
 
+def test_an_answer_is_as_sure_as_the_passage_that_it_was_taken_from(shelf):
+    """Not as another passage, which the judge took for the most relevant one and whose answer was not taken."""
+
+    class Scoring(dspy.ChatAdapter):
+        def _call_postprocess(self, processed_signature, original_signature, outputs, lm, lm_kwargs):
+            values = super()._call_postprocess(processed_signature, original_signature, outputs, lm, lm_kwargs)
+            sure = {"relevant": 0.9, "irrelevant": 0.3}
+            return [
+                {**value, "probabilities": {"relevant": sure[value["verdict"]]}} if "verdict" in value else value
+                for value in values
+            ]
+
+    lm = script(relevant=[1], support={2: "fully"})
+    lm.adapter = Scoring(use_json_adapter_fallback=False)
+    for weight, number, wanted in ((0.0, 2, 0.3), (9.0, 1, 0.9)):
+        with dspy.context(lm=lm):
+            found = SelfRAG(lambda query, k: ["answer 1", "answer 2"], relevance_weight=weight)(question="root")
+        assert (found.answer, found.trace.root.confidence) == (f"answer {number}", wanted)
+
+
 def test_the_weights_decide(ask, shelf):
     lm = script(relevant=[1], support={2: "fully"}, useful={3: "5"})
     for weights, winner in (((2, 1, 1), 1), ((1, 2, 1), 2), ((1, 1, 2), 3)):
