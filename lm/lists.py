@@ -68,7 +68,7 @@ def texts(text: str) -> list[str] | None:
     """
     if _PYTHON_LIST.fullmatch(text):
         strings = [_ESCAPE.sub(_unescaped, string[1:-1]) for string in re.findall(_STRING, text, re.DOTALL)]
-        return [" ".join(one.split()) for one in strings]
+        return unmarked([" ".join(one.split()) for one in strings])
     if text.lstrip().startswith("[") and not _MARK.match(text):
         return None
     lines = [line for line in text.splitlines() if line.strip()]
@@ -77,14 +77,28 @@ def texts(text: str) -> list[str] | None:
     marked = [bool(_MARK.match(line)) for line in lines]
     if len(lines) == 1:
         parts = list(_inline(lines[0])) or _between_semicolons(lines[0])
-        if len(parts) == 1 and not any(marked) and not _plain(parts[0]).endswith(_ASKS):
+        if len(parts) == 1 and not any(marked) and not plain(parts[0]).endswith(_ASKS):
             return None
     else:
         parts = lines
-        if not all(marked) and (any(marked) or not all(_plain(line).endswith(_ASKS) for line in lines)):
+        if not all(marked) and (any(marked) or not all(plain(line).endswith(_ASKS) for line in lines)):
             return None
-    items = [_plain(part[mark.end() :] if (mark := _MARK.match(part)) else part) for part in parts]
+    items = [plain(part[mark.end() :] if (mark := _MARK.match(part)) else part) for part in parts]
     return items if all(re.search(r"\w", item) for item in items) else None
+
+
+def unmarked(items: list[str]) -> list[str]:
+    """The texts of a list without the marks that an LM wrote before each, too: `["1. Who?", "2. Where?"]`.
+
+    Where one has none, or the numbers are not 1, 2 and so on, they are words: "1. FC Köln".
+    """
+    marks = [mark for item in items if (mark := _MARK.match(item))]
+    told = [re.findall(r"\d+", mark[0]) for mark in marks]
+    if len(items) < 2 or len(marks) < len(items):
+        return items
+    if any(told) and told != [[str(number)] for number in range(1, len(items) + 1)]:
+        return items
+    return [item[mark.end() :] for item, mark in zip(items, marks, strict=True)]
 
 
 def _listed(tokens: list[str]) -> list[int] | None:
@@ -135,8 +149,8 @@ def _inline(line: str) -> Iterator[str]:
         yield line[mark.start() : following.start() if following else len(line)]
 
 
-def _plain(text: str) -> str:
-    """In one line, without the emphasis or quotation marks around it."""
+def plain(text: str) -> str:
+    """A text in one line, without the emphasis or quotation marks around it."""
     text = " ".join(text.split())
     for mark in ("**", "__", "*", "`", '"', "'"):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):

@@ -16,7 +16,7 @@ from dspy.adapters.utils import find_enum_member
 from pydantic import TypeAdapter
 
 from raisf.lm.labels import Unreadable, choices, doubts, label, named, normal, shown
-from raisf.lm.lists import MAX_NUMBERS_CHARACTERS, NONE, numbers, texts
+from raisf.lm.lists import MAX_NUMBERS_CHARACTERS, NONE, numbers, texts, unmarked
 
 # Some twenty pages: no output of a signature is as long, and nothing longer is looked at.
 MAX_CHARACTERS = 64_000
@@ -182,7 +182,7 @@ def _list(text: str, item: Any = str) -> list[Any]:
 def _strings(values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise Unreadable(f"expected a list of texts, found {shown(values)}")
-    return [" ".join(one.split()) for one in values]
+    return unmarked([" ".join(one.split()) for one in values])
 
 
 def _other(text: str, annotation: Any, name: str) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
 from raisf.evaluation.decomposition import REFERENCE
+from raisf.lm.labels import normal as compatible
+from raisf.lm.lists import plain
 from raisf.utils.text import clean
 
 YES_NO = ("yes", "no")
@@ -54,6 +56,15 @@ _EMPHASIS = re.compile(r"[*_<>]+")
 _CONTRACTED = (("can't", "can not"), ("n't", " not"), ("'m", " am"), ("it's", "it is"), ("there's", "there is"))
 
 
+# A reply that declines where sub-questions were asked for; one that ends in a question mark is a question.
+_REFUSAL = re.compile(
+    r"(?:sorry|unfortunately|unable|as an? (?:ai|language)|i(?:'m| am| can| could| do| will| would| was| have|'d)"
+    r"|cannot|can'?t|n/?a\b|none\b|null\b|nothing|not (?:applicable|possible|needed|necessary|decomposable)"
+    r"|no (?:sub|further|additional|other|follow|decomposition|need|more|questions?\b)|there (?:is|are) no"
+    r"|(?:it|this|that|the (?:given )?question)\b.*"
+    r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
+    re.IGNORECASE,
+)
 _AUXILIARIES = frozenset(
     "is are was were am isn't aren't wasn't weren't do does did don't doesn't didn't has have had hasn't haven't "
     "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
@@ -133,6 +144,12 @@ def _kind(character: str) -> str:
     return "letter" if character.isalpha() and character < _NO_SPACES_FROM else "other"
 
 
+def refuses(text: object) -> bool:
+    """Whether a text in the place of a question declines to ask one."""
+    said = compatible(str(text)).strip(" \"'*`([])")
+    return not said.endswith("?") and _REFUSAL.match(said) is not None
+
+
 def first_sentence(text: str) -> str:
     """The text up to the end of its first sentence; all of it where no end is found."""
     end = _SENTENCE_END.search(text)
@@ -149,9 +166,12 @@ def sentences(text: str) -> list[str]:
 def listed(sub_questions: Iterable[object]) -> list[str]:
     """The sub-questions that an LM listed, in its order, 10 at most.
 
-    Empty ones are left out. One that differs from an earlier one only in its spelling takes that one's.
+    Empty ones are left out, and at the end what declines to list more ("No further questions."). One that differs from
+    an earlier one only in its spelling takes that one's.
     """
-    texts = [clean(text) for text in sub_questions]
+    texts = [plain(clean(text)) for text in sub_questions]
+    while texts and refuses(texts[-1]):
+        texts.pop()
     spelling: dict[str, str] = {}
     return [spelling.setdefault(normal(text), text) for text in texts if normal(text)][:MAX_SUB_QUESTIONS]
 

@@ -7,8 +7,7 @@ import dspy
 
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
-from raisf.programs.outputs import refuses
-from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal
+from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal, refuses
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 from raisf.utils.text import clean

@@ -25,6 +25,11 @@ BOTH = dspy.Signature("question -> evidence, answer")
         ("Who sang 'Hello; goodbye'?", ["Who sang 'Hello; goodbye'?"]),
         ("Find the author of X ; Where was #1 born?", ["Find the author of X", "Where was #1 born?"]),
         ("When was A; when was B; which was first?", ["When was A", "when was B", "which was first?"]),
+        ('["1. Who wrote X?", "2. Where was #1 born?"]', ["Who wrote X?", "Where was #1 born?"]),
+        ("['- Who wrote X?', '- Where was #1 born?']", ["Who wrote X?", "Where was #1 born?"]),
+        ('["1. FC Köln won when?", "Who coached it?"]', ["1. FC Köln won when?", "Who coached it?"]),
+        ('["1. FC Köln won when?"]', ["1. FC Köln won when?"]),
+        ('["2. What is X?", "3. What is Y?"]', ["2. What is X?", "3. What is Y?"]),
     ],
 )
 def test_of_an_item_of_a_list_nothing_is_lost(said: str, questions: list[str]) -> None:

@@ -34,6 +34,7 @@ def test_the_first_sentence_is_a_beginning_and_never_nothing(text):
 
 def test_listed_sub_questions_are_cleaned_and_spelt_one_way():
     assert listed([" who?\n", "", None, "?", "Who", 7]) == ["who?", "who?", "7"]
+    assert listed(["**Who?**", "Where was #1 born?", "No further questions."]) == ["Who?", "Where was #1 born?"]
 
 
 @given(st.lists(st.text(max_size=5)))

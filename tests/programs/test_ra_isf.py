@@ -200,3 +200,23 @@ def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, p
 def test_an_option_that_cannot_be_used_is_named(shelf, option, value):
     with pytest.raises(InputError, match=f"{option} is {value!r}: give"):
         RAISF(shelf, **{option: value})
+
+
+def test_sub_questions_are_asked_without_the_marks_around_them(ask, scripted, plan, shelf):
+    """With them the question that stands above would not be known again, and be asked down to max_depth."""
+    lm = scripted(root=plan(subs=["1. **Root?**", "2. a of #1", "3. b"]), b=plan(know=True))
+    subs = ask(RAISF(shelf), lm).root.sub_questions
+    assert [(sub.question, sub.route) for sub in subs] == [
+        ("Root?", "cycle"),
+        ("a of #1", "reference"),
+        ("b", "direct"),
+    ]
+
+
+def test_a_last_word_that_there_are_no_more_ends_the_list_and_any_other_refusal_is_no_list(ask, scripted, plan, shelf):
+    more = "No further sub-questions are needed."
+    trace = ask(RAISF(shelf), scripted(root=plan(subs=["a?", "b of #1?", more]), a=plan(know=True), b=plan(know=True)))
+    assert [sub.question for sub in trace.root.sub_questions] == ["a?", "b of A(a?)?"] and trace.unreadable == 0
+    for subs in ([more], ["I cannot break this down.", "a?"], ["Some prose.", "It is too simple."]):
+        trace = ask(RAISF(shelf), scripted(root=plan(subs=subs)))
+        assert (trace.root.reason, trace.unreadable) == ("the decomposition could not be read", 1)
