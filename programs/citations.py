@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from raisf.programs.questions import UNKNOWN, YES_NO, holds, is_yes_no, normal, sentences
+from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, normal, sentences
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.utils.text import clean
 
@@ -28,17 +28,17 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     """
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
-    quotation = clean(quoted)
-    source = None if normal(quotation) in NONE else _source(quotation, node.answer, passages)
+    quotation, answer = bare(clean(quoted)), bare(node.answer)
+    source = None if normal(quotation) in NONE else _source(quotation, answer, passages)
     node.evidence = quotation if source else None
     if node.answer == UNKNOWN:
         return
-    holding = [passage for passage in passages if holds(passage.prompt_text, [node.answer])]
-    if normal(node.answer) not in YES_NO and not is_yes_no(node.question):
+    holding = [passage for passage in passages if holds(passage.prompt_text, [answer])]
+    if normal(answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if source is None:
-        sentence, source = holding_sentence(node.question, node.answer, holding)
-        node.evidence = sentence if sentence and _says(sentence, node) else None
+        sentence, source = holding_sentence(node.question, answer, holding)
+        node.evidence = sentence if sentence and _says(sentence, node.question, answer) else None
         node.found_afterwards = node.evidence is not None
     if source is not None:
         node.cited = source.citation or source.title or source.pid
@@ -90,10 +90,10 @@ def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
         yield set(normal(" ".join([passage.title, *found[start : start + length]])).split())
 
 
-def _says(sentence: str, node: Node) -> bool:
-    """Whether a sentence holds a node's answer, or at least a word of its question that tells something."""
-    words = _telling(normal(node.question).split())
-    return holds(sentence, [node.answer]) or not words.isdisjoint(normal(sentence).split())
+def _says(sentence: str, question: str, answer: str) -> bool:
+    """Whether a sentence holds an answer, or at least a word of its question that tells something."""
+    words = _telling(normal(question).split())
+    return holds(sentence, [answer]) or not words.isdisjoint(normal(sentence).split())
 
 
 def _telling(words: Iterable[str]) -> set[str]:

@@ -53,6 +53,7 @@ _NO_ANSWER = re.compile(
     re.VERBOSE,
 )
 _EMPHASIS = re.compile(r"[*_<>]+")
+_EMPHASISED = re.compile(r"(\*{1,3}|`)([^*`]*\w[^*`]*)\1\W?")
 _CONTRACTED = (("can't", "can not"), ("n't", " not"), ("'m", " am"), ("it's", "it is"), ("there's", "there is"))
 
 
@@ -122,6 +123,12 @@ def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | No
         return any(_pattern(words).search(plain) for words in (normal(_plain(answer)) for answer in answers) if words)
     words = f" {spelling(text)} "
     return any(f" {spelling(answer)} " in words for answer in answers)
+
+
+def bare(text: str) -> str:
+    """A text without the emphasis that Markdown puts around the whole of it: "**Graz**", but not "**" or "__init__"."""
+    emphasised = _EMPHASISED.fullmatch(text)
+    return emphasised[2] if emphasised else text
 
 
 def _plain(text: str) -> str:

@@ -33,6 +33,27 @@ def test_a_reader_that_quotes_nothing_gets_the_sentence_that_holds_its_answer(qu
     assert asked.grounded is True
 
 
+@pytest.mark.parametrize("answer", ["**1707**", "`1707`", "*1707*.", "***1707***"])
+@pytest.mark.parametrize("quoted", ["none", "**It last erupted in 1707.**"])
+def test_an_answer_in_bold_stands_where_it_stands_without(answer: str, quoted: str) -> None:
+    """It was told to stand in no passage, had the confidence 0, and any min_confidence kept it back."""
+    asked = node("When was the last eruption of Mount Fuji?", answer)
+    cite(asked, quoted, texts(0, 1))
+    assert (asked.evidence, asked.cited, asked.grounded) == ("It last erupted in 1707.", "fuji.txt", True)
+    agreed = node("What do they say?", "**Yes**")
+    cite(agreed, "none", texts(0, 1))
+    assert agreed.grounded is None
+
+
+def test_marks_that_are_the_answer_stay() -> None:
+    for answer, said in (("**", "Python's ** is a power."), ("__init__", "It is called __init__ there.")):
+        asked = Node(question="Which?", passages=[JudgedPassage(pid="p", title="", text=said)]).conclude(
+            "passages", "", answer
+        )
+        cite(asked, None, [said])
+        assert asked.grounded and asked.evidence == said
+
+
 def test_of_several_sentences_the_one_nearest_to_the_question_is_taken() -> None:
     asked = node("Which mountain is seen from the towers of Tokyo on clear days?", "Mount Fuji")
     cite(asked, "none", texts(0, 1))
