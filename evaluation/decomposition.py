@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from raisf.evaluation.metrics import normalise, token_f1
 
-REFERENCE = re.compile(r"(?<!\w)#(\d+)(?!\d)")
+REFERENCE = re.compile(r"(?<!\w)#(\d{1,3})(?!\d)")  # a longer number names no sub-question
 _POSSESSIVE = re.compile(r"['’]s\b")  # noqa: RUF001 - that is how many LMs write it
 # Words by which two wordings of one question differ. What tells questions apart stays: when, where, by, from, to.
 _EMPTY = frozenset("is are was were be been do does did has have had of in on at please that".split())

@@ -220,3 +220,10 @@ def test_a_last_word_that_there_are_no_more_ends_the_list_and_any_other_refusal_
     for subs in ([more], ["I cannot break this down.", "a?"], ["Some prose.", "It is too simple."]):
         trace = ask(RAISF(shelf), scripted(root=plan(subs=subs)))
         assert (trace.root.reason, trace.unreadable) == ("the decomposition could not be read", 1)
+
+
+def test_a_number_that_never_ends_names_no_sub_question(ask, scripted, plan, shelf):
+    """Small LMs repeat a digit up to their token limit, and Python turns no text of that length into a number."""
+    runaway = "b of #" + "1" * 5000
+    trace = ask(RAISF(shelf), scripted(root=plan(subs=["a", runaway]), a=plan(know=True), b=plan(know=True)))
+    assert [(sub.question, sub.waits_for) for sub in trace.root.sub_questions] == [("a", []), (runaway, [])]
