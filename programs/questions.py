@@ -20,6 +20,7 @@ MAX_SUB_QUESTIONS = 10
 _PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
 # Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
 _SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]{0,8}\s+")
+_LETTER = re.compile(r"[^\W\d_]")
 # What may stand on neither side of an answer that begins, or ends, with a letter or a digit.
 _EDGES = {
     "letter": (r"(?<![^\W\d_])", r"(?![^\W\d_]|[#+]+(?!\w))"),
@@ -158,9 +159,9 @@ def refuses(text: object) -> bool:
 
 
 def first_sentence(text: str) -> str:
-    """The text up to the end of its first sentence; all of it where no end is found."""
-    end = _SENTENCE_END.search(text)
-    return text[: end.end()].rstrip() if end else text
+    """The text up to the end of its first sentence; all of it where no end is found. "1." alone is no sentence."""
+    ends = (end.end() for end in _SENTENCE_END.finditer(text))
+    return next((text[:end].rstrip() for end in ends if _LETTER.search(text, 0, end)), text)
 
 
 def sentences(text: str) -> list[str]:

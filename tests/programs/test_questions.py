@@ -17,6 +17,8 @@ from raisf.utils.text import clean
         ("J. R. Stone lives in St. Ives. It is small.", "J. R. Stone lives in St. Ives."),
         ("Mrs. Dow met Dr. Lane at 3.5 miles. Then", "Mrs. Dow met Dr. Lane at 3.5 miles."),
         ("It began in 1905. It ended.", "It began in 1905."),
+        ("1. It began in 1905. It ended.", "1. It began in 1905."),
+        ("2.", "2."),
         ("no end at all", "no end at all"),
         ("", ""),
     ],

@@ -32,6 +32,12 @@ def test_each_thought_is_the_next_query_and_the_reader_gets_all_that_was_found(a
     assert trace.cost.lm_calls == 4 and trace.cost.retrievals == 3
 
 
+def test_a_numbered_thought_is_searched_with_its_words(ask, library):
+    shelf = library({"root": "a", "1. Ada wrote it.": "b"})
+    ask(IRCoT(shelf), script(["1. Ada wrote it. She is from Velm.", "2. So the answer is: Velm."]))
+    assert shelf.queries == ["root", "1. Ada wrote it."]
+
+
 def test_of_a_rambling_thought_one_sentence_is_kept(ask, library):
     shelf = library({"root": "a"})
     lm = script(["Mr. J. Stone is from St. Ives. So the answer is: St. Ives.", "The answer is St. Ives."])
