@@ -44,11 +44,11 @@ def texts(passages: Iterable[JudgedPassage]) -> list[str]:
 
 def union(*sets: Sequence[JudgedPassage], limit: int | None = None) -> list[JudgedPassage]:
     """The passages of all sets in their order, each once, up to a limit."""
-    by_pid: dict[str, JudgedPassage] = {}
+    found: dict[tuple[str, str], JudgedPassage] = {}
     for passages in sets:
         for passage in passages:
-            by_pid.setdefault(passage.pid, passage)
-    return list(by_pid.values())[:limit]
+            found.setdefault((passage.pid, passage.text), passage)  # retrievers give parts their document's id, too
+    return list(found.values())[:limit]
 
 
 def generated(prediction: dspy.Prediction | None) -> str:
