@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,7 @@ class Adapted:
         self._call = _caller_of(given)
 
     def __call__(self, query: str, k: int) -> list[Passage]:
-        """The at most `k` best passages, best first, with scores where it gives any.
+        """The at most `k` best passages, best first, each once, with scores where it gives any.
 
         Raises:
             RaisfError: It fails, or gives something else.
@@ -95,7 +96,10 @@ class Adapted:
         except Exception as error:
             said = without_passwords(f"{type(error).__name__}: {error}")
             raise RaisfError(f"the retriever {self.name} failed ({said})") from error
-        return _passages(found, self.name)[:k]
+        once: dict[tuple[str, str, str], Passage] = {}
+        for passage in _passages(found, self.name):
+            once.setdefault((passage.pid, passage.title, passage.text), passage)
+        return list(once.values())[:k]
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The same for several queries, in their order."""
@@ -147,8 +151,16 @@ def _passage(item: Any, beside: Mapping[str, Any], name: str) -> Passage:
         hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16] if pid is None else str(pid),
         text,
         str(title or ""),
-        None if score is None else float(score),
+        _score(score, name),
     )
+
+
+def _score(given: Any, name: str) -> float | None:
+    try:
+        score = None if given is None else float(given)
+    except (TypeError, ValueError):
+        raise RaisfError(f"the retriever {name} gives {given!r:.80} as a score: a score is a number, or None") from None
+    return score if score is None or math.isfinite(score) else None  # nothing to weigh by, and JSON has no word for it
 
 
 def _caller_of(given: Any) -> Callable[[str, int], Any]:

@@ -81,6 +81,23 @@ def test_ids_titles_and_scores_are_kept_where_they_are_given():
     assert found.prompt_text == found.long_text == row["text"]
 
 
+def test_a_passage_that_comes_twice_counts_once_and_a_score_that_is_no_number_is_told():
+    given = [{"text": "a", "score": float("nan")}, {"text": "b", "score": "2"}, "a", "a", "c"]
+    found = as_retriever(lambda query: given)("who?", 3)
+    assert [(passage.text, passage.score) for passage in found] == [("a", None), ("b", 2.0), ("c", None)]
+    with pytest.raises(RaisfError, match="gives 'high' as a score"):
+        as_retriever(lambda query: [{"text": "a", "score": "high"}])("who?", 3)
+
+
+def test_passages_that_bear_their_documents_id_are_all_collected():
+    parts = {"root": ["Ada wrote Ember."], "Ada wrote Ember.": ["Ada is from Velm."]}
+    program = raisf.IRCoT(lambda query: [{"id": "doc", "text": text} for text in parts[query]], max_thoughts=1)
+    lm = ScriptedLM(lambda fields: {"thought": "Ada wrote Ember.", "reasoning": "So.", "answer": "Velm"})
+    with dspy.context(lm=lm):
+        read = program(question="root").trace.root.passages
+    assert [passage.text for passage in read] == ["Ada wrote Ember.", "Ada is from Velm."]
+
+
 def test_dspys_colbert_client_and_embeddings_are_asked_by_programs(server: IndexServer, index: Index):
     with dspy.context(disk_cache_dir=None):
         colbert = as_retriever(dspy.ColBERTv2(url=server.url))
