@@ -4,7 +4,6 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 import dspy
-import numpy as np
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
@@ -12,7 +11,15 @@ from raisf.programs.confidence import Confidence, Source
 from raisf.programs.program import Program, check, check_count, check_share, is_number
 from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, is_unknown, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
-from raisf.programs.steps import facts_of, fill_in, judge_by_score, judge_listwise, next_question, reader
+from raisf.programs.steps import (
+    check_switches,
+    facts_of,
+    fill_in,
+    judge_by_score,
+    judge_listwise,
+    next_question,
+    reader,
+)
 from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
@@ -121,11 +128,8 @@ class RAISF(Program):
         check("confidence_slope", confidence_slope, is_number(confidence_slope) and confidence_slope > 0, "more than 0")
         check("confidence_offset", confidence_offset, is_number(confidence_offset), "a number")
         check_share("min_confidence", min_confidence)
-        for name, switch in (
-            *(("use_know", use_know), ("use_relevance", use_relevance), ("use_decomposition", use_decomposition)),
-            *(("evidence", evidence), ("sufficiency", sufficiency), ("insist", insist)),
-        ):
-            check(name, switch, isinstance(switch, bool | np.bool_), "True or False")
+        check_switches(use_know=use_know, use_relevance=use_relevance, use_decomposition=use_decomposition)
+        check_switches(sufficiency=sufficiency, insist=insist)
         self.k = k
         self.max_depth = max_depth
         self.relevance = relevance

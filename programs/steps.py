@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dspy
+import numpy as np
 
 from raisf.lm.connect import adapter_for
 from raisf.programs.calls import Run
+from raisf.programs.program import check
 from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal, refuses
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
@@ -37,6 +39,12 @@ def search(run: Run, query: str, k: int, generation: str = "") -> Step:
     return Step(generation=generation, query=query, passages=[JudgedPassage.of(passage) for passage in found])
 
 
+def check_switches(**switches: object) -> None:
+    """Raise InputError for an option that is to be True or False and is something else: "false" would be True."""
+    for name, switch in switches.items():
+        check(name, switch, isinstance(switch, bool | np.bool_), "True or False")
+
+
 def texts(passages: Iterable[JudgedPassage]) -> list[str]:
     """The passages as they stand in a prompt."""
     return [passage.prompt_text for passage in passages]
@@ -64,7 +72,11 @@ def reader(evidence: bool) -> dspy.Predict:
 
     Args:
         evidence: Whether the sentence that holds the answer is quoted before it. In no paper it is.
+
+    Raises:
+        InputError: It is neither True nor False.
     """
+    check_switches(evidence=evidence)
     return dspy.Predict(GroundedAnswer if evidence else PassageAnswer)
 
 

@@ -10,7 +10,7 @@ from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import is_yes_no
-from raisf.programs.steps import generated, judge_listwise, reads_instructions, search, texts, union
+from raisf.programs.steps import check_switches, generated, judge_listwise, reads_instructions, search, texts, union
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import (
@@ -76,6 +76,8 @@ class BlendFilter(Program):
     ) -> None:
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
+        check_switches(use_question=use_question, use_external=use_external, use_internal=use_internal)
+        check_switches(yes_no=yes_no is not None and yes_no, filter_steps=filter_steps is not None and filter_steps)
         check("use_internal", use_internal, use_question or use_external or use_internal, "at least one query")
         self.k = k
         self.use_question = use_question

@@ -8,7 +8,7 @@ from raisf.programs import steps
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check, check_count
 from raisf.programs.questions import first_sentence
-from raisf.programs.steps import search, texts, union
+from raisf.programs.steps import check_switches, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
@@ -55,6 +55,7 @@ class IRCoT(Program):
         check_count("k", k)
         check_count("max_passages", max_passages)
         check_count("max_thoughts", max_thoughts)
+        check_switches(evidence=evidence)
         check("reader", reader, reader in get_args(Reader), " or ".join(get_args(Reader)))
         self.k = k
         self.max_passages = max_passages

@@ -179,6 +179,10 @@ def test_bad_values_are_refused_with_the_remedy(name, shelf):
     for option in [*numbers, "max_calls", "max_seconds"]:
         with pytest.raises(InputError, match=f"{option} is -1: give"):
             made(name, shelf, **{option: -1})
+    switches = [option for option, value in defaults(PROGRAMS[name]).items() if isinstance(value, bool)]
+    for option in [*switches, *({"yes_no", "filter_steps"} & defaults(PROGRAMS[name]).keys())]:
+        with pytest.raises(InputError, match=f"{option} is 'false': give True or False"):
+            PROGRAMS[name](shelf, **{option: "false"})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
