@@ -199,15 +199,16 @@ class Run:
 
     def found(self, search: Task[list[Passage]]) -> list[Passage]:
         """The passages of a search, best first."""
-        with self._lock:
-            self._used.add(id(search))
         try:
             with dspy.context(**self._aside):
-                return within(self._seconds_left(), search.get)
+                passages = within(self._seconds_left(), search.get)
         except TimeoutError:
             if self._seconds_left() != 0:
                 raise  # a retriever's own
             raise self._spent() from None
+        with self._lock:
+            self._used.add(id(search))
+        return passages
 
     def cost(self, usage: UsageTracker) -> Cost:
         """What the run has cost, now that it is over."""

@@ -110,7 +110,8 @@ class Cost(BaseModel):
         unmetered_calls: Calls, once all are over, that told no tokens: DSPy's cache answered them, they failed, or
             their endpoint counts none.
         retrievals: Searches whose passages were used.
-        discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know.
+        discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know, or
+            that a limit ended.
         seconds: Wall-clock.
     """
 

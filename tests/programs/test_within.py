@@ -2,9 +2,12 @@
 
 import threading
 import time
+from typing import Any
 
+import dspy
 import pytest
 
+from raisf.programs.baselines.rag import RAG
 from raisf.programs.concurrency import within
 
 
@@ -51,3 +54,14 @@ def test_where_the_system_gives_no_thread_the_caller_works(monkeypatch: pytest.M
     monkeypatch.setattr("raisf.programs.concurrency._others", [])
     monkeypatch.setattr(threading.Thread, "start", none)
     assert within(9.0, threading.get_ident) == threading.get_ident()
+
+
+def test_a_search_that_the_time_ended_is_not_among_those_whose_passages_were_used(scripted: Any) -> None:
+    def slow(query: str, k: int) -> list[str]:
+        time.sleep(0.3)
+        return ["late"]
+
+    with dspy.context(lm=scripted()):
+        trace = RAG(slow, max_seconds=0.05)(question="root").trace
+    assert (trace.root.route, trace.root.passages) == ("budget", [])
+    assert (trace.cost.retrievals, trace.cost.discarded_retrievals) == (0, 1)
