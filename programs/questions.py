@@ -58,11 +58,13 @@ _EMPHASISED = re.compile(r"(\*{1,3}|`)([^*`]*\w[^*`]*)\1\W?")
 _CONTRACTED = (("can't", "can not"), ("n't", " not"), ("'m", " am"), ("it's", "it is"), ("there's", "there is"))
 
 
-# A reply that declines where sub-questions were asked for; one that ends in a question mark is a question.
+# A reply that declines where sub-questions were asked for, or answers; one that ends in a question mark is a question.
 _REFUSAL = re.compile(
     r"(?:sorry|unfortunately|unable|as an? (?:ai|language)|i(?:'m| am| can| could| do| will| would| was| have|'d)"
     r"|cannot|can'?t|n/?a\b|none\b|null\b|nothing|not (?:applicable|possible|needed|necessary|decomposable)"
     r"|no (?:sub|further|additional|other|follow|decomposition|need|more|questions?\b)|there (?:is|are) no"
+    r"|(?:so,? )?(?:the )?(?:final )?answer(?: is\b|:)|(?:the(?:se)? )?facts (?:already |are )*suffic"
+    r"|(?:done|enough)\W*$"
     r"|(?:it|this|that|the (?:given )?question)\b.*"
     r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
     re.IGNORECASE,

@@ -1,5 +1,6 @@
 """What several systems have in common: a search as a step, passages that pile up, a filter, how passages are read."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import dspy
 import numpy as np
 
 from raisf.lm.connect import adapter_for
+from raisf.lm.lists import plain
 from raisf.programs.calls import Run
 from raisf.programs.program import check
 from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal, refuses
@@ -14,6 +16,8 @@ from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 from raisf.utils.text import clean
 
+_ANSWERED = "Intermediate answer:"
+_LABEL = re.compile(r"^\**follow[- ]?up(?: question)?:\**\s*", re.IGNORECASE)
 _NO_MORE = ("", "none", "no")  # and whatever else declines to ask
 
 
@@ -81,15 +85,18 @@ def reader(evidence: bool) -> dspy.Predict:
 
 
 def next_question(said: object, asked: Sequence[Node]) -> str:
-    """A follow-up question; "" where the LM wants no more of them, or asks one again."""
-    text = clean(said)
+    """A follow-up question; "" where the LM wants no more of them, or asks one again.
+
+    Of a reply in the form in which it reads the facts ("Follow up: ... Intermediate answer: ...") it is the question.
+    """
+    text = plain(_LABEL.sub("", plain(clean(said))).partition(_ANSWERED)[0])
     ends = refuses(text) or normal(text) in {*_NO_MORE, *(normal(sub.question) for sub in asked)}
     return "" if ends else text
 
 
 def facts_of(predictor: dspy.Predict, node: Node) -> list[str]:
     """The sub-questions with their answers, as the LM that is asked for the next one reads them."""
-    form = "Follow up: {} Intermediate answer: {}" if reads_instructions(predictor.lm) else "{} = {}"
+    form = f"Follow up: {{}} {_ANSWERED} {{}}" if reads_instructions(predictor.lm) else "{} = {}"
     return [form.format(sub.question, sub.answer) for sub in node.sub_questions]
 
 

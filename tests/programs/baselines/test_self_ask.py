@@ -34,7 +34,14 @@ def test_it_asks_on_until_none_and_composes_from_the_facts(ask, library):
 
 
 STOPS = ["none", "None.", "NO", "", "who?", " Who ", "none needed", "No further questions.", "None, the facts suffice."]
-STOPS += ["No follow-up question is needed.", "No additional question is needed."]
+STOPS += ["No follow-up question is needed.", "No additional question is needed.", "The facts suffice."]
+STOPS += [
+    "The facts are sufficient.",
+    "So the final answer is: Ada",
+    "Final answer: Ada",
+    "Follow up: none",
+    "**None**",
+]
 
 
 @pytest.mark.parametrize("stop", STOPS)
@@ -44,9 +51,27 @@ def test_none_or_the_same_question_again_ends_the_asking(ask, library, stop):
     assert len(trace.root.sub_questions) == 1 and trace.root.answer == "Ada"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Follow up: where is Ada?",
+        "**Follow-up question:** where is Ada?",
+        "where is Ada?\nIntermediate answer: Velm",
+        "**where is Ada?**",
+        '"where is Ada?"',
+    ],
+)
+def test_a_follow_up_in_the_form_of_the_facts_is_asked_as_the_question_that_it_is(ask, library, said):
+    """An LM goes on in the form that it reads; these words were searched for, and stood in the next prompt twice."""
+    shelf = library({"where is Ada?": "c"})
+    trace = ask(SelfAsk(shelf), script([said], {"where is Ada?": "Velm", "root": "Velm"}))
+    assert shelf.queries == ["where is Ada?"] and trace.root.answer == "Velm"
+
+
 def test_what_only_begins_like_a_refusal_is_asked(ask, library):
-    trace = ask(SelfAsk(library({})), script(["No further seasons of which series were made?"], {"root": "x"}))
-    assert [sub.question for sub in trace.root.sub_questions] == ["No further seasons of which series were made?"]
+    for follow_up in ("No further seasons of which series were made?", "The final answer is whose book?"):
+        trace = ask(SelfAsk(library({})), script([follow_up], {"root": "x"}))
+        assert [sub.question for sub in trace.root.sub_questions] == [follow_up]
 
 
 def test_an_unreadable_follow_up_ends_the_asking(ask, library):
