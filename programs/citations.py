@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, normal, sentences
+from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, normal, sentences, spellings
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.utils.text import clean
 
@@ -33,7 +33,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     node.evidence = quotation if source else None
     if node.answer == UNKNOWN:
         return
-    holding = [passage for passage in passages if holds(passage.prompt_text, [answer])]
+    holding = [passage for passage in passages if holds(passage.prompt_text, spellings(answer))]
     if normal(answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if source is None:
@@ -56,7 +56,7 @@ def holding_sentence(
     for passage in passages:
         for sentence in sentences(passage.text):
             shared = len(asked & set(normal(f"{passage.title} {sentence}").split()))
-            rank = (holds(sentence, [answer]), shared)
+            rank = (holds(sentence, spellings(answer)), shared)
             if best is None or rank > best[0]:
                 best = (rank, sentence, passage)
     return (best[1], best[2]) if best else (None, None)
@@ -93,7 +93,7 @@ def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
 def _says(sentence: str, question: str, answer: str) -> bool:
     """Whether a sentence holds an answer, or at least a word of its question that tells something."""
     words = _telling(normal(question).split())
-    return holds(sentence, [answer]) or not words.isdisjoint(normal(sentence).split())
+    return holds(sentence, spellings(answer)) or not words.isdisjoint(normal(sentence).split())
 
 
 def _telling(words: Iterable[str]) -> set[str]:

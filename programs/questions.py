@@ -53,6 +53,8 @@ _NO_ANSWER = re.compile(
     )""",
     re.VERBOSE,
 )
+_THOUSANDS = re.compile(r"(?<![\d.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![\d,])")
+_LONG = re.compile(r"(?<![\w.,])[1-9][0-9]{3,20}(?![\w,])")
 _EMPHASIS = re.compile(r"[*_<>]+")
 _EMPHASISED = re.compile(r"(\*{1,3}|`)([^*`]*\w[^*`]*)\1\W?")
 _CONTRACTED = (("can't", "can not"), ("n't", " not"), ("'m", " am"), ("it's", "it is"), ("there's", "there is"))
@@ -132,6 +134,13 @@ def bare(text: str) -> str:
     """A text without the emphasis that Markdown puts around the whole of it: "**Graz**", but not "**" or "__init__"."""
     emphasised = _EMPHASISED.fullmatch(text)
     return emphasised[2] if emphasised else text
+
+
+def spellings(answer: str) -> list[str]:
+    """An answer, and the same with the thousands of its numbers set as they may stand elsewhere: 520,000 and 520000."""
+    joined = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), answer)
+    parted = _LONG.sub(lambda number: f"{int(number[0]):,}", answer)
+    return [*dict.fromkeys((answer, joined, parted))]
 
 
 def _plain(text: str) -> str:

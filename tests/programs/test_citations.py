@@ -45,6 +45,24 @@ def test_an_answer_in_bold_stands_where_it_stands_without(answer: str, quoted: s
     assert agreed.grounded is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "grounded"),
+    [
+        ("520,000", "Lyon has 520000 people.", True),
+        ("520000 people", "Lyon has 520,000 people.", True),
+        ("$1234567.50", "It cost $1,234,567.50 then.", True),
+        ("520,000", "Lyon has 5200000 people.", False),
+        ("520", "Lyon has 520,000 people.", False),
+        ("1999", "It was 11,999 that year.", False),
+        ("0123456", "Dial 123,456 there.", False),
+    ],
+)
+def test_a_number_is_found_however_its_thousands_are_set(answer: str, said: str, grounded: bool) -> None:
+    asked = Node(question="How many?", passages=[JudgedPassage(pid="p", title="", text=said)])
+    cite(asked.conclude("passages", "", answer), None, [said])
+    assert asked.grounded is grounded and asked.evidence == (said if grounded else None)
+
+
 def test_marks_that_are_the_answer_stay() -> None:
     for answer, said in (("**", "Python's ** is a power."), ("__init__", "It is called __init__ there.")):
         asked = Node(question="Which?", passages=[JudgedPassage(pid="p", title="", text=said)]).conclude(
