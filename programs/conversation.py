@@ -1,5 +1,6 @@
 """A program in a conversation: earlier turns make the last question one that stands alone."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ import dspy
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
+from raisf.lm.lists import plain
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import BudgetSpent
-from raisf.programs.program import check_question
-from raisf.programs.questions import normal
+from raisf.programs.program import MAX_QUESTION_CHARACTERS, check_question
+from raisf.programs.questions import is_unknown, normal, refuses
 from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
@@ -27,6 +29,8 @@ MOST_TURNS = 8
 
 LONGEST_TURN = 500
 """Characters of a turn that are read."""
+
+_LABEL = re.compile(r"^\**standalone(?: question)?:\**\s*", re.IGNORECASE)
 
 
 def _with(prediction: Any, standalone: str) -> dspy.Prediction:
@@ -78,9 +82,10 @@ class Conversation(dspy.Module):
     def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.
 
-        The question itself where the LM's output cannot be read or repeats an earlier turn, where no call is left for
-        it, and where nobody has shown the LM how: one that continues text (pocket, smollm2) needs demonstrations or an
-        adapter of its own, without which it makes other questions of those that stand alone.
+        The question itself where the LM's output cannot be read, repeats an earlier turn or is no question ("I cannot
+        rewrite it."), where no call is left for it, and where nobody has shown the LM how: one that continues text
+        (pocket, smollm2) needs demonstrations or an adapter of its own, without which it makes other questions of those
+        that stand alone.
 
         Args:
             question: The last.
@@ -100,9 +105,11 @@ class Conversation(dspy.Module):
                 prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
-        standalone = clean(prediction.standalone) if prediction else ""
+        standalone = plain(_LABEL.sub("", clean(prediction.standalone))) if prediction else ""
         repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
-        return question if not standalone or repeats else standalone
+        # "I would like to know where she was born" looks like a refusal too, and may be reworded.
+        declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))
+        return question if repeats or declines or len(standalone) > MAX_QUESTION_CHARACTERS else standalone
 
     def rewords(self) -> bool:
         """Whether questions that refer to earlier turns are reworded; else each is asked as it stands."""

@@ -46,6 +46,32 @@ def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
     assert Conversation(program).standalone("And she?", [Turn("user", "Who?")]) == "And she?"
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("I cannot rewrite this.", "Where was she born?"),
+        ("unknown", "Where was she born?"),
+        ("x" * 30_000, "Where was she born?"),
+        ("**Where was Ada Hill born?**", "Where was Ada Hill born?"),
+        ("Standalone question: Where was Ada Hill born?", "Where was Ada Hill born?"),
+    ],
+)
+def test_only_a_question_takes_the_place_of_the_question(said: str, asked: str) -> None:
+    """A refusal was asked, searched and answered in its place; one too long was told to be the user's."""
+    program = Direct()
+    program.set_lm(ScriptedLM(lambda fields: {"standalone": said, "answer": "x"}))
+    turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    assert Conversation(program)(question="Where was she born?", turns=turns).standalone == asked
+
+
+def test_a_wish_is_reworded_like_a_question() -> None:
+    program = Direct()
+    program.set_lm(ScriptedLM(lambda fields: {"standalone": "I would like to know where Ada Hill was born."}))
+    turns = [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    said = Conversation(program).standalone("I would like to know where she was born.", turns)
+    assert said == "I would like to know where Ada Hill was born."
+
+
 def test_a_long_conversation_is_cut() -> None:
     program = Direct()
     program.set_lm(lm := ScriptedLM(answer))
