@@ -38,7 +38,7 @@ _SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|
     (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)"""
 _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
-    the\ unknown | none | null | n/a | no\ idea | not\ sure | not\ applicable | unanswerable
+    the\ unknown | none | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
     | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
     | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
     | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
@@ -94,7 +94,10 @@ def is_unknown(answer: str) -> bool:
     for short, full in _CONTRACTED:
         said = said.replace(short, full)
     titled = [word[:1].isupper() for word in answer.split()[1:]]
-    return {*said.split()} <= {UNKNOWN} or (not (titled and all(titled)) and _NO_ANSWER.fullmatch(said) is not None)
+    if {*said.split()} <= {UNKNOWN}:
+        return True
+    explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", said)  # "Unknown. The passages do not say."
+    return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
 
 def is_yes_no(question: str) -> bool:

@@ -130,6 +130,7 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
             "Cannot answer",
         ),
         *("**unknown**", "<unknown>", "unknown (not in the passages)", "Unknown, as the passages do not say"),
+        *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
     ],
 )
 def test_a_refusal_in_other_words_is_no_answer(answer: str):
@@ -159,6 +160,7 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
                 "the answer isn't 5",
             ),
             *("I'm not in danger", "unknown since 1990", "unknown as of 2020", "**", "_", "<>"),
+            *("Unknown. The answer is Rome", "unknown, but the passages hint at Rome"),
             "it's blue",
         ),
         *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),
