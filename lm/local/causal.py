@@ -106,7 +106,8 @@ class CausalRows:
         else:
             import torch
 
-            self._cache.batch_select_indices(torch.tensor(rows, dtype=torch.long, device=self._model.device))
+            # Not `batch_select_indices`, which passes over what a layer keeps beside keys and values.
+            self._cache.reorder_cache(torch.tensor(rows, dtype=torch.long, device=self._model.device))
 
     def _blended(self, slots: list[Slot]) -> Blend | None:
         return self._loras.blend(slots) if self._loras and slots else None

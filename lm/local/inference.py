@@ -135,6 +135,8 @@ def read(
     """
     import torch
 
+    if _reads_rows(model):
+        return _read_rows(model, sequences, starts, slots, loras, layers)
     heads = prefixes or [None] * len(sequences)
     distinct = list(dict.fromkeys(head for head in heads if head))
     lengths = [len(head.tokens) if head else 0 for head in heads]
@@ -184,6 +186,51 @@ def read(
     ends = np.cumsum([len(places) for places in predictors])[:-1]
     states = [np.array([read_off[layer][row] for layer in own], np.float32) for row, own in enumerate(wanted)]
     return [float(part.sum()) for part in np.split(each, ends)], states
+
+
+def _reads_rows(model: "PreTrainedModel") -> bool:
+    """Whether each text needs a row of its own, since a mask does not tell all layers what a token comes after.
+
+    A state (Mamba, linear attention, a short convolution) goes from token to token as they lie; alibi counts columns.
+    """
+    config: Any = model.config
+    types = set(getattr(config, "layer_types", None) or ())
+    stateful = getattr(model, "_is_stateful", False) or not types <= {"full_attention", "sliding_attention"}
+    return stateful or bool(getattr(config, "alibi", False))
+
+
+def _read_rows(
+    model: "PreTrainedModel",
+    sequences: list[list[int]],
+    starts: list[int],
+    slots: Sequence[Slot] | None,
+    loras: Loras | None,
+    layers: Sequence[Sequence[int]] | None,
+) -> tuple[list[float], list[np.ndarray]]:
+    """See `read`; those of the same length together, so that nothing is filled up."""
+    import torch
+
+    sums, states = [0.0] * len(sequences), [np.empty(0, np.float32)] * len(sequences)
+    owned, wanted = slots or [BASE] * len(sequences), layers or [()] * len(sequences)
+    for length in set(map(len, sequences)):
+        own = [place for place, sequence in enumerate(sequences) if len(sequence) == length]
+        ids = torch.tensor([sequences[place] for place in own], device=model.device)
+        first = min(starts[place] for place in own)
+        blend = loras.blend([owned[place] for place in own]) if loras is not None else None
+        with torch.inference_mode(), blend or nullcontext():
+            output: Any = model(
+                input_ids=ids,
+                logits_to_keep=torch.arange(first - 1, length, device=model.device),
+                use_cache=False,
+                **({"output_hidden_states": True} if any(wanted) else {}),
+            )
+            logprobs = output.logits[:, :-1].float().log_softmax(-1)
+            each = logprobs.gather(-1, ids[:, first:, None])[..., 0].cpu().double()
+            for row, place in enumerate(own):
+                sums[place] = float(each[row, starts[place] - first :].sum())
+                read_off = [output.hidden_states[layer][row, -1].float().cpu().numpy() for layer in wanted[place]]
+                states[place] = np.array(read_off, np.float32)
+    return sums, states
 
 
 def _masks(model: "PreTrainedModel", sees: np.ndarray, distances: np.ndarray) -> Any:

@@ -9,7 +9,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.local.inference import completions, load_model, score
+from raisf.lm.local.inference import completions, load_model, read, score
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import TokenizedRow
 from tests.lm.conftest import random_tokens, written
@@ -119,3 +119,51 @@ def test_a_batch_of_a_model_with_a_sliding_window_is_written_as_transformers_wri
         options = {"max_new_tokens": limit, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
         alone = forgetful.generate(ids, attention_mask=torch.ones_like(ids), **options)
         assert got[row] == alone[0, len(prompt) :].tolist()
+
+
+def stateful(name):
+    """A model of two layers, one of which, or both, tells by more than attention what came before."""
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 400}
+    shape |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.3}
+    inner = {"num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 512}
+    mamba = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_d_ssm": 64}
+    more = {
+        "Lfm2Config": inner | {"full_attn_idxs": [1]},
+        "FalconH1Config": inner | mamba,
+        "FalconConfig": {"alibi": True, "multi_query": False},
+    }
+    torch.manual_seed(0)
+    return getattr(transformers, name)(**shape, **more[name])
+
+
+@pytest.fixture(params=["Lfm2Config", "FalconH1Config", "FalconConfig"], scope="module")
+def rowwise(request):
+    config = stateful(request.param)
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+
+
+def test_a_model_that_keeps_a_state_scores_each_sequence_as_if_alone(rowwise):
+    """Where it read labels one behind the other, the second label's score would hang on the first."""
+    head, *prompts = random_tokens(0, 30, 5, 17, 40)
+    labels = random_tokens(1, 1, 3)
+    sequences = [head + prompt + label for prompt in prompts for label in labels]
+    starts = [len(head) + len(prompt) for prompt in prompts for _ in labels]
+    expected = [one_by_one(rowwise, *pair) for pair in zip(sequences, starts, strict=True)]
+    assert score(rowwise, sequences, starts) == pytest.approx(expected, abs=1e-4)
+    with torch.inference_mode():
+        alone = rowwise(torch.tensor([sequences[0]]), output_hidden_states=True).hidden_states[1][0, -1].numpy()
+    wanted = [[1], *[[]] * (len(sequences) - 1)]
+    sums, states = read(rowwise, sequences, [len(sequences[0]), *starts[1:]], layers=wanted)
+    assert sums == pytest.approx([0.0, *expected[1:]], abs=1e-4)
+    assert states[0][0] == pytest.approx(alone, abs=1e-4)
+
+
+def test_a_batch_of_a_model_that_keeps_a_state_goes_on_when_some_have_ended(rowwise):
+    prompts, limits = random_tokens(3, 4, 19, 7, 60), [12, 3, 9, 6]
+    got = written(rowwise, prompts, limits)
+    for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+        tokens = list(prompt)
+        for _ in range(limit):
+            with torch.inference_mode():
+                tokens.append(int(rowwise(torch.tensor([tokens])).logits[0, -1].argmax()))
+        assert got[row] == tokens[len(prompt) :]
