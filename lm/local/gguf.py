@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raisf.lm.local.gguf_positions import says_more, with_positions
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -24,6 +25,7 @@ from raisf.utils.model_loading import ONE_AT_A_TIME
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
 FORMAT = 1  # rises when the same file would be converted into other weights
+WITH_POSITIONS = 2  # the format of what `says_more` of positions than older versions read
 # What transformers reads from GGUF and the engine can run: causal models with rotary positions. Mistral's say "llama".
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
 # Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
@@ -90,9 +92,10 @@ def converted(path: Path | str) -> Path:
     _check_file(path)
     sha = sha256_of_large(path)
     out = converted_folder(path, sha)
+    form = WITH_POSITIONS if says_more(path) else FORMAT
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
-        if kept.get("sha256") == sha and kept.get("format") == FORMAT and any(out.glob("*.safetensors")):
+        if kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors")):
             return out
     head = _header(path)
     check_cache(out.parent)
@@ -101,7 +104,7 @@ def converted(path: Path | str) -> Path:
     try:
         with atomic_folder(out, SOURCE, "*") as folder:
             _convert(path, folder)
-            write_json(folder / SOURCE, {"format": FORMAT, "file": path.name, "sha256": sha, **head})
+            write_json(folder / SOURCE, {"format": form, "file": path.name, "sha256": sha, **head})
     except OSError as error:  # a full disk is told by `atomic_folder`
         raise InputError(
             f"cannot write the weights of {path.name} into {out} ({error.strerror or error}): give a place that can be "
@@ -246,6 +249,8 @@ def _convert(path: Path, folder: Path) -> None:
     # its weights.
     settings = source.config.to_dict()
     settings.pop("quantization_config", None)
+    if says_more(path):
+        settings = with_positions(path, settings)
     kind: Any = type(source)
     with torch.device("meta"):
         fresh = kind(type(source.config)(**settings))

@@ -1,6 +1,6 @@
 """A real Llama and a real T5 with random weights, small enough to be made for a test session, also as a GGUF file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +163,16 @@ def each_its_own_cache(own_cache: None) -> None:
     """No test here meets what another has asked."""
 
 
-def write_gguf(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
-    """A Llama of two layers as a GGUF, without the tensors whose names begin with one of `drop`."""
-    writer = pytest.importorskip("gguf", reason="the package gguf is not installed").GGUFWriter(path, "llama")
+def write_gguf(
+    path: Path,
+    drop: tuple[str, ...] = (),
+    parts: int = 1,
+    architecture: str = "llama",
+    rotary: int = 8,
+    more: Callable[[Any], Any] = lambda writer: None,
+) -> Path:
+    """A Llama of two layers as a GGUF, without the tensors whose names begin with one of `drop`; `more` adds to it."""
+    writer = pytest.importorskip("gguf", reason="the package gguf is not installed").GGUFWriter(path, architecture)
     width, inner, words = 16, 32, 64
     writer.add_context_length(128)
     writer.add_embedding_length(width)
@@ -174,7 +181,7 @@ def write_gguf(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
     writer.add_head_count(2)
     writer.add_head_count_kv(2)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // 2)
+    writer.add_rope_dimension_count(rotary)
     writer.add_vocab_size(words)
     writer.add_tokenizer_model("llama")
     writer.add_token_list(["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(words - 3))])
@@ -183,17 +190,22 @@ def write_gguf(path: Path, drop: tuple[str, ...] = (), parts: int = 1) -> Path:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
+    writer.add_pad_token_id(0)
     if parts > 1:
         writer.add_uint16("split.count", parts)
     square, wide = (width, width), (inner, width)
     layer = {"attn_norm": (width,), "ffn_norm": (width,), "ffn_gate": wide, "ffn_up": wide, "ffn_down": wide[::-1]}
     layer |= dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), square)
+    if architecture == "phi3":  # which multiplies by some of them at once
+        layer = {name: shape for name, shape in layer.items() if name[-1] not in "qkv" and name != "ffn_gate"}
+        layer |= {"attn_qkv": (3 * width, width), "ffn_up": (2 * inner, width)}
     shapes = {"token_embd": (words, width), "output_norm": (width,), "output": (words, width)}
     shapes |= {f"blk.{place}.{name}": shape for place in range(2) for name, shape in layer.items()}
     rng = np.random.default_rng(0)
     for name, shape in shapes.items():
         if not f"{name}.weight".startswith(drop or "-"):
             writer.add_tensor(f"{name}.weight", rng.standard_normal(shape).astype(np.float32))
+    more(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
