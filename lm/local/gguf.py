@@ -9,6 +9,7 @@ import importlib.metadata
 import io
 import logging
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
 # Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
 # holds bfloat16.
 BYTES_OF_MEMORY, BYTES_OF_DISK = 4.5, 2.2
-
+# Tensors of positions, which are no weights.
+_TURNS = re.compile(r"(?:^|\.)(?:rope_freqs|rope_factors_(?:long|short)|attn_rot_embd)\.")
 
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
@@ -97,13 +99,13 @@ def converted(path: Path | str) -> Path:
         kept = read_json(out / SOURCE)
         if kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors")):
             return out
-    head = _header(path)
+    head, weights = _header(path)
     check_cache(out.parent)
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
     try:
         with atomic_folder(out, SOURCE, "*") as folder:
-            _convert(path, folder)
+            _convert(path, folder, weights)
             write_json(folder / SOURCE, {"format": form, "file": path.name, "sha256": sha, **head})
     except OSError as error:  # a full disk is told by `atomic_folder`
         raise InputError(
@@ -131,8 +133,8 @@ def _check_file(path: Path) -> None:
             raise InputError(f"{path} is no GGUF file: it does not begin with {MAGIC.decode()}; give one, or a folder")
 
 
-def _header(path: Path) -> dict[str, Any]:
-    """Architecture and number of parameters, read from the file's head alone.
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Architecture and number of parameters, read from the file's head alone; and how many a model multiplies by.
 
     Raises:
         InputError: The file is damaged, one of several parts, or of an architecture that is not read.
@@ -148,6 +150,7 @@ def _header(path: Path) -> dict[str, Any]:
         parts, told = (_number(reader, key) for key in ("split.count", f"{architecture}.block_count"))
         layers = {int(tensor.name.split(".")[1]) for tensor in reader.tensors if tensor.name.startswith("blk.")}
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        turns = sum(int(tensor.n_elements) for tensor in reader.tensors if _TURNS.search(tensor.name))
         ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
     except Exception as error:  # a torn file makes the reader raise what it likes
         raise InputError(f"{path} is damaged: copy or download it again") from error
@@ -169,7 +172,7 @@ def _header(path: Path) -> dict[str, Any]:
             f"{path} is damaged: it says that it has {told or 'no'} layers and has {len(layers)}; copy or download it "
             "again"
         )
-    return {"architecture": architecture, "parameters": parameters}
+    return {"architecture": architecture, "parameters": parameters}, parameters - turns
 
 
 def _number(reader: Any, key: str) -> int | None:
@@ -241,10 +244,15 @@ def _read(path: Path) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _convert(path: Path, folder: Path) -> None:
+def _convert(path: Path, folder: Path, weights: int) -> None:
     import torch
 
     source, tokenizer = _read(path)
+    if (more := weights - sum(tensor.numel() for tensor in source.parameters())) > 0:
+        raise InputError(
+            f"{path.name} holds {more:,} weights more than transformers reads from GGUF for its architecture, such as "
+            "biases: without them the model would be another; give it as a folder of safetensors"
+        )
     # The model that was read calls itself quantised and refuses to be saved: a new one of its configuration takes over
     # its weights.
     settings = source.config.to_dict()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -81,6 +82,17 @@ def test_a_file_that_lacks_weights_is_refused_and_not_filled_up_with_random_ones
     for file, says in lacking.items():
         with pytest.raises(InputError, match=says):
             gguf.converted(file)
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_file_with_weights_that_would_be_passed_over_is_refused(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path
+) -> None:
+    def biased(writer: Any) -> None:
+        writer.add_tensor("blk.0.attn_q.bias", np.ones(16, np.float32))
+
+    with pytest.raises(InputError, match=r"biased\.gguf holds 16 weights more than .* give it as a folder"):
+        gguf.converted(write_tiny(tmp_path / "biased.gguf", more=biased))
     assert not list(cache.rglob("*.safetensors"))
 
 
@@ -238,7 +250,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(tiny: Path, tmp_path
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left")])
 def test_a_disk_that_fills_up_leaves_nothing_behind(tiny: Path, cache: Path, monkeypatch, error: Exception) -> None:
-    def full(path: Path, folder: Path) -> None:
+    def full(path: Path, folder: Path, weights: int) -> None:
         (folder / "model.safetensors").write_bytes(b"half")
         raise error
 
@@ -251,7 +263,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(tiny: Path, cache: Path, mon
 def test_a_cached_folder_whose_weights_are_gone_is_made_again(tiny: Path, cache: Path, monkeypatch) -> None:
     made = []
 
-    def write(path: Path, folder: Path) -> None:
+    def write(path: Path, folder: Path, weights: int) -> None:
         made.append(path)
         (folder / "model.safetensors").write_bytes(b"weights")
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import Gemma3TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from raisf.lm.local import gguf
+from raisf.lm.local.gguf_positions import with_positions
 from raisf.lm.local.inference import load_model
 from raisf.lm.local.weights import weights_hash
 from raisf.utils.errors import InputError
@@ -80,6 +81,19 @@ def test_positions_are_scaled_as_the_file_says(write: Callable[..., Path], kind:
     config = LlamaConfig(hidden_size=16, num_attention_heads=2, max_position_embeddings=128, rope_parameters=rope)
     expected = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))[0]
     assert frequencies(gguf.converted(write(more=more))).tolist() == pytest.approx(expected.tolist())
+
+
+def test_of_a_gemma_only_layers_that_see_everything_are_scaled(write: Callable[..., Path]) -> None:
+    def more(writer: Any) -> None:
+        writer.add_string("gemma3.rope.scaling.type", "linear")
+        writer.add_float32("gemma3.rope.scaling.factor", 8.0)
+
+    read = Gemma3TextConfig().to_dict()
+    config = Gemma3TextConfig(**with_positions(write(architecture="gemma3", more=more), read))
+    rope: Any = config.rope_parameters
+    assert rope["full_attention"] == {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0}
+    assert rope["sliding_attention"] == {"rope_type": "default", "rope_theta": 10_000.0}
+    assert config.sliding_window == read["sliding_window"]
 
 
 def test_a_phi_turns_a_part_of_each_head_and_looks_as_far_back_as_its_file_says(write: Callable[..., Path]) -> None:
