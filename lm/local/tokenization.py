@@ -169,21 +169,31 @@ class Text:
     def encode(self, text: str, special: bool) -> list[int]:
         """The tokens of a text, never none: something must stand before the first token to predict.
 
+        A causal model goes on from them: an end that its tokenizer closes each text with (add_eos_token) is left out.
+
         Raises:
             InputError: It holds half a character, which no tokenizer takes.
         """
         if not text.isascii():
             check_text(text)
-        # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
-        library = getattr(self.tokenizer, "backend_tokenizer", None)
-        tokens: Any
-        with self._lock:
-            if library is not None:
-                tokens = library.encode(text, add_special_tokens=special).ids
-            else:
-                tokens = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+        tokens = self._encoded(text, special)
+        if special and self._closes and tokens[-1:] == [self.tokenizer.eos_token_id]:
+            tokens = tokens[:-1]
         first: Any = self.tokenizer.bos_token_id or self.tokenizer.eos_token_id or 0
         return tokens or [first]
+
+    @functools.cached_property
+    def _closes(self) -> bool:
+        return not self.seq2seq and self._encoded("a", True)[-1:] == [self.tokenizer.eos_token_id]
+
+    def _encoded(self, text: str, special: bool) -> list[int]:
+        # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
+        library = getattr(self.tokenizer, "backend_tokenizer", None)
+        with self._lock:
+            if library is not None:
+                return library.encode(text, add_special_tokens=special).ids
+            tokens: Any = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+            return tokens
 
     def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
         """The text of tokens."""
