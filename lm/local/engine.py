@@ -313,7 +313,7 @@ class InferenceEngine:
                 job.respond(answer, tokens)
 
     def _begun(self, job: Job) -> Answer:
-        return Answer(job, self.text, end_tokens(self.model, self.text.tokenizer))
+        return Answer(job, self.text, end_tokens(self.model, self.text))
 
     def _write(self, decoding: Decoding[Answer], waiting: deque[Answer]) -> Decoding[Answer] | None:
         """Let in what there is room for, and write some tokens of each text; gives what goes on, if anything does."""

@@ -58,7 +58,7 @@ def answer_together(
     if engine.text.seq2seq:
         raise InputError(f"an ensemble mixes what causal models say, and {lm.model} is an encoder-decoder")
     text, model = engine.text, engine.twin
-    stop, ends = adapter.stop, end_tokens(model, text.tokenizer)
+    stop, ends = adapter.stop, end_tokens(model, text)
     written = [text.plain(adapter.prompt(signature, call, demos), (stop,)) for call in inputs]
     prompts = [text.encode(prompt, special=True) for prompt in written]
     room = context_of(model) - max(map(len, prompts))

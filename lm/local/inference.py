@@ -15,7 +15,7 @@ from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefix, joined
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.lm.local.token_tree import pack
-from raisf.lm.local.tokenization import TokenizedRow
+from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.lm.local.weights import Precision
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
@@ -88,11 +88,14 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
     return model.eval().to(device), tokenizer
 
 
-def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> set[int]:
-    """The tokens after which the model has nothing more to say."""
+def end_tokens(model: "PreTrainedModel", text: Text) -> set[int]:
+    """The tokens after which the model has nothing more to say.
+
+    The end of its turn is one, which after a conversion from GGUF its chat template alone may tell.
+    """
     configured = getattr(model.generation_config, "eos_token_id", None)
     ends = configured if isinstance(configured, list) else [configured]
-    return {token for token in [*ends, tokenizer.eos_token_id] if token is not None}
+    return {token for token in [*ends, text.tokenizer.eos_token_id, text.turn_end] if token is not None}
 
 
 def score(

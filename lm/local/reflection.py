@@ -80,7 +80,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     room = context_of(model) - max(map(len, read))
     if room < 1:
         raise InputError("the prompt is longer than the model reads: give shorter passages")
-    ends = end_tokens(model, text.tokenizer)
+    ends = end_tokens(model, text)
 
     class Reflecting(Draft):
         likeliest = False  # it is, but what else there was is looked at

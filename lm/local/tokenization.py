@@ -111,6 +111,19 @@ class Text:
         names = sorted((one.content for one in tokens if one.special and len(one.content) > 1), key=len, reverse=True)
         return re.compile("|".join(map(re.escape, names))) if names else None
 
+    @functools.cached_property
+    def turn_end(self) -> int | None:
+        """The special token that the chat template writes behind what the model has said; None where it writes none."""
+        said = "Yes."
+        try:
+            whole = self._templated([{"role": "user", "content": "?"}, {"role": "assistant", "content": said}], False)
+        except Exception:  # it has no template, or one that refuses this
+            return None
+        _, _, rest = whole.rpartition(said)
+        token = self.encode(rest.lstrip(), False)[0] if rest.strip() else None
+        known = self.tokenizer.added_tokens_decoder.get(token) if token is not None else None
+        return token if known is not None and known.special else None
+
     def _plain_messages(self, messages: list[dict[str, str]], marks: Collection[str]) -> list[dict[str, str]]:
         return [{**message, "content": self.plain(message["content"], marks)} for message in messages]
 

@@ -223,6 +223,18 @@ def test_a_template_that_refuses_the_messages_says_so(llama):
         engine.complete(ask("q", extensions=None))
 
 
+def test_a_reply_ends_where_the_template_ends_a_turn_also_where_the_model_names_another_end(makers, tmp_path):
+    """A Gemma or a Phi out of a GGUF file names the end of a text alone, and would go on as the user."""
+    folder = makers.make_llama(tmp_path / "chat", more=["<|turn|>"], louder=4.0)
+    turns = "{% for one in messages %}{{ one.role }} {{ one.content }}<|turn|>\n{% endfor %}"
+    (folder / "chat_template.jinja").write_text(turns + "{% if add_generation_prompt %}assistant {% endif %}")
+    engine = InferenceEngine(folder)
+    asked = [ask(question, extensions=None, max_tokens=30, logprobs=0) for question in ("who?", "what?", "when?")]
+    written = [[one.token for one in engine.complete(request).logprobs] for request in asked]
+    assert any("<|turn|>" in tokens for tokens in written)
+    assert not any("<|turn|>" in tokens[:-1] for tokens in written)
+
+
 def test_several_models_can_be_read_at_once(llama):
     engines = [InferenceEngine(llama) for _ in range(3)]
     with ThreadPoolExecutor(9) as pool:
