@@ -1,5 +1,7 @@
 """Whether what transformers has read is the model that lies there: what weights lack, it fills with random ones."""
 
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ def check_weights(model: Any, loaded: dict[str, Any], path: Path) -> None:
         path: The model's file or folder.
 
     Raises:
-        InputError: It lacks some, or has some that are no numbers.
+        InputError: It lacks some, has some that are no numbers, or leaves some out that are there.
     """
     import torch
 
@@ -41,8 +43,29 @@ def check_weights(model: Any, loaded: dict[str, Any], path: Path) -> None:
         raise InputError(
             f"{path} lacks {len(lacking)} of the weights that its architecture has ({names}): copy or download it again"
         )
+    if beyond := _left_out(model, loaded["unexpected_keys"]):
+        names = ", ".join(beyond[:3])
+        raise InputError(
+            f"{path} has weights that its config.json does not tell of ({len(beyond)}: {names}), and the model is "
+            "another without them: copy or download it again"
+        )
     for name, tensor in model.named_parameters():
         # One number that is none makes the sum none: a look at each would take several times as long.
         if tensor.is_floating_point() and not tensor.detach().sum(dtype=torch.float32).isfinite():
             broken = f"its {name} has weights that are no numbers"
             raise InputError(f"{path} is damaged: {broken}; copy or download it again")
+
+
+def _left_out(model: Any, unexpected: Collection[str]) -> list[str]:
+    """Those weights that are like the model's own: of a layer more, or the bias of a matrix that it has without one.
+
+    Others are no sign of damage: an image encoder, or what predicts several tokens at once.
+    """
+    own = {_anywhere(model, name) for name, _ in model.named_parameters()}
+    own |= {f"{name.removesuffix('.weight')}.bias" for name in own if name.endswith(".weight")}
+    return sorted(name for name in unexpected if _anywhere(model, name) in own)
+
+
+def _anywhere(model: Any, name: str) -> str:
+    """A weight's name without the numbers of layers and experts, and without the prefix that some files leave out."""
+    return re.sub(r"(?<=\.)\d+(?=\.)", "#", name.removeprefix(f"{model.base_model_prefix}."))

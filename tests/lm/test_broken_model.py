@@ -46,6 +46,16 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: configured(folder, num_hidden_layers=3),
         "lacks 9 of the weights that its architecture has .model.layers.2",
     ),
+    "a layer less": (
+        lambda folder: configured(folder, num_hidden_layers=1),
+        "has weights that its config.json does not tell of .9: model.layers.1",
+    ),
+    "biases": (
+        lambda folder: changed(
+            folder, lambda tensors, name: tensors.update({name.replace("weight", "bias"): torch.ones(64)})
+        ),
+        r"has weights that its config.json does not tell of \(1: model.layers.0.mlp.up_proj.bias\)",
+    ),
     "a tensor less": (
         lambda folder: changed(folder, lambda tensors, name: tensors.pop(name)),
         r"lacks 1 of the weights that its architecture has \(model.layers.0.mlp.up_proj.weight",
@@ -72,6 +82,13 @@ def test_a_damaged_folder_is_told_with_its_remedy(folder: Path, what: str) -> No
     with pytest.raises(InputError, match=message) as told:
         load_model(folder)
     assert str(folder) in str(told.value) and "copy or download it again" in str(told.value)
+
+
+def test_weights_of_another_kind_are_no_damage(folder: Path) -> None:
+    """Files hold an image encoder, or heads that predict further tokens, which a language model has no use for."""
+    more = {"vision.layers.0.mlp.up_proj.weight": torch.ones(2), "mtp.layers.0.self_attn.q_proj.weight": torch.ones(2)}
+    changed(folder, lambda tensors, name: tensors.update(more))
+    load_model(folder)
 
 
 def test_what_cannot_be_read_is_a_users_mistake_when_it_is_asked(folder: Path) -> None:
