@@ -20,7 +20,7 @@ from dspy.lm15 import ContextLengthError, Request, Response
 
 from raisf.lm.local import inference, seq2seq
 from raisf.lm.local.decoding import MAX_ROWS, Decoding
-from raisf.lm.local.inference import context_of, end_tokens, load_model
+from raisf.lm.local.inference import context_of, end_tokens, load_model, tokens_of
 from raisf.lm.local.jobs import Job, job_of, readings, scorings
 from raisf.lm.local.memory import FreedMemory
 from raisf.lm.local.multi_lora import BASE, Loras, Slot, twin_of
@@ -202,9 +202,8 @@ class InferenceEngine:
         with self._lock:
             if self._model is None:
                 self._model, tokenizer = load_model(self.folder, self.precision)
-                self._text = Text(tokenizer, self._model.config.is_encoder_decoder)
-                self.loras = Loras(self._model)
-                self.probes = Probes(self._model)
+                self._text = Text(tokenizer, self._model.config.is_encoder_decoder, tokens_of(self._model))
+                self.loras, self.probes = Loras(self._model), Probes(self._model)
                 if not self._text.seq2seq:
                     self._prefixes, self._tails = Prefixes(self._model, self.loras), Tails()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-__all__ = ["Rows", "completions", "context_of", "end_tokens", "load_model", "read", "score"]
+__all__ = ["Rows", "completions", "context_of", "end_tokens", "load_model", "read", "score", "tokens_of"]
 
 
 def context_of(model: Any) -> int:
@@ -39,6 +39,11 @@ def context_of(model: Any) -> int:
     return min(
         [given, *(one["original_max_position_embeddings"] for one in turns if one.get("rope_type") == "longrope")]
     )
+
+
+def tokens_of(model: Any) -> int:
+    """How many tokens a model has weights for."""
+    return len(model.get_input_embeddings().weight)
 
 
 def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:

@@ -57,11 +57,13 @@ class Text:
     Args:
         tokenizer: The model's.
         seq2seq: Whether the model is an encoder-decoder: what it writes is then no continuation of what it reads.
+        known: How many tokens the model has weights for; None: for all.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", seq2seq: bool = False):
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", seq2seq: bool = False, known: int | None = None):
         self.tokenizer = tokenizer
         self.seq2seq = seq2seq
+        self._known = known
         self._lock = threading.Lock()  # a fast tokenizer used by two threads at once raises "Already borrowed"
 
     def of(self, request: Request) -> tuple[str, bool]:
@@ -185,13 +187,19 @@ class Text:
         A causal model goes on from them: an end that its tokenizer closes each text with (add_eos_token) is left out.
 
         Raises:
-            InputError: It holds half a character, which no tokenizer takes.
+            InputError: It holds half a character, which no tokenizer takes; or a token that the model does not know.
         """
         if not text.isascii():
             check_text(text)
         tokens = self._encoded(text, special)
         if special and self._closes and tokens[-1:] == [self.tokenizer.eos_token_id]:
             tokens = tokens[:-1]
+        if self._known is not None and tokens and (strange := max(tokens)) >= self._known:
+            raise InputError(
+                f"the tokenizer is another model's: it writes the token {strange} "
+                f"({self.tokenizer.convert_ids_to_tokens(strange)!r:.40}), and the model has weights for "
+                f"{self._known:,} tokens: copy or download the folder again"
+            )
         first: Any = self.tokenizer.bos_token_id or self.tokenizer.eos_token_id or 0
         return tokens or [first]
 

@@ -1,6 +1,7 @@
 """Folders of weights that are damaged, incomplete or of another kind: nobody gets an answer from random numbers."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,17 @@ def test_weights_of_another_kind_are_no_damage(folder: Path) -> None:
     more = {"vision.layers.0.mlp.up_proj.weight": torch.ones(2), "mtp.layers.0.self_attn.q_proj.weight": torch.ones(2)}
     changed(folder, lambda tensors, name: tensors.update(more))
     load_model(folder)
+
+
+def test_another_models_tokenizer_is_named_when_it_writes_what_the_model_does_not_know(
+    makers: Any, folder: Path, tmp_path: Path
+) -> None:
+    smaller = makers.make_llama(tmp_path / "smaller", size=270)
+    for file in folder.glob("tokenizer*"):
+        shutil.copy(file, smaller)
+    lm: Any = connect(f"local/{smaller}")
+    with pytest.raises(InputError, match=r"tokenizer is another model's: it writes the token \d+ .* 270 tokens: copy"):
+        lm.logprob("question: Who founded Velmora?", " relevant")
 
 
 def test_what_cannot_be_read_is_a_users_mistake_when_it_is_asked(folder: Path) -> None:
