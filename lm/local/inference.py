@@ -54,7 +54,7 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
         precision: None: the weights' own on a CUDA device, else float32.
 
     Raises:
-        InputError: They are damaged, incomplete, or no language model's that transformers knows.
+        InputError: They are damaged, incomplete, or of an architecture that transformers or this engine does not know.
     """
     import torch
 

@@ -17,6 +17,11 @@ def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
         otherwise: What else can be done, from a comma on.
     """
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if "does not support an attention implementation" in reason:
+        return InputError(
+            f"{path} is of an architecture that cannot run in this process ({reason.split()[0]}): take another model, "
+            "or serve this one elsewhere and name it openai/NAME, with its address as --api-base"
+        )
     return InputError(
         f"{path} is damaged, or transformers cannot read it ({reason}): copy or download it again{otherwise}"
     )

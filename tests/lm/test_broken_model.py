@@ -10,6 +10,7 @@ import dspy
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import MambaConfig, MambaForCausalLM
 
 from raisf.lm.connect import connect
 from raisf.lm.local import weights
@@ -90,6 +91,13 @@ def test_weights_of_another_kind_are_no_damage(folder: Path) -> None:
     more = {"vision.layers.0.mlp.up_proj.weight": torch.ones(2), "mtp.layers.0.self_attn.q_proj.weight": torch.ones(2)}
     changed(folder, lambda tensors, name: tensors.update(more))
     load_model(folder)
+
+
+def test_an_architecture_that_cannot_run_here_is_not_called_damaged(folder: Path) -> None:
+    """Whoever has a Mamba or a GPT-OSS would download it again and again."""
+    MambaForCausalLM(MambaConfig(vocab_size=400, hidden_size=16, num_hidden_layers=1)).save_pretrained(folder)
+    with pytest.raises(InputError, match=r"cannot run in this process \(MambaForCausalLM\): take another"):
+        load_model(folder)
 
 
 def test_another_models_tokenizer_is_named_when_it_writes_what_the_model_does_not_know(
