@@ -119,10 +119,10 @@ class Text:
         said = "Yes."
         try:
             whole = self._templated([{"role": "user", "content": "?"}, {"role": "assistant", "content": said}], False)
-        except Exception:  # it has no template, or one that refuses this
+            _, _, rest = whole.rpartition(said)
+            token = self.encode(rest.lstrip(), False)[0] if rest.strip() else None
+        except Exception:  # it has no template, one that refuses this, or one of tokens that the model does not know
             return None
-        _, _, rest = whole.rpartition(said)
-        token = self.encode(rest.lstrip(), False)[0] if rest.strip() else None
         known = self.tokenizer.added_tokens_decoder.get(token) if token is not None else None
         return token if known is not None and known.special else None
 

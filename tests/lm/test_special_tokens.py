@@ -83,3 +83,13 @@ def test_a_prompt_does_not_end_with_the_end_that_a_tokenizer_closes_texts_with(m
     assert closing.completed("verdict:", " know", True) == text.completed("verdict:", " know", True)
     encoder = connect(f"local/{t5}").base_engine.text
     assert encoder.encode("Who?", True)[-1] == encoder.tokenizer.eos_token_id  # which an encoder reads
+
+
+def test_a_template_with_a_token_beyond_the_models_weights_names_no_end_of_a_turn(makers, llama):
+    """The compact format does not go through the template, and answered with such a folder."""
+    tokenizer = makers.make_tokenizer("<|begin|> $A")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
+    tokenizer.chat_template = "{% for one in messages %}{{ one.content }}<|turn|>{% endfor %}"
+    turn = tokenizer.convert_tokens_to_ids("<|turn|>")
+    assert Text(tokenizer, known=turn + 1).turn_end == turn
+    assert Text(tokenizer, known=turn).turn_end is None
