@@ -150,12 +150,23 @@ def _inline(line: str) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """A text in one line, without the emphasis or quotation marks around it."""
+    """A text in one line, without the emphasis or quotation marks around the whole: `"Low" or "Heroes"` keeps them."""
     text = " ".join(text.split())
     for mark in ("**", "__", "*", "`", '"', "'"):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
-            text = text[len(mark) : -len(mark)].strip()
+            within = text[len(mark) : -len(mark)]
+            if _several(within, mark):
+                break
+            text = within.strip()
     return text
+
+
+def _several(within: str, mark: str) -> bool:
+    """Whether what lies between two marks closes the first, and opens the last anew."""
+    own = re.escape(mark)
+    # An apostrophe within a word is no mark.
+    closes = re.match(rf"(?:(?!{own}).|(?<=\w){own}(?=\w))*(?<=\S){own}(?!\w)", within)
+    return closes is not None and re.search(rf"(?<!\w){own}(?=\S)", within[closes.end() :]) is not None
 
 
 def _unescaped(match: re.Match[str]) -> str:

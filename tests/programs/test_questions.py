@@ -39,6 +39,14 @@ def test_listed_sub_questions_are_cleaned_and_spelt_one_way():
     assert listed(["**Who?**", "Where was #1 born?", "No further questions."]) == ["Who?", "Where was #1 born?"]
 
 
+def test_a_sub_question_keeps_the_marks_that_are_around_its_words_alone():
+    """Only those around the whole of it were taken off before: these were asked as `Heroes" or "Low`."""
+    for asked in ('"Heroes" or "Low"', "**Who** wrote **X**", "'Heroes' or 'Low'", '"X," or "Y"'):
+        assert listed([asked, "b?"]) == [asked, "b?"]
+    for within in ('Who wrote "X" and "Y"?', 'Who is "X"?', "Who is Ada's mother?", "Who is James' mother?"):
+        assert listed([f'"{within}"', f"'{within}'"]) == [within, within]
+
+
 @given(st.lists(st.text(max_size=5)))
 def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
     assert len(listed(texts)) <= 10 and all(normal(text) for text in listed(texts))
