@@ -167,9 +167,9 @@ def _kind(character: str) -> str:
 
 
 def refuses(text: object) -> bool:
-    """Whether a text in the place of a question declines to ask one."""
+    """Whether a text in the place of a question declines to ask one; MuSiQue's "I Am Legend >> director" asks."""
     said = compatible(str(text)).strip(" \"'*`([])")
-    return not said.endswith("?") and _REFUSAL.match(said) is not None
+    return not said.endswith("?") and " >> " not in said and _REFUSAL.match(said) is not None
 
 
 def first_sentence(text: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.programs.questions import first_sentence, holds, is_unknown, is_yes_no, listed, normal
+from raisf.programs.questions import first_sentence, holds, is_unknown, is_yes_no, listed, normal, refuses
 from raisf.utils.text import clean
 
 
@@ -45,6 +45,12 @@ def test_a_sub_question_keeps_the_marks_that_are_around_its_words_alone():
         assert listed([asked, "b?"]) == [asked, "b?"]
     for within in ('Who wrote "X" and "Y"?', 'Who is "X"?', "Who is Ada's mother?", "Who is James' mother?"):
         assert listed([f'"{within}"', f"'{within}'"]) == [within, within]
+
+
+def test_a_relation_as_musique_asks_is_no_refusal():
+    """Its titles are what they are: dropped at the end of a list, elsewhere the list could not be read."""
+    asked = ["Nothing Compares 2 U >> performer", "I Am Legend >> director", "It's Not Unusual >> lyrics by"]
+    assert listed(asked) == asked and not any(refuses(one) for one in asked)
 
 
 @given(st.lists(st.text(max_size=5)))
