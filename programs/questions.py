@@ -174,8 +174,10 @@ def refuses(text: object) -> bool:
 
 def first_sentence(text: str) -> str:
     """The text up to the end of its first sentence; all of it where no end is found. "1." alone is no sentence."""
+    if (letter := _LETTER.search(text)) is None:
+        return text
     ends = (end.end() for end in _SENTENCE_END.finditer(text))
-    return next((text[:end].rstrip() for end in ends if _LETTER.search(text, 0, end)), text)
+    return next((text[:end].rstrip() for end in ends if letter.start() < end), text)
 
 
 def sentences(text: str) -> list[str]:
