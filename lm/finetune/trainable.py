@@ -60,7 +60,7 @@ def _places(base: Any, layers: int | None) -> dict[str, Any]:
         return {"target_modules": "all-linear"}
     import torch
 
-    count, head = base.config.num_hidden_layers, base.get_output_embeddings()
+    count, head = base.config.get_text_config().num_hidden_layers, base.get_output_embeddings()
     linear = {
         name.rpartition(".")[2]
         for name, one in base.named_modules()

@@ -98,7 +98,7 @@ def check_rank(lm: LocalLM, training: Training) -> None:
     width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
     if training.method == "lora" and training.rank > width:
         raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
-    config: Any = lm.base_engine.model.config
+    config: Any = lm.base_engine.model.config.get_text_config()
     if training.layers is None:
         return
     if training.method != "lora" or config.is_encoder_decoder:

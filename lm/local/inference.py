@@ -33,8 +33,9 @@ def context_of(model: Any) -> int:
     One that turns the positions of long texts otherwise (longrope) reads as many as it turns in one way only: else the
     long texts of a batch would change what is said to the short ones.
     """
-    given = getattr(model.config, "max_position_embeddings", None) or 2**31
-    told = getattr(model.config, "rope_parameters", None) or {}
+    config = model.config.get_text_config()  # a Gemma that sees images tells of its text in a part of its own
+    given = getattr(config, "max_position_embeddings", None) or 2**31
+    told = getattr(config, "rope_parameters", None) or {}
     turns = [told, *(one for one in told.values() if isinstance(one, dict))]  # or of each kind of layer
     return min(
         [given, *(one["original_max_position_embeddings"] for one in turns if one.get("rope_type") == "longrope")]
@@ -201,7 +202,7 @@ def _reads_rows(model: "PreTrainedModel") -> bool:
 
     A state (Mamba, linear attention, a short convolution) goes from token to token as they lie; alibi counts columns.
     """
-    config: Any = model.config
+    config: Any = model.config.get_text_config()
     types = set(getattr(config, "layer_types", None) or ())
     stateful = getattr(model, "_is_stateful", False) or not types <= {"full_attention", "sliding_attention"}
     return stateful or bool(getattr(config, "alibi", False))
@@ -255,7 +256,7 @@ def _masks(model: "PreTrainedModel", sees: np.ndarray, distances: np.ndarray) ->
         whole = torch.zeros(seen.shape, dtype=model.dtype).masked_fill_(~torch.from_numpy(seen), float("-inf"))
         return whole[None, None].to(model.device)
 
-    config: Any = model.config
+    config: Any = model.config.get_text_config()
     window, types = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     if not window or (types and "sliding_attention" not in types):
         return mask(sees)

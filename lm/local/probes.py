@@ -162,7 +162,7 @@ class Probes:
                 f"a probe reads the hidden states of a causal model, and {self._model.config.model_type} is an "
                 "encoder-decoder: take another base (--base), or --how weights"
             )
-        return range(1, self._model.config.num_hidden_layers + 1)
+        return range(1, self._model.config.get_text_config().num_hidden_layers + 1)
 
     def wanted(self, layers: Sequence[int] | None) -> tuple[int, ...]:
         """These layers, or all for None; raises InputError for one that the base has not."""
@@ -184,7 +184,7 @@ class Probes:
         if sha not in self._found:
             if (found := probe_hash(folder)) != sha:
                 raise InputError(f"the probe {folder} has changed: expected {sha}, found {found}; open it anew")
-            layers, probe, width = self.layers, read_probe(folder), self._model.config.hidden_size
+            layers, probe, width = self.layers, read_probe(folder), self._model.config.get_text_config().hidden_size
             if probe.layer not in layers or len(probe.mean) != width:
                 raise InputError(
                     f"the probe {folder} is of another base: it reads layer {probe.layer} of width {len(probe.mean)}, "

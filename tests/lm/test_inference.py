@@ -9,7 +9,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.local.inference import completions, load_model, read, score
+from raisf.lm.local.inference import completions, context_of, load_model, read, score
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import TokenizedRow
 from tests.lm.conftest import random_tokens, written
@@ -167,3 +167,24 @@ def test_a_batch_of_a_model_that_keeps_a_state_goes_on_when_some_have_ended(roww
             with torch.inference_mode():
                 tokens.append(int(rowwise(torch.tensor([tokens])).logits[0, -1].argmax()))
         assert got[row] == tokens[len(prompt) :]
+
+
+def test_of_a_model_that_sees_images_its_texts_own_configuration_counts():
+    """A Gemma 3 from 4B on tells of its window and its context in a part of its own: both were passed over."""
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 400, "head_dim": 8}
+    shape |= {"num_key_value_heads": 2, "intermediate_size": 64, "initializer_range": 0.3}
+    text = {
+        **shape,
+        "max_position_embeddings": 99,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }
+    sight = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.Gemma3Config(text_config=text, vision_config={**sight, "image_size": 28, "patch_size": 14})
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    head, *labels = random_tokens(5, 30, 1, 3)
+    sequences = [head + label for label in labels]
+    expected = [one_by_one(model, sequence, len(head)) for sequence in sequences]
+    assert score(model, sequences, [len(head)] * 2) == pytest.approx(expected, abs=1e-4)
+    assert context_of(model) == 99
