@@ -166,7 +166,8 @@ def _searched(reports: "Mapping[str, Report]") -> str:
     counts = {name: one.recall.n for name, one in reports.items() if one.recall is not None}
     if len(set(counts.values())) < 2:
         return ""
-    return f", over the questions with gold that each searched for ({', '.join(f'{name} {n}' for name, n in counts.items())})"
+    told = ", ".join(f"{name} {n}" for name, n in counts.items())
+    return f", over the questions with gold that each searched for ({told})"
 
 
 def _risks(comparison: "Comparison") -> Section:
