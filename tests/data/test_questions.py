@@ -108,7 +108,11 @@ def test_keys_with_capitals_and_an_answer_in_words_are_told_apart_from_triviaqa(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("q.jsonl.gz", gzip.compress(b'{"question": "q?", "answer": "a"}'), "is packed with gzip; unpack it first"),
+        (
+            "q.jsonl.gz",
+            gzip.compress(b'{"question": "q?", "answer": "a"}', mtime=0),
+            "is packed with gzip; unpack it first",
+        ),
         ("q.json", bz2.compress(b'[{"question": "q?", "answer": "a"}]'), "is packed with bzip2; unpack it first"),
         ("q.tsv", b"PK\x03\x04\x14\x00", "is packed with zip, or a spreadsheet; .*save it as .tsv"),
         ("q.jsonl", b"PAR1\x15\x04", "is a parquet file; give it a name that ends in .parquet"),
