@@ -120,7 +120,7 @@ def test_who_never_reads_its_events_is_cut_off_and_its_question_stopped(
     impatient: None, service: Service, script: Any, start: Any, ask: Any
 ) -> None:
     """Passages of megabytes, which no buffer between the two takes up."""
-    heavy = RAG(lambda query, k: ["heavy" * 400_000 for _ in range(k)], k=3)
+    heavy = RAG(lambda query, k: [f"heavy{n}" * 400_000 for n in range(k)], k=3)
     heavy.set_lm(service.served["rag"].program.get_lm())
     service.served["heavy"] = Served("heavy", heavy)
     with start(service) as server:
