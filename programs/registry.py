@@ -121,9 +121,8 @@ def check_predictors(program: Program) -> None:
         if exchanged:
             raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {own_class}")
     given = vars(program).get("forward")
-    if given is not None and not getattr(given, "__qualname__", "").startswith(
-        "syncify."
-    ):  # which has it do what it does anyway
+    synchronous = getattr(given, "__qualname__", "").startswith("syncify.")  # dspy.syncify: what it does anyway
+    if given is not None and not synchronous:
         raise InputError(f"{program.system} was given another forward, which would be lost: {own_class}")
 
 

@@ -17,7 +17,7 @@ _YARN = ("type", "factor", "original_context_length", "finetuned")
 
 
 def says_more(path: Path) -> bool:
-    """Whether a file says something of positions that is passed over; in some milliseconds, whatever its size."""
+    """Whether a file says something of positions that is passed over; in a tenth of a second, whatever its size."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return any(mark in head for mark in _MARKS)

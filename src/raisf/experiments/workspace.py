@@ -126,11 +126,13 @@ class Workspace:
             options = self.faithful(setting.system) | dict(setting.options)
             program = open_fitting(setting.program, index=index, lm=self.lm, **options)
         else:
+            from raisf.optimize.optimizers.selection import GIVEN, ZERO_SHOT
+
             lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
             report = getattr(program, "compile_report", None) or {}
             taught = report.get("judge_rows")
-            if report.get("chosen") in ("zero-shot", "as given"):  # what the student is called among the candidates
+            if report.get("chosen") in (GIVEN, ZERO_SHOT):
                 self.unchanged.add(repr(setting))
             if taught and self.teacher is not None:
                 self.taught[artifact.name] = taught
