@@ -48,6 +48,12 @@ def test_a_family_says_in_whole_sentences_what_its_commands_do(family, capsys):
     assert commands.strip().endswith(".") and "..." not in commands
 
 
+@pytest.mark.parametrize("command", [["index", "--out", "mine"], ["index", "add", "mine"]])
+def test_files_that_a_shell_made_of_a_star_are_told_to_come_as_one_folder(command, capsys):
+    assert _run(*command, "a.md", "b.md") == 2
+    assert "extra argument (b.md): give one file or one folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("misspelt, action", [("inf", "info"), ("ad", "add"), ("delete", ""), ("docs", "")])
 def test_a_misspelt_action_is_no_folder_of_documents(misspelt, action, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

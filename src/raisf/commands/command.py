@@ -65,6 +65,7 @@ class Command(click.Command):
         resume: What to do, or to know, after Ctrl-C.
         actions: Commands that a first argument of their name calls instead: `raisf index DOCS`, `raisf index add ...`.
         several: Options that take several values at once: `--test a.jsonl b.jsonl`.
+        alone: What to do for more arguments than it takes, such as a shell makes of `docs/*.md`.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class Command(click.Command):
         resume: str = NOTHING_WRITTEN,
         actions: Mapping[str, click.Command] | None = None,
         several: Sequence[str] = (),
+        alone: str = "",
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         self.examples, self.resume, self.actions, self.several = examples, resume, dict(actions or {}), several
+        self.alone = alone
         help = "print the result as JSON on standard output, and only that"
         self.params.append(Option(["--json", "as_json"], is_flag=True, help=help))
 
@@ -95,6 +98,15 @@ class Command(click.Command):
         made = super().make_context(info_name, _spread(args, self.several), parent, **extra)
         made.meta[_LINE] = shlex.join(["raisf", info_name or "", *given])
         return made
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's, with what to do for more arguments than it takes."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as mistake:
+            if self.alone and "unexpected extra argument" in mistake.message:
+                mistake.message = f"{mistake.message.rstrip('.')}: {self.alone}"
+            raise
 
     def invoke(self, ctx: click.Context) -> None:
         """Runs the command and shows what it gives."""

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 # Files that are shown to a person.
 SHOWN = 50
 UNCHANGED = "nothing has changed in the index"
+ALONE = "give one file or one folder, all of which is read; `raisf index add` adds others"
 # What --checkpoint, --search and --ray mean nothing to.
 USELESS = {"bm25": ("checkpoint", "search", "ray"), "dense": ("search",)}
 
@@ -36,11 +37,11 @@ strict_option = option(
 index_argument = argument("index", type=FILE, metavar="DIR", help="a folder made by `raisf index`")
 
 
-def _action(name: str, example: str = "") -> Callable[[Callable[..., Any]], click.Command]:
-    return command(name, f"  raisf index {name} indexes/mine{example}", resume=UNCHANGED)
+def _action(name: str, example: str = "", **options: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    return command(name, f"  raisf index {name} indexes/mine{example}", resume=UNCHANGED, **options)
 
 
-@_action("add", " more.pdf")
+@_action("add", " more.pdf", alone=ALONE)
 @index_argument
 @argument("docs", type=FILE, metavar="DOCS", help="a folder or a file; a document of a name that is there replaces it")
 @strict_option
@@ -137,6 +138,7 @@ def index_push_command(index: Path, url: str) -> CommandResult:
     "  raisf index push indexes/mine qdrant+http://127.0.0.1:6333/mine",
     resume="no index was written, and one that stood there before stands unchanged; the same command goes on with what "
     "it has encoded of many passages",
+    alone=ALONE,
     actions={
         "add": index_add_command,
         "remove": index_remove_command,
