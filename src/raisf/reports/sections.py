@@ -63,7 +63,7 @@ class Section:
     @property
     def name(self) -> str:
         """The title as a file's name."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return re.sub(r"\W+", "-", self.title.lower()).strip("-")
 
     def draw(self, *figures: "Figure") -> None:
         """Adds figures; equal ones give equal text."""
