@@ -40,7 +40,7 @@ class Score:
         """As percent: `46.5 [43.1, 49.8] n=500`."""
         if self.n == 0:
             return "- n=0"
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n}"
+        return f"{100 * self.value:z.1f} [{100 * self.low:z.1f}, {100 * self.high:z.1f}] n={self.n}"
 
     def negated(self) -> "Score":
         """Of a difference: the one the other way round."""

@@ -257,7 +257,9 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
 def given_up(where: str, error: Exception) -> RaisfError:
     """The error that ends a run, of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    return _retold(kind, f"{what} failed on {where}, the last time with: {error}", error)
+    # Of what a module of anyone's raises the name says more than the text, which is "'x'" of a KeyError, or nothing.
+    told = str(error) if isinstance(error, RaisfError) else f"{type(error).__name__}: {error}".rstrip(": ")
+    return _retold(kind, f"{what} failed on {where}, the last time with: {told}", error)
 
 
 def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -109,6 +110,22 @@ def test_a_wheel_holds_one_name_with_its_weights_and_templates(wheel):
     sources = {f"raisf/{name}" for name in tracked if name.endswith(".py") and name.partition("/")[0] in PACKAGES}
     sources |= {name.removeprefix("src/") for name in tracked if name.startswith("src/raisf/") and name.endswith(".py")}
     assert sources <= set(names), "every module is in the wheel"
+
+
+def test_a_wheel_made_of_the_source_archive_is_whole_and_holds_no_data_set_of_ones_own(wheel, tmp_path):
+    """`python -m build` makes the archive first, and the wheel of that."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    (packed,) = tmp_path.glob("raisf-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = tmp_path / packed.name.removesuffix(".tar.gz")
+    (folder / "src/raisf/data/hers").mkdir(parents=True)  # in a checkout it is data/hers, which the link leads to
+    (folder / "src/raisf/data/hers/train.jsonl").write_text("{}")
+    _pip("wheel", folder, "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path)
+    (made,) = tmp_path.glob("raisf-*.whl")
+    assert sorted(zipfile.ZipFile(made).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_an_installation_adds_one_importable_name(installed):

@@ -11,6 +11,7 @@ from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.optimizers.selection import answer_exact_match
 from raisf.programs.trace import Cost, Node, Step, Trace
+from raisf.utils.errors import RaisfError
 from raisf.utils.files import read_jsonl
 
 
@@ -76,3 +77,17 @@ def test_a_search_that_finds_nothing_or_keeps_nothing_has_recalled_nothing(steps
     report = run(Vain(), [dspy.Example(question=f"Who is {name}?", answer="x", gold_titles=["A"]) for name in "AB"])
     assert report.recall is not None and report.precision is not None
     assert (report.recall.value, report.recall.n) == (report.precision.value, report.precision.n) == (0.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"), [(KeyError("city"), "KeyError: 'city'"), (AssertionError(), "AssertionError")]
+)
+def test_a_run_that_a_bug_ends_names_the_bug(raised: Exception, told: str) -> None:
+    """The last words were "with: 'city'", and of an assertion "with: "."""
+
+    def answer(question: str) -> str:
+        raise raised
+
+    examples = [dspy.Example(question="What is 1?", answer="x").with_inputs("question")]
+    with pytest.raises(RaisfError, match=f"the program failed on every question, the last time with: {told}$"):
+        run(Answers(answer), examples)

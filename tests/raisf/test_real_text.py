@@ -83,6 +83,17 @@ def test_rows_are_answered_a_few_at_a_time_and_shown_together(data, out, artifac
     assert _run(data / "musique", out, *given, "--only", "direct") == 0
 
 
+def test_half_a_line_of_a_row_that_nobody_asked_for_now_costs_no_other_row(data, tmp_path, capsys):
+    """A kill leaves one, and so does a run that is answering that row meanwhile."""
+    assert _run(data / "musique", tmp_path, "--only", "direct", "--no-judges") == 0
+    (records,) = (tmp_path / "real/musique/records").glob("direct-*.jsonl")
+    records.write_bytes(records.read_bytes()[:-9])
+    capsys.readouterr()
+    assert _run(data / "musique", tmp_path, "--only", "rag", "--no-judges", "--json") == 0
+    tables = json.loads(capsys.readouterr().out)["experiments"]["real"]
+    assert [row["program"] for row in tables[0]["rows"]] == ["rag"]
+
+
 def test_a_row_that_cannot_be_run_costs_no_other_row_and_no_other_data_set(data, tmp_path, capsys, monkeypatch):
     """One such row ended the comparison on all data sets, with the rows after it."""
     opened = RealWorkspace.open

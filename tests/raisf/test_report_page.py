@@ -15,6 +15,7 @@ from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
 from raisf.reports.headline import best_of, headline
+from raisf.reports.page import _parts as page_cell
 from raisf.reports.report import ROUTES, report_of
 from raisf.reports.sections import Section, shown
 from raisf.utils.files import read_json
@@ -150,9 +151,10 @@ def test_what_a_figure_of_routes_says_below_its_bars_ends_inside_it() -> None:
 
 
 def test_no_figure_is_below_nought_by_its_sign_alone() -> None:
-    assert shown(Score(0.4, -1e-17, 0.8, 5)) == "40.0 [0.0, 80.0]" and shown(Score(-0.25, -0.5, 0.0, 5)).startswith(
-        "-25"
-    )
+    score = Score(0.4, -1e-17, 0.8, 5)
+    assert shown(score) == "40.0 [0.0, 80.0]" and str(score) == "40.0 [0.0, 80.0] n=5"
+    assert page_cell(score) == ["40.0", "0.0 to 80.0"]
+    assert shown(Score(-0.25, -0.5, 0.0, 5)).startswith("-25")
 
 
 def test_a_program_that_tells_no_route_has_none_in_the_table(records: Any) -> None:

@@ -1,12 +1,13 @@
-"""A table as the terminal shows it."""
+"""A table as the terminal shows it, and as a file."""
 
+import csv
 import io
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from raisf.evaluation.intervals import Score
-from raisf.reports.sections import Section
+from raisf.reports.sections import Section, write_sections
 
 
 def printed(columns: Sequence[str]) -> str:
@@ -22,3 +23,11 @@ def test_scores_that_count_alike_have_their_intervals_below_them_while_these_fit
     few, many = (printed([f"max_depth {number}" for number in range(count)]) for count in (4, 5))
     assert few.count("29.5") == few.count("[23.6, 36.2]") == 4
     assert many.count("29.5") == 5 and "[" not in many
+
+
+def test_tables_of_data_sets_in_any_writing_have_a_file_each(tmp_path) -> None:
+    """Those of the later set stood in the place of the earlier one's, as no letter but a to z counted."""
+    names = ("київ", "москва", "hotpot_qa", "hotpot-qa")
+    files = write_sections([Section(f"{name}: answers", ["set"], [[name]]) for name in names], tmp_path)
+    assert files == ["київ-answers.csv", "москва-answers.csv", "hotpot_qa-answers.csv", "hotpot-qa-answers.csv"]
+    assert [list(csv.reader((tmp_path / file).open(encoding="utf-8")))[1] for file in files] == [[n] for n in names]

@@ -3,13 +3,16 @@
 What `raisf compile` made of one is `package.module:Class@FOLDER`.
 """
 
+import ast
+import contextlib
 import hashlib
-import importlib
+import importlib.util
 import inspect
+import itertools
 import operator
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +159,44 @@ def _is_program(value: Any) -> bool:
 
 
 def _source_hash(kind: type) -> str:
-    """A hash of the class's code: the modules of its package, and those that lie beside it."""
+    """A hash of the class's code: of its module, and of all modules of hers that the imports in these lead to.
+
+    Imports are read, not run: so those inside functions count, and what another program has loaded does not. One whose
+    name is made at run time is not seen.
+    """
     from raisf.utils.files import sha256_file
 
-    package, here = kind.__module__.partition(".")[0], Path(inspect.getfile(kind)).parent
-    sources = set()
-    for name, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "")
-        if file.suffix == ".py" and file.is_file() and (name.partition(".")[0] == package or file.parent == here):
-            sources.add(sha256_file(file))
-    return hashlib.sha256("".join(sorted(sources)).encode()).hexdigest()
+    name, file = kind.__module__, Path(inspect.getfile(kind))
+    root = file.parents[name.count(".") + (file.name == "__init__.py")]
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(root.parts)  # others' modules lie beside hers there
+    found, waiting = {name: file}, {name: file}
+    while waiting:
+        importing = waiting.popitem()
+        for one in _imported(*importing):
+            if one in found or (installed and one.partition(".")[0] != name.partition(".")[0]):
+                continue
+            if at := _module_in(root, one) or _module_in(file.parent, one):
+                found[one] = waiting[one] = at
+    return hashlib.sha256("".join(sorted(set(map(sha256_file, found.values())))).encode()).hexdigest()
+
+
+def _imported(name: str, file: Path) -> Iterator[str]:
+    """What a module may import, by full names, its own package and those above each among them; some are no modules."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    named = [package]
+    with contextlib.suppress(SyntaxError, ValueError):  # one that is broken is told when it is imported
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                named += [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                with contextlib.suppress(ImportError):  # of a package that it is not in
+                    base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                    named += [f"{base}.{one.name}" for one in node.names]
+    for one in named:
+        yield from itertools.accumulate(one.split("."), "{}.{}".format)
+
+
+def _module_in(folder: Path, name: str) -> Path | None:
+    """The file of a module, by its full name, where its first package or module lies in the folder."""
+    at = folder.joinpath(*name.split("."))
+    return next((one for one in (at / "__init__.py", at.with_name(f"{at.name}.py")) if name and one.is_file()), None)

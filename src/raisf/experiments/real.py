@@ -86,7 +86,7 @@ class RealWorkspace(Workspace):
         None where some are missing, or a row is not made yet, or cannot be opened: nobody has asked for it now.
         """
         from raisf.evaluation.examples import question_id
-        from raisf.utils.files import read_jsonl
+        from raisf.evaluation.records import read_records
 
         try:
             if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
@@ -97,7 +97,9 @@ class RealWorkspace(Workspace):
         except RaisfError:
             return None
         path = records_file(self.out / "records", program, self.test)
-        found = {record["id"]: record for record in read_jsonl(path)} if path.is_file() else {}
+        # Another run may be writing there, or have been killed at it.
+        records = read_records(path, "mend or drop the line") if path.is_file() else ()
+        found = {record["id"]: record for record in records}
         asked = {question_id(example) for example in self.test}
         complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)
         if not complete:

@@ -277,4 +277,4 @@ def confidence_view(report: dict[str, Any]) -> RenderableType:
 
 
 def _signed(difference: Score) -> str:
-    return f"{100 * difference.value:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
+    return f"{100 * difference.value:+z.1f} [{100 * difference.low:+z.1f}, {100 * difference.high:+z.1f}]"

@@ -61,7 +61,7 @@ def _data(value: Any) -> Any:
 def _parts(cell: Cell) -> list[str]:
     """A cell's value and, of a score, its interval, which stands below it."""
     if isinstance(cell, Score) and cell.n:
-        return [shown(cell, interval=False), f"{100 * cell.low:.1f} to {100 * cell.high:.1f}"]
+        return [shown(cell, interval=False), f"{100 * cell.low:z.1f} to {100 * cell.high:z.1f}"]
     return [shown(cell)]
 
 

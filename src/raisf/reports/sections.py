@@ -63,7 +63,7 @@ class Section:
     @property
     def name(self) -> str:
         """The title as a file's name."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return re.sub(r"\W+", "-", self.title.lower()).strip("-")
 
     def draw(self, *figures: "Figure") -> None:
         """Adds figures; equal ones give equal text."""
@@ -170,7 +170,7 @@ def shown(cell: Cell, interval: bool = True) -> str:
     if cell is None or (isinstance(cell, Score) and not cell.n):
         return "-"
     if isinstance(cell, Score):
-        value, low, high = (f"{round(100 * end, 1) + 0.0:.1f}" for end in (cell.value, cell.low, cell.high))  # no -0.0
+        value, low, high = (f"{100 * end:z.1f}" for end in (cell.value, cell.low, cell.high))
         return value + f" [{low}, {high}]" * interval
     if isinstance(cell, float):
         return f"{cell:.2f}"
