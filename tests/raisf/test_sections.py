@@ -31,3 +31,10 @@ def test_tables_of_data_sets_in_any_writing_have_a_file_each(tmp_path) -> None:
     files = write_sections([Section(f"{name}: answers", ["set"], [[name]]) for name in names], tmp_path)
     assert files == ["київ-answers.csv", "москва-answers.csv", "hotpot_qa-answers.csv", "hotpot-qa-answers.csv"]
     assert [list(csv.reader((tmp_path / file).open(encoding="utf-8")))[1] for file in files] == [[n] for n in names]
+
+
+def test_a_text_of_a_table_is_no_formula_in_a_spreadsheet(tmp_path) -> None:
+    texts = ["=1+1", "@sum", "-2+3", "-", "-, 97.0", "a-b"]
+    Section("t", ["said"], [[text] for text in texts]).write(tmp_path)
+    read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8"))][1:]
+    assert read == ["'=1+1", "'@sum", "'-2+3", "-", "-, 97.0", "a-b"]

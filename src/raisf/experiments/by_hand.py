@@ -12,7 +12,7 @@ from raisf.evaluation.identity import digest
 from raisf.experiments import published_results as published
 from raisf.experiments import tables
 from raisf.optimize.judges.agreement import Agreement
-from raisf.reports.sections import Cell, Section
+from raisf.reports.sections import Cell, Section, no_formula
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl, replacing
 from raisf.utils.sampling import up_to
@@ -80,7 +80,7 @@ def write_sample(path: Path, judged: Mapping[str, Mapping[str, list[dict[str, An
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in sampled:
-            writer.writerow({name: _plain(value) for name, value in row.items()})
+            writer.writerow({name: no_formula(value) for name, value in row.items()})
     return len(sampled)
 
 
@@ -177,8 +177,3 @@ def _shown(judge: str, row: Mapping[str, Any]) -> str:
 
 def _word(relevant: bool) -> str:
     return CHOICES["relevance"][0 if relevant else 1]
-
-
-def _plain(value: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value

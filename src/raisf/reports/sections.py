@@ -191,7 +191,12 @@ def _headings(column: str, scored: bool) -> list[str]:
     return [column, *(f"{column} {end}" for end in ENDS)] if scored else [column]
 
 
+def no_formula(value: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{value}" if re.match(r"[=+@\t]|-[^,]", value) else value
+
+
 def _parts(cell: Cell, scored: bool) -> list[Any]:
     if isinstance(cell, Score):
         return list(cell.as_dict().values())
-    return [cell, *([None] * len(ENDS) if scored else [])]
+    return [no_formula(cell) if isinstance(cell, str) else cell, *([None] * len(ENDS) if scored else [])]
