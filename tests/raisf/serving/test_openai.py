@@ -111,8 +111,10 @@ def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -
     assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
 
 
-def test_a_model_can_be_asked_about(client: Any) -> None:
-    assert client.models.retrieve("rag").id == "rag"
+def test_a_model_can_be_asked_about(client: Any, service: Service) -> None:
+    service.served["team/rag"] = service.served["rag"]
+    for name in ("rag", "team/rag"):
+        assert client.models.retrieve(name).id == name
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-4o'"):
         client.models.retrieve("gpt-4o")
     with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found"):
