@@ -144,6 +144,7 @@ def test_errors_are_those_that_the_client_knows(client: Any) -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "Who?"}]}]},
         {"messages": [{"role": "user", "content": [{"text": "Who?"}]}]},
         {"messages": [{"role": "user", "content": ""}]},
+        {"messages": [*say("number 1"), {"role": "User", "content": "number 2"}]},
         {"messages": [{"role": "user", "content": "x"}] * 201},
         {"messages": say("number 1"), "n": True},
         {"messages": say("number 1"), "n": 1.0},
