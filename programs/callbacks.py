@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import dspy
-from dspy.utils.callback import BaseCallback
+from dspy.utils.callback import BaseCallback, with_callbacks
 
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Passage
@@ -31,6 +31,16 @@ class RunCallback(BaseCallback):
 
     def on_search_end(self, call_id: str, passages: Sequence[Passage] | None, exception: BaseException | None) -> None:
         """It has answered, or failed."""
+
+
+def observed_program(program: dspy.Module, question: str, answer: Callable[[], dspy.Prediction]) -> dspy.Prediction:
+    """What a program answers that is not called: it is told of as DSPy tells of its call, with all that is below it."""
+
+    @with_callbacks
+    def called(instance: dspy.Module, question: str) -> dspy.Prediction:
+        return answer()
+
+    return called(program, question)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import anyio.to_thread
 import dspy
 import numpy as np
 
+from raisf.programs.callbacks import observed_program
 from raisf.programs.calls import Run
 from raisf.programs.changing import (
     OptionsState,
@@ -125,7 +126,7 @@ class Program(dspy.Module):
         if self._own_forward():
             logger.warning("what is told as it comes is %s's own: its forward is not called", self.system)
         run = self._begin(question, max_calls, max_seconds)
-        return Live(run, partial(self._run, run, question, reword))
+        return Live(run, partial(observed_program, self, question, partial(self._run, run, question, reword)))
 
     async def aforward(self, question: str, **others: Any) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start.
@@ -250,8 +251,7 @@ class Program(dspy.Module):
     def _begin(self, question: str, max_calls: int | None = None, max_seconds: float | None = None) -> Run:
         check_question(question)
         require_lm(self)
-        calls, seconds = _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds)
-        run = Run(searched(self), calls, seconds)
+        run = Run(searched(self), _lower(self.max_calls, max_calls), _lower(self.max_seconds, max_seconds))
         run.confidence = self._confidence()
         return run
 

@@ -153,7 +153,7 @@ class InferenceEngine:
 
     def read_layers(self) -> range:
         """The numbers of the layers that probes may read; raises InputError where the base is an encoder-decoder."""
-        self._load()
+        self.load()
         return self.probes.layers
 
     def hidden(self, requests: Sequence[Request], layers: Sequence[int] | None = None) -> list[np.ndarray | None]:
@@ -166,7 +166,7 @@ class InferenceEngine:
         Returns:
             For each request (layers, width) in float32; None where the prompt is longer than the context.
         """
-        self._load()
+        self.load()
         wanted = self.probes.wanted(layers)
         futures: list[Future[Any] | None] = []
         try:
@@ -198,7 +198,8 @@ class InferenceEngine:
         self._queue.put(None)
         worker.join(EXIT_SECONDS)
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Read weights and tokenizer, if they have not been; else the first request does."""
         with self._lock:
             if self._model is None:
                 self._model, tokenizer = load_model(self.folder, self.precision)
@@ -212,14 +213,14 @@ class InferenceEngine:
             return self.loras.place(folder, sha)
 
     def _probe(self, folder: Path, sha: str) -> Probe:
-        self._load()
+        self.load()
         with self._lock:
             return self.probes.open(folder, sha)
 
     @property
     def model(self) -> "PreTrainedModel":
         """The base model, read if it has not been."""
-        self._load()
+        self.load()
         assert self._model is not None
         return self._model
 
@@ -231,7 +232,7 @@ class InferenceEngine:
     @property
     def text(self) -> Text:
         """Its tokenizer, safe to share between threads."""
-        self._load()
+        self.load()
         assert self._text is not None
         return self._text
 

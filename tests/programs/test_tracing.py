@@ -8,6 +8,7 @@ import dspy
 import pytest
 
 from raisf.programs import tracing
+from raisf.programs.live import stream
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 
@@ -80,6 +81,20 @@ def test_each_span_hangs_below_the_node_that_caused_it(ask, scripted, plan, shel
         assert node in asked and (node == "root" or not any(other in asked for other in {*subs} - {node}))
     assert len(calls) == 2 + 1 + 3 + 4 * (1 + 3 + 1), "know, decompose, compose; 3 verdicts; know, verdicts, answer"
     assert len({span.context.trace_id for span in traced.spans}) == 1
+
+
+def test_a_question_that_is_streamed_is_one_trace_below_its_program_the_call_that_rewords_it_too(
+    scripted, plan, shelf, traced
+):
+    """A service, a chat and `--live` call no program, they read its events."""
+    program = RAISF(shelf, k=1)
+    program.set_lm(scripted(root=plan(know=True)))
+    list(stream(program.live("root", reword=lambda text, run: str(run.ask(program.know, question=text) and text))))
+    (told,) = traced.of("ra-isf")
+    assert told.parent is None and told.attributes["input.value"] == "root"
+    assert told.attributes["output.value"] == "A(root)"
+    assert all(traced.above(span)[-1] is told for span in traced.spans if span is not told)
+    assert {tuple(traced.above(span)[1:]) for span in traced.of("LM")} == {(told,), (traced.node("root"), told)}
 
 
 def test_questions_asked_side_by_side_are_traces_of_their_own(scripted, plan, shelf, traced):

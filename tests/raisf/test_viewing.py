@@ -271,6 +271,20 @@ def test_a_run_that_came_later_is_shown(records: Any, tmp_path: Path) -> None:
     assert view.stale and len(View([tmp_path / "runs"]).summary["runs"]) == 2
 
 
+def test_a_report_that_comes_after_its_last_record_is_shown(report: Path, tmp_path: Path) -> None:
+    """Looked at in between, it had no labels, no texts and no link, until the viewer was started again."""
+    place = tmp_path / "under-way"
+    shutil.copytree(report / "records", place / "records")
+    view = View([place])
+    assert not view.stale and [run["label"] for run in view.summary["runs"]] == ["run-0", "run-1"]
+    for name in ("results.json", "report.html"):
+        shutil.copy(report / name, place)
+        assert view.stale
+        view = View([place])
+        assert not view.stale
+    assert [run["label"] for run in view.summary["runs"]] == ["A", "B"] and view.sources.pages
+
+
 def test_blocks_hold_all_questions_in_order(records: Any, tmp_path: Path) -> None:
     view = View(
         [records.write_records(tmp_path / "r.jsonl", [records.record(number, True) for number in range(2 * BLOCK + 1)])]

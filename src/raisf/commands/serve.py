@@ -7,7 +7,7 @@ from raisf.commands.command import command, option
 from raisf.commands.listening import needing_serve, serve_until_told
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import CommandResult, facts_result
-from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
+from raisf.commands.served import LimitChoice, limit_options, load_models, open_service, targets_argument
 from raisf.commands.values import FILE, at_least
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import InputError
@@ -71,6 +71,7 @@ def serve_command(
     service = open_service(targets, choice, lm, limits)
     app = make_app(service, access, documents, make_mcp(service))
     with AppServer(app, host, port, proxied=bool(hosts)) as server, IndexesWatched(service):
+        load_models(service)
         names = ", ".join(service.served)
         serve_until_told(server, f"serving {visible(names)}")
     return facts_result({"programs": names, "seconds": round(time.perf_counter() - start, 1)})

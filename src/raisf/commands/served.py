@@ -122,6 +122,20 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
     return Service(served, wanted, limits.log_questions)
 
 
+def load_models(service: "Service") -> None:
+    """Read the LMs that answer in this process: else the first questions wait for that, out of their own seconds.
+
+    Raises:
+        InputError: One cannot be read.
+    """
+    from raisf.utils.predictors import all_predictors
+
+    for served in service.served.values():
+        for _, predictor in all_predictors(served.program):
+            if (engine := getattr(predictor.lm, "base_engine", None)) is not None:
+                engine.load()
+
+
 def _named(target: str) -> tuple[str, str]:
     label, given, place = target.partition("=")
     if given and not label:

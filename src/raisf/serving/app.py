@@ -75,7 +75,7 @@ class _Routes:
             Route("/healthz", self.healthz),
             Route("/metrics", self.metrics),
             Route("/v1/models", self.models),
-            Route("/v1/models/{name}", self.models),
+            Route("/v1/models/{name:path}", self.models),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
         ]
 

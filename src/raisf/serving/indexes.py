@@ -1,6 +1,7 @@
 """The indexes of the programs that are served: their new state is taken up while the service runs."""
 
 import copy
+import logging
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.serving.service import Service
+
+logger = logging.getLogger(__name__)
 
 
 class IndexesWatched:
@@ -69,6 +72,9 @@ class _Taken:
             changed[name] = replace(served, program=program, conversation=conversation)
         self._service.served.update(changed)
         self._index = fresh
+        found = [one.retriever for one in changed.values() if isinstance(one.retriever, Filtered)]
+        for condition in {one.condition for one in found if not getattr(one, "passages", True)}:
+            logger.warning("no passage of %s satisfies --where %r now: nothing is found there", self._place, condition)
 
 
 def _index_of(retriever: Any) -> Index | RemoteIndex | None:

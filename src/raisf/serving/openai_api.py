@@ -22,6 +22,7 @@ from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
 
 MOST_MESSAGES = 200
+ROLES = ("user", "assistant", "system", "tool", "function")
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,8 @@ def _message(given: Any) -> dict[str, str]:
     if not isinstance(content, str | None):
         raise InputError(f"a message's content is text, found {type(content).__name__}")
     role = "system" if given["role"] == "developer" else given["role"]
+    if role not in ROLES:  # passed over, the message before it would be answered
+        raise InputError(f"a message's role is {role!r:.40}: give user, assistant or system")
     return {"role": role, "content": content or ""}
 
 

@@ -126,13 +126,17 @@ class Service:
         with ExitStack() if held is None else held.pop_all() as place:
             served = self.choose(name)
             check_question(question)
+            ours = isinstance(served.program, Program)
+            if max_calls is not None and not ours:
+                told = "it makes its calls itself, and none is kept from it: leave it out, or give max_seconds"
+                raise InputError(f"max_calls is given, and {served.name} is a module of the server's own: {told}")
             calls = _limit("max_calls", max_calls, self.limits.max_calls, int)
             seconds = _limit("max_seconds", max_seconds, self.limits.max_seconds, float)
             if held is None:
                 place.enter_context(self.place(client))
             conversation = served.conversation or Conversation(served.program)
             reword = (lambda text, run: conversation.standalone(text, turns, run)) if turns else None
-            if isinstance(served.program, Program):
+            if ours:
                 live = served.program.live(question, calls, seconds, reword)
             else:
                 live = live_module(served.program, question, seconds, reword)

@@ -51,7 +51,7 @@ class View:
 
     @property
     def stale(self) -> bool:
-        """Whether the records have changed since they were read, or others have come.
+        """Whether the records have changed since they were read, or others have come, or their report.
 
         Raises:
             InputError: A path holds no records now.
@@ -108,9 +108,10 @@ def _telling_what_is_no_record(path: Path) -> Iterator[None]:
 
 
 def _version(sources: Sources) -> str:
-    """The state of the records' files."""
-    stats = [(str(run.path), run.path.stat()) for run in sources.runs if run.path.exists()]
-    return digest([(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats])
+    """The state of the records' files, and what reports say of them, which may come after the last record."""
+    stats = [(run, run.path.stat()) for run in sources.runs if run.path.exists()]
+    files = [(run.path, run.label, run.groups, stat.st_mtime_ns, stat.st_size) for run, stat in stats]
+    return digest([sources.facts, sources.pages, files])
 
 
 def _by_question(run: Run) -> dict[tuple[str, str], Record]:

@@ -18,7 +18,7 @@ import pytest
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.conversation import Conversation
-from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
+from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index, remove_from_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import watcher
 from raisf.retrieval.serving.server import IndexServer
@@ -115,6 +115,15 @@ def test_what_cannot_be_opened_changes_nothing(
     until(lambda: "serving the old" in caplog.text)
     with start(service) as server:
         assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
+
+
+def test_a_filter_that_a_change_has_left_without_passages_is_told(service: Service, folder: Path, caplog: Any) -> None:
+    add(folder, "The new town hall stands in Oltrey.", 2000)
+    until(lambda: len(service.served["late"].retriever.passages) == 1)
+    assert "--where" not in caplog.text
+    remove_from_index(folder, "year = 2000")
+    until(lambda: not service.served["late"].retriever.passages)
+    until(lambda: "satisfies --where 'year > 1950' now: nothing is found there" in caplog.text)
 
 
 @contextmanager

@@ -29,14 +29,15 @@ def as_the_page_reads(url: str) -> list[str]:
     return json.loads(subprocess.run([node, "-e", run], capture_output=True, check=True, text=True).stdout)
 
 
+@pytest.mark.parametrize("name", ["a@b", "team/a+b 50%"])
 @pytest.mark.parametrize("pid", NAMES)
-def test_a_citation_leads_to_its_passage(tmp_path: Path, script: Any, start: Any, pid: str) -> None:
+def test_a_citation_leads_to_its_passage(tmp_path: Path, script: Any, start: Any, pid: str, name: str) -> None:
     text = "The Funzol River flows into the Pasmur Sea."
     program = RAG(build_index([Passage(pid, text, source=pid.partition("#")[0])], tmp_path / "i", "bm25"), k=3)
     program.set_lm(ScriptedLM(script))
-    with start(Service({"a@b": Served("a@b", program)}, Limits(rate=0))) as server:
+    with start(Service({name: Served(name, program)}, Limits(rate=0))) as server:
         asked = {"messages": [{"role": "user", "content": "Where does the Funzol River end?"}]}
         request = urllib.request.Request(f"{server.url}/v1/chat/completions", json.dumps(asked).encode())
         with urllib.request.urlopen(request) as answer:
             (note,) = json.load(answer)["choices"][0]["message"]["annotations"]
-    assert as_the_page_reads(note["url_citation"]["url"]) == ["a@b", pid]
+    assert as_the_page_reads(note["url_citation"]["url"]) == [name, pid]

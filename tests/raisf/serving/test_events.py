@@ -114,6 +114,19 @@ def test_a_requests_budget_holds(server: Any, ask: Any) -> None:
     assert done["trace"]["cost"]["lm_calls"] == 3 and done["trace"]["root"]["route"] == "budget"
 
 
+@pytest.mark.parametrize("path", ["/ask", "/v1/chat/completions"])
+def test_calls_that_nobody_counts_are_not_said_to_be_limited(
+    server: Any, service: Service, ask: Any, path: str
+) -> None:
+    service.served["own"] = Served("own", dspy.Predict("question -> answer"))
+    message = {"role": "user", "content": "Who?"}
+    body = {"question": "Who?", "program": "own"} if path == "/ask" else {"model": "own", "messages": [message]}
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask.post(server.url + path, body | {"max_calls": 1})
+    assert caught.value.code == 400 and b"own is a module of the server's own" in caught.value.read()
+    assert service.admission.under_way == 0
+
+
 class Endless(dspy.Module):
     """Asks again and again, by itself or through a program that it holds."""
 

@@ -111,8 +111,10 @@ def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -
     assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
 
 
-def test_a_model_can_be_asked_about(client: Any) -> None:
-    assert client.models.retrieve("rag").id == "rag"
+def test_a_model_can_be_asked_about(client: Any, service: Service) -> None:
+    service.served["team/rag"] = service.served["rag"]
+    for name in ("rag", "team/rag"):
+        assert client.models.retrieve(name).id == name
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-4o'"):
         client.models.retrieve("gpt-4o")
     with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found"):
@@ -142,6 +144,7 @@ def test_errors_are_those_that_the_client_knows(client: Any) -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "Who?"}]}]},
         {"messages": [{"role": "user", "content": [{"text": "Who?"}]}]},
         {"messages": [{"role": "user", "content": ""}]},
+        {"messages": [*say("number 1"), {"role": "User", "content": "number 2"}]},
         {"messages": [{"role": "user", "content": "x"}] * 201},
         {"messages": say("number 1"), "n": True},
         {"messages": say("number 1"), "n": 1.0},

@@ -15,8 +15,10 @@ from rich.console import Console
 from raisf import cli
 from raisf.commands.live import ask_live
 from raisf.commands.options import ProgramChoice
+from raisf.lm.local import engine
 from raisf.serving.server import AppServer
 from raisf.serving.service import Service
+from raisf.utils.errors import InputError
 
 
 def test_the_tree_is_shown_while_it_grows_and_taken_away(service: Service, ask: Any) -> None:
@@ -89,6 +91,27 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Any, rivers: Any, cap
     ):
         assert cli.main([*words, "--port", "0"]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_an_lm_in_the_process_is_read_before_it_is_served_and_not_in_the_first_questions_time(
+    rivers: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    served = list[Any]()
+    opened = ProgramChoice.open
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: (served.append(opened(self, lm)), served[-1])[1])
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    monkeypatch.setattr(engine, "_engines", {})
+
+    def serve(server: AppServer) -> None:
+        assert served[0].get_lm().base_engine._model is not None
+
+    monkeypatch.setattr(AppServer, "serve", serve)
+    assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "pocket", "--port", "0"]) == 0
+
+    damaged = InputError("the weights are damaged")
+    monkeypatch.setattr(engine.InferenceEngine, "load", lambda self: (_ for _ in ()).throw(damaged))
+    assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "pocket", "--port", "0"]) == 2
+    assert "serving" not in (told := capsys.readouterr().err.splitlines()[-1]) and "the weights are damaged" in told
 
 
 @pytest.mark.slow

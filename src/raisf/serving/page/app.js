@@ -419,10 +419,10 @@ async function openSource(program, pid) {
 
 // The program and the passage that the link of a citation names; null where the address has none.
 function linked(hash) {
-  const source = new URLSearchParams(hash.slice(1)).get("source"); // decodes it
-  if (source === null) return null;
-  const [program, ...pid] = source.split("/");
-  return [program, pid.join("/")];
+  const source = hash.slice(1).split("&").find((one) => one.startsWith("source="));
+  if (source === undefined) return null;
+  const [program, ...pid] = source.slice("source=".length).split("/"); // before it is decoded: a name may hold one
+  return [program, pid.join("/")].map((part) => new URLSearchParams(`_=${part}`).get("_"));
 }
 
 // Shows what the address names: a source above all else, a question of the past, or nothing. Any other name is a place
