@@ -17,6 +17,8 @@ from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
+_PLAIN = bool | int | float | str | tuple | None
+_CONTAINERS = list | dict | set | frozenset
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -39,6 +41,9 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     described = [describe(module) for module in modules]
     run = [*codes, *functions]
     helpers, named = _reached(run)
+    asking = [type(getattr(one, "__self__", one)) for one in functions]
+    for kind in dict.fromkeys([*kinds, *asking]):
+        helpers |= _constants(kind)
     told |= set(map(id, parts))
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
@@ -109,10 +114,33 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
                 continue
             held = vars(value).values() if isinstance(value, type) else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
-            if made or value is None or isinstance(value, bool | int | float | str | tuple):
+            if isinstance(value, type):
+                found |= _constants(value)
+            # Other lists and the like may change with each call: a count of these, what was found so far.
+            lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
+            if made or lasting or isinstance(value, _PLAIN):
                 found[key] = [code_of(one) for one in made] or code_of(value)
                 waiting += made
     return found, [modules[key] for key in sorted(modules)]
+
+
+def _constants(kind: type[Any]) -> dict[str, Any]:
+    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it.
+
+    Of a signature that is what an LM is told of it: a metric may ask by one that stands beside it.
+    """
+    found = dict[str, Any]()
+    for one in kind.__mro__:
+        if not _own(one.__module__, getattr(sys.modules.get(one.__module__), "__file__", None) or ""):
+            continue
+        name = f"{one.__module__}.{one.__qualname__}"
+        if issubclass(one, dspy.Signature):
+            found[name] = [one.dump_state(), dspy.ChatAdapter().format_field_structure(one)]
+            continue
+        for held, value in vars(one).items():
+            if not held.startswith("__") and isinstance(value, _PLAIN | _CONTAINERS):
+                found[f"{name}.{held}"] = code_of(value)
+    return found
 
 
 def _named(function: Any) -> dict[str, Any]:
