@@ -95,7 +95,8 @@ def _of_a_user(function: Any) -> bool:
 def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
     """What code names in a user's modules, directly or through one another: functions, constants, modules of DSPy's.
 
-    A function's own code tells the names of what it calls, not what these do.
+    Also LMs, classes, and objects of the user's own. A function's own code tells the names of what it calls, not what
+    these do.
 
     Returns:
         The functions and constants by name, as plain data; the modules.
@@ -112,14 +113,17 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
                 modules[key] = value
             if key in found or isinstance(value, dspy.Module):
                 continue
-            held = vars(value).values() if isinstance(value, type) else [value]
+            kind = value if isinstance(value, type) else type(value)
+            made_of = _is_own(kind) and kind is not value
+            held = vars(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
-            if isinstance(value, type):
-                found |= _constants(value)
+            found |= _constants(kind)
             # Other lists and the like may change with each call: a count of these, what was found so far.
             lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
-            if made or lasting or isinstance(value, _PLAIN):
-                found[key] = [code_of(one) for one in made] or code_of(value)
+            if made_of or lasting or isinstance(value, _PLAIN | dspy.BaseLM):
+                found[key] = code_of(value)
+            if made:
+                found[f"{key}()" if made_of else key] = [code_of(one) for one in made]
                 waiting += made
     return found, [modules[key] for key in sorted(modules)]
 
@@ -131,7 +135,7 @@ def _constants(kind: type[Any]) -> dict[str, Any]:
     """
     found = dict[str, Any]()
     for one in kind.__mro__:
-        if not _own(one.__module__, getattr(sys.modules.get(one.__module__), "__file__", None) or ""):
+        if not _is_own(one):
             continue
         name = f"{one.__module__}.{one.__qualname__}"
         if issubclass(one, dspy.Signature):
@@ -167,6 +171,11 @@ def _named(function: Any) -> dict[str, Any]:
 def _edited(function: Any) -> bool:
     """Whether its code is the user's own."""
     return _own(function.__module__ or "", function.__code__.co_filename)
+
+
+def _is_own(kind: type[Any]) -> bool:
+    """Whether a class is the user's own."""
+    return _own(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _own(module: str, file: str) -> bool:

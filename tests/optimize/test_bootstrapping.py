@@ -204,44 +204,6 @@ def test_who_mends_a_function_that_a_module_calls_goes_on_with_no_values_of_the_
     assert len({_using(), _using(limit=3), _using(more=".lower()")}) == 3
 
 
-CONSTANTS = """
-import dspy
-class Assess(dspy.Signature):
-    \"\"\"Be {manner}.\"\"\"
-    answer: str = dspy.InputField()
-    score: {kind} = dspy.OutputField()
-class Config:
-    least = {least}
-ALIASES = {{"uk": "{alias}"}}
-found = []
-class Own(dspy.Module):
-    style = "{style}"
-    def forward(self, question):
-        return dspy.Prediction(answer=self.style)
-class Grader:
-    weight = {weight}
-    def __call__(self, example, prediction, trace=None):
-        found.append(prediction)
-        score = dspy.Predict(Assess)(answer=ALIASES.get(prediction.answer)).score
-        return self.weight * (score > Config.least)
-"""
-
-
-def test_who_changes_a_constant_or_a_metrics_signature_goes_on_with_no_values_of_the_one_before() -> None:
-    """A metric that asks an LM went on with the grades that another instruction had given."""
-    given = {"manner": "kind", "kind": "float", "least": 1, "alias": "gb", "style": "short", "weight": 1}
-
-    def told(**changed: Any) -> str:
-        made = types.ModuleType("own_constants")
-        exec(CONSTANTS.format(**given | changed), made.__dict__)
-        made.found.append(len(changed))  # what changes with each call tells nothing
-        return digest(identity_of(made.Own(), made.Grader()))
-
-    changes = {"manner": "strict", "kind": "int", "least": 2, "alias": "en", "style": "long", "weight": 2}
-    assert told() == told()
-    assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
-
-
 def test_another_judge_in_a_metric_goes_on_with_no_values_of_the_one_before() -> None:
     def asks(judge: dspy.Module) -> Any:
         return lambda example, prediction, trace=None: judge(answer=prediction.answer).score
