@@ -18,7 +18,7 @@ from raisf.optimize.runs import score_of
 from raisf.programs.changing import given_forward
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.judges import SelfKnowledge
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 QUIET: Any = {"progress": False}
 
@@ -290,6 +290,28 @@ def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() ->
     plain: Any = RAISF(lambda query, k: [])
     with pytest.raises(TypeError, match="a question alone, and was given style"):
         asyncio.run(plain.acall(question="a", style="bold"))
+
+
+class Wanting(Wrap):
+    """Takes more than its examples mark."""
+
+    def forward(self, question: str, context: str) -> dspy.Prediction:  # pyright: ignore
+        return self.qa(question=f"{question} {context}")
+
+
+@pytest.mark.parametrize("kind", [raisf.BootstrapJudges, raisf.LabeledJudges])
+def test_a_module_that_fails_on_every_question_is_not_compiled(kind: Any, oracle: Any) -> None:
+    """It was chosen with none of four right, and nothing told that it had never run."""
+    module = Wanting(lambda query, k: [])
+    module.qa.use_know, module.qa.use_relevance = False, False
+    module.set_lm(oracle())
+    subs = [f"Who is {n}?" for n in "ab"]
+    train, dev = (
+        [dspy.Example(question=f"{w} {n}?", answer="x", sub_questions=subs).with_inputs("question") for n in range(4)]
+        for w in ("Who", "Where")
+    )
+    with pytest.raises(RaisfError, match=r"the program failed on every validation question.*argument: 'context'"):
+        kind(labels="gold", **QUIET).compile(module, trainset=train, valset=dev)
 
 
 def test_a_metric_of_shares_that_come_to_one_is_right_to_the_full() -> None:
