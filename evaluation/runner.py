@@ -33,10 +33,12 @@ class Patience:
 
     Attributes:
         failed: How many there were.
+        error: The last one's.
     """
 
     def __init__(self) -> None:
         self.failed = 0
+        self.error: Exception | None = None
         self._in_a_row = 0
 
     def saw(self, outcome: Outcome) -> None:
@@ -47,6 +49,7 @@ class Patience:
             RaisfError: The program did, for another reason.
         """
         self.failed += outcome.error is not None
+        self.error = outcome.error or self.error
         self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
         if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
             raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)

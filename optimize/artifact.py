@@ -30,6 +30,7 @@ from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_o
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
+from raisf.programs.changing import given_forward
 from raisf.programs.program import Program
 from raisf.programs.registry import build, check_predictors, options, program_named
 from raisf.programs.state import OF_GENERATION, check_fields, harmless
@@ -73,6 +74,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
     name = name_of(program)
     if isinstance(program, Program) and not is_foreign(name):
         check_predictors(program)
+    _warn_of_forwards(program, folder)
     warn_of_lms(program, folder)
     with atomic_folder(folder, *ARTIFACT) as made:
         write_json(made / STATE, _state(program))
@@ -93,6 +95,18 @@ def save(program: dspy.Module, folder: Path | str) -> None:
         write_json(made / MANIFEST, manifest)
         if calibration := (manifest["compile"] or {}).get("calibration"):
             save_reliability(calibration, made)
+
+
+def _warn_of_forwards(program: dspy.Module, folder: Path) -> None:
+    """Code is never kept: what is loaded by its class would do without, and answer otherwise in silence."""
+    parts = {place.removeprefix("self."): part for place, part in program.named_sub_modules(dspy.Module)}
+    if given := [place for place, part in parts.items() if given_forward(part) is not None]:
+        logger.warning(
+            "the artifact %s does not keep the forward that %s was given in place of its class's, as dspy.KNNFewShot "
+            "does: load it with an instance that has it, raisf.load(..., program=...)",
+            folder,
+            " and ".join("the module" if place == "self" else place for place in given),
+        )
 
 
 def check_folder(folder: Path | str) -> None:

@@ -17,6 +17,8 @@ from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
+_PLAIN = bool | int | float | str | tuple | None
+_CONTAINERS = list | dict | set | frozenset
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -39,6 +41,9 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     described = [describe(module) for module in modules]
     run = [*codes, *functions]
     helpers, named = _reached(run)
+    asking = [type(getattr(one, "__self__", one)) for one in functions]
+    for kind in dict.fromkeys([*kinds, *asking]):
+        helpers |= _constants(kind)
     told |= set(map(id, parts))
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
@@ -90,7 +95,8 @@ def _of_a_user(function: Any) -> bool:
 def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
     """What code names in a user's modules, directly or through one another: functions, constants, modules of DSPy's.
 
-    A function's own code tells the names of what it calls, not what these do.
+    Also LMs, classes, and objects of the user's own. A function's own code tells the names of what it calls, not what
+    these do.
 
     Returns:
         The functions and constants by name, as plain data; the modules.
@@ -107,12 +113,38 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
                 modules[key] = value
             if key in found or isinstance(value, dspy.Module):
                 continue
-            held = vars(value).values() if isinstance(value, type) else [value]
+            kind = value if isinstance(value, type) else type(value)
+            made_of = _is_own(kind) and kind is not value
+            held = vars(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
-            if made or value is None or isinstance(value, bool | int | float | str | tuple):
-                found[key] = [code_of(one) for one in made] or code_of(value)
+            found |= _constants(kind)
+            # Other lists and the like may change with each call: a count of these, what was found so far.
+            lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
+            if made_of or lasting or isinstance(value, _PLAIN | dspy.BaseLM):
+                found[key] = code_of(value)
+            if made:
+                found[f"{key}()" if made_of else key] = [code_of(one) for one in made]
                 waiting += made
     return found, [modules[key] for key in sorted(modules)]
+
+
+def _constants(kind: type[Any]) -> dict[str, Any]:
+    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it.
+
+    Of a signature that is what an LM is told of it: a metric may ask by one that stands beside it.
+    """
+    found = dict[str, Any]()
+    for one in kind.__mro__:
+        if not _is_own(one):
+            continue
+        name = f"{one.__module__}.{one.__qualname__}"
+        if issubclass(one, dspy.Signature):
+            found[name] = [one.dump_state(), dspy.ChatAdapter().format_field_structure(one)]
+            continue
+        for held, value in vars(one).items():
+            if not held.startswith("__") and isinstance(value, _PLAIN | _CONTAINERS):
+                found[f"{name}.{held}"] = code_of(value)
+    return found
 
 
 def _named(function: Any) -> dict[str, Any]:
@@ -139,6 +171,11 @@ def _named(function: Any) -> dict[str, Any]:
 def _edited(function: Any) -> bool:
     """Whether its code is the user's own."""
     return _own(function.__module__ or "", function.__code__.co_filename)
+
+
+def _is_own(kind: type[Any]) -> bool:
+    """Whether a class is the user's own."""
+    return _own(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _own(module: str, file: str) -> bool:

@@ -150,6 +150,16 @@ def check_anew(program: Any, attribute: str, value: object) -> None:
         )
 
 
+def given_forward(module: Any) -> Any:
+    """The `forward` that a module was given in the place of its class's, as by `dspy.KNNFewShot`; None for none.
+
+    DSPy's tracing puts the class's own back as an attribute, and `dspy.syncify` gives what the module does anyway.
+    """
+    given = vars(module).get("forward")
+    own = getattr(given, "__func__", None) is getattr(type(module), "forward", None)
+    return None if own or getattr(given, "__qualname__", "").startswith("syncify.") else given
+
+
 def asked(program: dspy.Module) -> dict[str, str]:
     """By predictor, its inputs and outputs."""
     return {name: shown(predictor) for name, predictor in program.named_predictors()}

@@ -22,6 +22,7 @@ from raisf.programs.changing import (
     OptionsState,
     check_anew,
     constructors,
+    given_forward,
     in_place_of,
     made_alike,
     take_over,
@@ -162,7 +163,7 @@ class Program(dspy.Module):
 
     def _own_forward(self) -> bool:
         """Whether a subclass, or an optimizer such as KNNFewShot, has put another `forward` in the place of ours."""
-        return "forward" in vars(self) or type(self).forward is not Program.forward
+        return given_forward(self) is not None or type(self).forward is not Program.forward
 
     def save(self, path: Path | str, *args: Any, **kwargs: Any) -> None:
         """Write the program: into a folder as an artifact (`raisf.load` reads it); to .json or .pkl as DSPy does."""

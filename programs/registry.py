@@ -16,7 +16,7 @@ from raisf.programs.baselines.replug import REPLUG
 from raisf.programs.baselines.self_ask import SelfAsk
 from raisf.programs.baselines.self_rag import SelfRAG
 from raisf.programs.baselines.skr import SKR
-from raisf.programs.changing import asked
+from raisf.programs.changing import asked, given_forward
 from raisf.programs.program import Program
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Retriever
@@ -120,9 +120,7 @@ def check_predictors(program: Program) -> None:
         exchanged += [f"the class {type(own[name]).__name__}"] if type(own[name]) is not type(one) else []
         if exchanged:
             raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {own_class}")
-    given = vars(program).get("forward")
-    synchronous = getattr(given, "__qualname__", "").startswith("syncify.")  # dspy.syncify: what it does anyway
-    if given is not None and not synchronous:
+    if given_forward(program) is not None:
         raise InputError(f"{program.system} was given another forward, which would be lost: {own_class}")
 
 

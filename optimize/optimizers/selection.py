@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dspy
+from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
 from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
-from raisf.evaluation.runner import Patience
+from raisf.evaluation.runner import Patience, given_up
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
 from raisf.utils.errors import InputError
@@ -150,12 +151,20 @@ class Selection:
         self._highest = -math.inf
 
     def score(self, name: str, program: dspy.Module) -> Score:
-        """The program's score on the whole validation set. One that is equal to an earlier one is no candidate."""
+        """The program's score on the whole validation set. One that is equal to an earlier one is no candidate.
+
+        Raises:
+            LMError: The LM failed on ten questions in a row, or for the first candidate, the student, on all of them.
+            RaisfError: The program did, for another reason than a reply that cannot be read.
+        """
         key, before = self._key(program), self._calls()
         if key in self._scores:
             return self._scores[key]
         task = self.bar.add_task(name, total=len(self.valset), score="")
         values = self.values(program, self.valset, lambda score: self.bar.update(task, advance=1, score=score))
+        last = self.patience.error
+        if not self.tried and self.patience.failed == len(values) and not isinstance(last, AdapterParseError | None):
+            raise given_up("every validation question", last)  # a student that cannot run would win with 0 of them
         score = self._scores[key] = bootstrap(values)
         self._first = self._first or values
         self.tried.append(

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import dspy
+import numpy as np
 import pytest
+from dspy.teleprompt.bootstrap_trace import bootstrap_trace_data
 
 import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.optimizers.training_rows import Source
 from raisf.optimize.runs import score_of
+from raisf.programs.changing import given_forward
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.judges import SelfKnowledge
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 QUIET: Any = {"progress": False}
 
@@ -243,6 +246,40 @@ def test_what_syncify_puts_into_a_program_is_no_forward_that_would_be_lost(oracl
     assert (tmp_path / "a" / "manifest.json").is_file()
 
 
+def test_a_program_that_dspy_has_traced_is_still_the_one_that_it_was(
+    oracle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own `forward`, which DSPy had put back, was taken for another one that would be lost."""
+    program = RAISF(lambda query, k: [], use_decomposition=False)
+    program.set_lm(oracle())
+    examples = [dspy.Example(question="Who?", answer="x").with_inputs("question")]
+    bootstrap_trace_data(program, examples, metric=raisf.answer_exact_match)
+    assert "forward" in vars(program)
+    raisf.save(program, tmp_path / "a")
+    assert [event.type for event in program.stream("Who?")][-1] == "done"
+    assert "forward" not in caplog.text
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_a_forward_that_an_artifact_does_not_keep_is_told(
+    part: bool, oracle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What KNNFewShot had made of a module came back without its neighbours, and without a word."""
+    examples = [dspy.Example(question="Who?", answer="x").with_inputs("question")]
+    knn = dspy.KNNFewShot(k=1, trainset=examples, vectorizer=dspy.Embedder(lambda texts: np.ones((len(texts), 2))))
+    module: Any = Wrap(lambda query, k: [])
+    if part:
+        module.qa = knn.compile(module.qa)
+    else:
+        module = knn.compile(module)
+    module.set_lm(oracle())
+    raisf.save(module, tmp_path / "a")
+    where = "qa" if part else "the module"
+    assert f"does not keep the forward that {where} was given" in caplog.text
+    loaded: Any = raisf.load(tmp_path / "a", program=module)
+    assert given_forward(loaded.qa if part else loaded) is not None
+
+
 def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() -> None:
     class Styled(RAISF):
         def forward(self, question: str, style: str = "plain") -> dspy.Prediction:
@@ -253,6 +290,28 @@ def test_a_forward_of_ones_own_is_given_all_that_it_takes_by_coroutines_too() ->
     plain: Any = RAISF(lambda query, k: [])
     with pytest.raises(TypeError, match="a question alone, and was given style"):
         asyncio.run(plain.acall(question="a", style="bold"))
+
+
+class Wanting(Wrap):
+    """Takes more than its examples mark."""
+
+    def forward(self, question: str, context: str) -> dspy.Prediction:  # pyright: ignore
+        return self.qa(question=f"{question} {context}")
+
+
+@pytest.mark.parametrize("kind", [raisf.BootstrapJudges, raisf.LabeledJudges])
+def test_a_module_that_fails_on_every_question_is_not_compiled(kind: Any, oracle: Any) -> None:
+    """It was chosen with none of four right, and nothing told that it had never run."""
+    module = Wanting(lambda query, k: [])
+    module.qa.use_know, module.qa.use_relevance = False, False
+    module.set_lm(oracle())
+    subs = [f"Who is {n}?" for n in "ab"]
+    train, dev = (
+        [dspy.Example(question=f"{w} {n}?", answer="x", sub_questions=subs).with_inputs("question") for n in range(4)]
+        for w in ("Who", "Where")
+    )
+    with pytest.raises(RaisfError, match=r"the program failed on every validation question.*argument: 'context'"):
+        kind(labels="gold", **QUIET).compile(module, trainset=train, valset=dev)
 
 
 def test_a_metric_of_shares_that_come_to_one_is_right_to_the_full() -> None:

@@ -1,0 +1,53 @@
+"""If this failed, who edits what her metric judges by would go on with grades of the old one, in silence."""
+
+import types
+from typing import Any
+
+from raisf.evaluation.identity import digest
+from raisf.optimize.identity import identity_of
+
+CONSTANTS = """
+import dspy
+class Assess(dspy.Signature):
+    \"\"\"Be {manner}.\"\"\"
+    answer: str = dspy.InputField()
+    score: {kind} = dspy.OutputField()
+class Config:
+    least = {least}
+class Rule:
+    def __init__(self, most):
+        self.most = most
+    def holds(self, score):
+        return score {sign} self.most
+rule, judge = Rule({most}), dspy.LM("openai/{judge}")
+ALIASES = {{"uk": "{alias}"}}
+found = []
+class Own(dspy.Module):
+    style = "{style}"
+    def forward(self, question):
+        return dspy.Prediction(answer=self.style)
+class Grader:
+    weight = {weight}
+    def __call__(self, example, prediction, trace=None):
+        found.append(prediction)
+        with dspy.context(lm=judge):
+            score = dspy.Predict(Assess)(answer=ALIASES.get(prediction.answer)).score
+        return self.weight * (score > Config.least and rule.holds(score))
+"""
+
+
+def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_before() -> None:
+    """A metric that asks an LM went on with the grades that another instruction had given."""
+    given = {"manner": "kind", "kind": "float", "least": 1, "alias": "gb", "style": "short", "weight": 1}
+    given |= {"most": 5, "sign": "<", "judge": "small"}
+
+    def told(**changed: Any) -> str:
+        made = types.ModuleType("own_constants")
+        exec(CONSTANTS.format(**given | changed), made.__dict__)
+        made.found.append(len(changed))  # what changes with each call tells nothing
+        return digest(identity_of(made.Own(), made.Grader()))
+
+    changes = {"manner": "strict", "kind": "int", "least": 2, "alias": "en", "style": "long", "weight": 2}
+    changes |= {"most": 6, "sign": "<=", "judge": "large"}
+    assert told() == told()
+    assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
