@@ -31,6 +31,7 @@ from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.hybrid import DEPTH, fuse
 from raisf.retrieval.index import ENGINES, EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.store.manifest import MANIFEST
 from raisf.retrieval.store.rows import CorpusHash
 from raisf.retrieval.training.triples import brought_passages
@@ -80,7 +81,7 @@ class Bench:
             self._corpus.add(passage)
         self.values: dict[str, Values] = {}
         self.costs: dict[str, dict[str, float]] = {}
-        self._hits: dict[str, list[list[int]]] = {}
+        self._hits: dict[str, list[Hits]] = {}
 
     def search(self, system: str, engine: EngineName, checkpoint: str = "minilm") -> None:
         """Builds or opens the index of a system, and measures it."""
@@ -93,7 +94,7 @@ class Bench:
         found = index.search_many([question.question for question in self.questions], DEPTH)
         searched = 1000 * (time.perf_counter() - start) / len(self.questions)
         self.costs[system] = {"search_ms": searched, **({"build_s": built} if made else {})}
-        self._rank(system, [[self.numbers[passage.pid] for passage in row] for row in found])
+        self._rank(system, [[(self.numbers[passage.pid], passage.score or 0.0) for passage in row] for row in found])
 
     def _folder(self, engine: EngineName, checkpoint: str) -> Path:
         """Of this corpus and checkpoint alone: a kept index of others would be measured in its place."""
@@ -105,12 +106,11 @@ class Bench:
     def fuse(self, system: str, *others: str) -> None:
         """Measures the reciprocal rank fusion of systems that were searched, as the engine `hybrid` does it."""
         rows = zip(*(self._hits[other] for other in others), strict=True)
-        fused = [fuse([[(number, 0.0) for number in ranking] for ranking in rankings])[:DEPTH] for rankings in rows]
-        self._rank(system, [[number for number, _ in row] for row in fused])
+        self._rank(system, [fuse(rankings)[:DEPTH] for rankings in rows])
 
-    def _rank(self, system: str, hits: list[list[int]]) -> None:
+    def _rank(self, system: str, hits: list[Hits]) -> None:
         self._hits[system] = hits
-        titles = [[self.titles[number] for number in row] for row in hits]
+        titles = [[self.titles[number] for number, _ in row] for row in hits]
         self.values[system] = measure(titles, [question.gold_titles for question in self.questions])
 
     def scores(self) -> dict[str, dict[str, Score]]:

@@ -208,6 +208,15 @@ def check_index(path: Path | str) -> list[str]:
         InputError: There is no index.
     """
     path = Path(path)
+    while True:
+        standing = standing_at(path, damaged=True)
+        problems = _problems(path)
+        # The files that another process has dropped with its change are no damage: what stands now is looked at.
+        if not problems or standing_at(path, damaged=True) == standing:
+            return problems
+
+
+def _problems(path: Path) -> list[str]:
     try:
         manifest = read_manifest(path)
         problems = list(verify(path, manifest))

@@ -19,6 +19,9 @@ DEPTH = 100
 class Hybrid(Index):
     """Searches with ColBERT and with BM25. A passage's score is the sum of 1 / (60 + rank) over the two rankings.
 
+    Those that fit alike in one share its rank: many passages have a word once, and their places in the index, which
+    hang on what was added when, would else decide.
+
     Source: Cormack et al., Reciprocal rank fusion, SIGIR 2009, https://doi.org/10.1145/1571941.1572114.
     """
 
@@ -34,9 +37,12 @@ class Hybrid(Index):
 
 
 def fuse(rankings: Sequence[Hits]) -> Hits:
-    """One ranking out of several; among equals the earlier passage first."""
+    """One ranking out of several, in each of which equals share a rank; among equals the earlier passage first."""
     scores: dict[int, float] = defaultdict(float)
     for hits in rankings:
-        for rank, (number, _) in enumerate(hits, start=1):
+        rank, last = 0, None
+        for place, (number, score) in enumerate(hits, start=1):
+            if score != last:
+                rank, last = place, score
             scores[number] += 1 / (RANK_OFFSET + rank)
     return sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))

@@ -20,6 +20,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.together import MicroBatcher
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class QdrantIndex:
         """
         from qdrant_client import models  # pyright: ignore[reportMissingImports]
 
-        check_k(k)
+        k, queries = check_k(k), [text_of(query) for query in queries]
         found: list[list[Passage]] = []
         for group in groups(self._encode(queries), lambda query: query.numel()):
             requests = [

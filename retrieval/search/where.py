@@ -10,6 +10,7 @@ value       'text' or "text" (its own quote doubled inside), a number, true, fal
 import math
 import operator
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ class Where:
 
     A passage without a field satisfies no comparison on it but `!=` and `not in`. A number is compared with a text
     that reads as a number as with that number, since tables hold text only; all else compares with its own kind.
+    Letters with accents are the same however they are composed: a Mac's file names have them apart.
 
     Attributes:
         text: As it was written.
@@ -65,7 +67,7 @@ def parse_where(text: str) -> Where:
     Raises:
         InputError: It is no such expression; the message shows where it breaks.
     """
-    parser = _Parser(text)
+    parser = _Parser(_composed(text))
     test = parser.any_of()
     parser.expect("end")
     return Where(text, frozenset(parser.names), test)
@@ -77,7 +79,9 @@ def fields_of(passage: Passage, name: str) -> list[Value]:
         return [passage.pid]
     if name == "title":
         return [passage.title]
-    found = [passage.source if name == "source" else None, passage.metadata.get(name)]
+    metadata = passage.metadata
+    alike = [name] if name.isascii() else [other for other in metadata if _composed(other) == name]
+    found = [passage.source if name == "source" else None, *map(metadata.get, alike)]
     return [value for value in found if value is not None]
 
 
@@ -87,7 +91,7 @@ def check_names(where: Where, known: Iterable[str]) -> None:
     Raises:
         InputError: None has.
     """
-    known = {"id", "title", "source", *known}
+    known = {"id", "title", "source", *map(_composed, known)}
     if unknown := sorted(where.names - known):
         fields = ", ".join(name if _PLAIN.fullmatch(name) else f"`{name}`" for name in sorted(known))
         raise InputError(f"no passage has a field {unknown[0]!r} (in the filter {where.text!r}); there are {fields}")
@@ -194,6 +198,10 @@ class _Parser:
         self._kind, self._token, self._end = match.lastgroup, match[match.lastgroup], match.end()
 
 
+def _composed(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def _any_field(name: str, fits: Callable[[Value], bool]) -> Test:
     return lambda passage: any(fits(found) for found in fields_of(passage, name))
 
@@ -221,7 +229,7 @@ def _alike(found: Value, wanted: Value) -> Value | None:
     if isinstance(wanted, bool) or isinstance(found, bool):
         return found if isinstance(wanted, bool) and isinstance(found, bool) else None
     if isinstance(wanted, str):
-        return found if isinstance(found, str) else None
+        return _composed(found) if isinstance(found, str) else None
     if isinstance(found, str):
         try:
             found = _number(found)

@@ -60,19 +60,25 @@ class Batcher:
         self._worker.join(seconds)
 
     def _work(self) -> None:
-        open_ = True
-        while open_:
-            jobs = [self._waiting.get()]
-            while sum(len(job.queries) for job in jobs if job) < MOST_QUERIES and not self._waiting.empty():
-                jobs.append(self._waiting.get())
-            open_ = None not in jobs
-            groups: dict[tuple[str | None, int], list[_Job]] = {}
-            for job in filter(None, jobs):
-                if not job.found.set_running_or_notify_cancel():
-                    continue
-                groups.setdefault((job.where, job.k), []).append(job)
-            for group in groups.values():
-                self._search(group)
+        while self._answer(self._waiting.get()):
+            pass
+
+    def _answer(self, first: _Job | None) -> bool:
+        """Searches for a job and those that wait behind it; whether more may come.
+
+        It holds what was found no longer than that: an old index would else stay in memory until somebody asks again.
+        """
+        jobs = [first]
+        while sum(len(job.queries) for job in jobs if job) < MOST_QUERIES and not self._waiting.empty():
+            jobs.append(self._waiting.get())
+        groups: dict[tuple[str | None, int], list[_Job]] = {}
+        for job in filter(None, jobs):
+            if not job.found.set_running_or_notify_cancel():
+                continue
+            groups.setdefault((job.where, job.k), []).append(job)
+        for group in groups.values():
+            self._search(group)
+        return None not in jobs
 
     def _search(self, jobs: list[_Job]) -> None:
         """Searches for jobs of one filter and k; where that fails, for each alone, so that only the bad one does."""

@@ -69,7 +69,7 @@ class RemoteIndex:
             InputError: `k` is below 1 or more than the server gives, or `where` is no filter of the passages.
             RaisfError: The server is gone, cannot answer, or serves another index by now.
         """
-        check_k(k)
+        k, queries = check_k(k), [text_of(query) for query in queries]
         found: list[list[Passage]] = []
         for start in range(0, len(queries), MOST_QUERIES):
             found += self._search(queries[start : start + MOST_QUERIES], k, where)
@@ -92,7 +92,7 @@ class RemoteIndex:
             return None
 
     def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
-        answer = _ask(f"{self.url}/", {"queries": list(queries), "k": k, "where": where})
+        answer = _ask(f"{self.url}/", {"queries": queries, "k": k, "where": where})
         try:
             served, found = answer["index"], [[_passage(row) for row in rows[:k]] for rows in answer["topk"]]
             if len(found) != len(queries):

@@ -288,14 +288,19 @@ def library_versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in LIBRARIES}
 
 
-def check_k(k: int) -> None:
-    """Raises an InputError where `k` is no number of passages to search for."""
+def check_k(k: int) -> int:
+    """The number of passages to search for, a plain one: NumPy's are none for JSON.
+
+    Raises:
+        InputError: It is none.
+    """
     try:
         whole = operator.index(k)
     except TypeError:
         raise InputError(f"k is {k!r:.40}; give a whole number") from None
     if whole < 1:
         raise InputError(f"k is {k}; search for at least 1 passage")
+    return whole
 
 
 def _raw_manifest(folder: Path) -> bytes | None:

@@ -30,7 +30,7 @@ class Vectors:
         import torch
 
         self._folders = folders
-        self._files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"), key=_place)]
+        self._files = [file for folder in folders for file in _files_of(folder)]
         self.lengths = torch.cat([_read(file)["lengths"] for file in self._files])
 
     def all(self) -> "torch.Tensor":
@@ -166,9 +166,13 @@ def _tensors(vectors: "torch.Tensor", lengths: "torch.Tensor", packed: bool) -> 
     return tensors
 
 
-def _place(file: Path) -> tuple[int, str]:
-    """Where a file stands among those of its folder: by its number, which may have more digits than the first's."""
-    return len(file.stem), file.stem
+def _files_of(folder: Path) -> list[Path]:
+    """The files of a folder in the order of their numbers, which may have more digits than the first's.
+
+    What else lies there, such as the copy `00000 (1)` of a program that syncs folders, is none of them: its vectors
+    would be taken for those of the next passages.
+    """
+    return sorted((file for file in folder.glob("*.safetensors") if file.stem.isdecimal()), key=lambda f: int(f.stem))
 
 
 def shard_file(folder: Path, number: int) -> Path:

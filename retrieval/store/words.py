@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from raisf.retrieval.search.maxsim import Hits
+from raisf.retrieval.search.maxsim import Hits, best_hits
 from raisf.retrieval.store.manifest import ALL_WORDS, WHOLE_WORDS
 from raisf.utils.errors import InputError
 
@@ -79,22 +79,18 @@ class Words:
             raise InputError(f"the index {folder.parent} is damaged ({error}); make it again") from error
 
     def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
-        """The at most `k` best passages for each query, best first, out of those whose number is allowed."""
-        mask = allowed[self._numbers]
-        k = min(k, int(mask.sum()))
-        if not k:
-            return [[] for _ in queries]
-        numbers, scores = self._scorer.retrieve(
-            _tokens(queries, self._rule),
-            k=k,
-            show_progress=False,
-            backend_selection="numpy",
-            weight_mask=None if mask.all() else mask.astype(np.float32),  # pyright: ignore[reportArgumentType]
-        )
-        return [
-            [(number, score) for number, score in zip(row.tolist(), row_scores.tolist(), strict=True) if score > 0]
-            for row, row_scores in zip(self._numbers[numbers], scores, strict=True)
-        ]
+        """The at most `k` best passages for each query out of those whose number is allowed; among equals the earlier.
+
+        bm25s's own selection leaves it to the processor's sort which of equals it takes, and in which order.
+        """
+        mask, found = allowed[self._numbers], []
+        for words in _tokens(queries, self._rule):
+            scores = self._scorer.get_scores(words) if words else np.zeros(len(mask), np.float32)
+            likely = np.flatnonzero(mask & (scores > 0))
+            if len(likely) > k:  # the k best and their equals
+                likely = likely[scores[likely] >= np.partition(scores[likely], -k)[-k]]
+            found.append(best_hits(scores[likely], self._numbers[likely], k))
+        return found
 
 
 def _tokens(texts: Iterable[str], rule: str | None) -> list[list[str]]:

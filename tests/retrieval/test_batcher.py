@@ -2,7 +2,9 @@
 
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,19 @@ def test_queries_that_arrive_together_are_searched_together(index: Index, monkey
     assert len(asked) < 16 and sum(size for size, _ in asked) == 16 == batcher.queries
     # How many passages an approximate search looks at depends on k: a neighbour's may not change what is found.
     assert sum(size for size, k in asked if k == 1) == 8
+
+
+def test_an_index_that_another_has_replaced_is_freed_though_nobody_asks(passages: list[Passage], tmp_path: Path):
+    """A server that had rest after a change held both in memory, until its next search but one."""
+    batcher = Batcher(build_index(passages, tmp_path / "old", "bm25", progress=False))
+    gone = weakref.ref(batcher.index)
+    assert batcher.search(["chess"], 1, None)[1]
+    batcher.index = build_index(passages[:3], tmp_path / "new", "bm25", progress=False)
+    end = time.monotonic() + 10
+    while gone() is not None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert gone() is None and batcher.search(["chess"], 1, None) == (batcher.index, [[]])
+    batcher.close(20)
 
 
 def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monkeypatch: pytest.MonkeyPatch):

@@ -29,6 +29,17 @@ def test_passages_without_a_shared_word_are_not_returned(passages: list[Passage]
     assert index.search_many([], 5) == []
 
 
+def test_among_equals_the_earlier_is_found_however_many_are_asked_for(tmp_path: Path):
+    """Of 30 equals the 30th came first, then the 29th, the 27th and the 28th, as the processor's sort left them."""
+    index = BM25.build(
+        [Passage(f"{n:03d}", "An owl." if n % 5 else "An owl, an owl.") for n in range(60)], tmp_path / "i"
+    )
+    found = [passage.pid for passage in index("owl", 60)]
+    assert found == [f"{n:03d}" for n in sorted(range(60), key=lambda n: (n % 5 > 0, n))]
+    assert all([passage.pid for passage in index("owl", k)] == found[:k] for k in range(1, 60))
+    assert [passage.pid for passage in index("owl", 3, "id > '010' and id != '015'")] == ["020", "025", "030"]
+
+
 TEXTS = [
     "A lack of vitamin D.",
     "A lack of vitamin C.",

@@ -1,5 +1,6 @@
 """Dense retrieval finds by meaning from any folder of weights, and hybrid search finds what either engine finds."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from raisf.retrieval.encoders.checkpoint import minilm_package
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.engines.dense import Dense, find_model
 from raisf.retrieval.engines.hybrid import Hybrid, fuse
-from raisf.retrieval.index import build_index, open_folder
+from raisf.retrieval.index import add_to_index, build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
@@ -112,6 +113,19 @@ def test_fusion_is_by_ranks_alone(orders: list[list[int]]):
         assert score == pytest.approx(sum(1 / (61 + order.index(number)) for order in orders))
     if len(orders) == 1:
         assert [number for number, _ in fused] == orders[0]
+
+
+def test_hybrid_finds_the_same_however_its_passages_came(tmp_path: Path):
+    """Of passages that have a word alike those that were added first were taken for the better."""
+    words = "river heron owl chess king music moon".split()
+    passages = [Passage(" ".join(five), " ".join(five)) for five in itertools.combinations(words, 5)]
+    Hybrid.build(passages, tmp_path / "once", progress=False)
+    Hybrid.build(passages[15:], tmp_path / "grown", progress=False)
+    add_to_index(tmp_path / "grown", passages[14::-1], progress=False)
+    once, grown = open_folder(tmp_path / "once"), open_folder(tmp_path / "grown")
+    assert once.corpus_hash == grown.corpus_hash
+    assert [p.pid for p in once("owl", 3)] == [p.pid for p in grown("owl", 3)]
+    assert fuse([[(4, 2.0), (7, 1.5), (1, 1.5), (0, 1.0)]]) == [(4, 1 / 61), (1, 1 / 62), (7, 1 / 62), (0, 1 / 64)]
 
 
 def test_contrievers_queries_are_cut_at_64_tokens_and_its_passages_are_not(model: Path, tmp_path: Path):

@@ -22,7 +22,7 @@ from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import FORMAT, MANIFEST, PASSAGES
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
-from tests.retrieval.conftest import ENGINES, error_of
+from tests.retrieval.conftest import ENGINES, NEW, error_of
 
 
 @pytest.fixture(params=ENGINES)
@@ -204,6 +204,18 @@ def test_a_cut_or_missing_file_is_noticed(index: Path):
     assert "damaged" in error_of(index)
     file.unlink()
     assert "is missing" in error_of(index)
+
+
+@pytest.mark.parametrize("name", ["00000 (1).safetensors", "._00000.safetensors"])
+def test_what_a_copy_leaves_beside_the_vectors_is_not_read(name: str, made: dict[str, Path], tmp_path: Path):
+    """The vectors of a conflicting copy were those of the next segment's passages, and no check told."""
+    path, queries = Path(shutil.copytree(made["colbert"], tmp_path / "index")), ["harpsichord strings", "chess"]
+    add_to_index(path, [NEW], progress=False)
+    before = open_folder(path).search_many(queries, 3)
+    moved = shutil.copytree(path, tmp_path / "moved")
+    vectors = moved / "segments" / "1" / "vectors"
+    shutil.copy(vectors / "00000.safetensors", vectors / name)
+    assert open_folder(moved).search_many(queries, 3) == before
 
 
 @pytest.mark.parametrize("engine", ["colbert", "dense"])

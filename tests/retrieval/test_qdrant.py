@@ -47,7 +47,7 @@ def test_a_collection_finds_what_its_index_finds(index: Index, client: Any):
     assert index.path and push_index(index.path, client, "mine", progress=False) == 11
     pushed = QdrantIndex(client, "mine")
     assert isinstance(pushed, Retriever) and pushed.corpus_hash == index.corpus_hash
-    queries = ["Who wrote Hamlet?", "Which animal has several hearts?", "العربية", "", "word " * 10_000]
+    queries = ["Who wrote Hamlet?", "Which animal has several hearts?", "العربية", "", "word " * 10_000, "\ud800 sea"]
     for ours, theirs in zip(pushed.search_many(queries, 4), index.search_many(queries, 4), strict=True):
         assert [(p.pid, p.text, p.title, p.citation, p.metadata) for p in ours] == [
             (p.pid, p.text, p.title, p.citation, p.metadata) for p in theirs

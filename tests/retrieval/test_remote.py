@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from raisf.retrieval.engines.base import Index
@@ -53,8 +54,10 @@ def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
 
 def test_long_and_odd_queries_go_over_the_wire(server: IndexServer, index: Index):
     remote = RemoteIndex(server.url)
-    for query in ("Hamlet " * 10_000, "\U0001f600\u0000\u202e Hamlet", "שלום Hamlet"):
+    for query in ("Hamlet " * 10_000, "\U0001f600\u0000\u202e Hamlet", "שלום Hamlet", "\ud800 Hamlet"):
         assert remote(query, 2) == index(query, 2)
+    two: Any = np.int64(2)
+    assert remote("Hamlet sea", two) == index("Hamlet sea", two)
 
 
 def test_many_queries_go_in_requests_that_the_server_takes(server: IndexServer, index: Index):

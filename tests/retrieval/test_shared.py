@@ -14,7 +14,7 @@ from raisf.retrieval.engines.dense import Dense, DenseModel, find_model
 from raisf.retrieval.index import Change, EngineName, add_to_index, build_index, check_index, index_info, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store import writer
-from raisf.retrieval.store.manifest import MANIFEST, Segment, read_manifest
+from raisf.retrieval.store.manifest import MANIFEST, Segment, read_manifest, verify
 from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.writer import changed_index
 from raisf.utils.errors import InputError
@@ -40,6 +40,22 @@ def test_a_crash_in_the_middle_leaves_the_old_index(
     assert check_index(path) == [] and open_folder(path)("harpsichord", 1)[0].pid == "new"
     known = {*read_manifest(path).files, MANIFEST, ".lock"}
     assert {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} <= known
+
+
+def test_a_change_while_an_index_is_checked_is_no_damage(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, changes = copy(made, "bm25", tmp_path), iter([NEW])
+
+    def verified(*args) -> Iterator[str]:
+        for passage in changes:
+            add_to_index(path, [passage], progress=False)  # drops the counts of before
+        return verify(*args)
+
+    monkeypatch.setattr("raisf.retrieval.index.verify", verified)
+    assert check_index(path) == [] and len(open_folder(path).passages) == 13
+    (path / "segments" / "1" / "passages.jsonl").write_bytes(b"")
+    assert "segments/1/passages.jsonl has 0 bytes" in check_index(path)[0]
 
 
 def test_two_writers_never_mix(made: dict[str, Path], passages: list[Passage], tmp_path: Path):

@@ -2,6 +2,8 @@
 
 import operator
 import time
+import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -115,6 +117,18 @@ def test_a_column_named_source_is_found_beside_the_document_it_stands_in():
     for condition in ("source != 'manual 7'", "source != 't.csv'", "source = 'p.csv'", "source > 'z'"):
         assert not parse_where(condition)(row)
     assert parse_where("source = 'nyt'")(next(passages_of_texts([{"text": "t", "source": "nyt"}])))
+
+
+@pytest.mark.parametrize("wanted", ["NFC", "NFD"])
+@pytest.mark.parametrize("held", ["NFC", "NFD"])
+def test_letters_are_the_same_however_they_are_composed(held: Literal["NFC", "NFD"], wanted: Literal["NFC", "NFD"]):
+    """A Mac's file names are decomposed, and typed ones are not: what is seen to be there was not found."""
+    source, name, city = (unicodedata.normalize(held, text) for text in ("Pr\u00e9nom.txt", "n\u00e9", "Orl\u00e9ans"))
+    passage = Passage("1", "An owl.", source=source, metadata={name: city})
+    for text in ("source = 'Pr\u00e9nom.txt'", "`n\u00e9` in ('Orl\u00e9ans')", "`n\u00e9` >= 'Orl\u00e9ans'"):
+        where = parse_where(unicodedata.normalize(wanted, text))
+        assert where(passage)
+        check_names(where, passage.metadata)
 
 
 def test_numbers_beyond_what_a_float_holds_are_compared():
