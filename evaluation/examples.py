@@ -118,8 +118,8 @@ def gold_passages(example: dspy.Example) -> tuple[list[str], bool]:
     return [name for name in example.get("gold_pids" if by_id else "gold_titles") or [] if name], by_id
 
 
-def answer_of(prediction: object, program: object) -> str:
-    """The answer that a program gave, which may be a module of the user's own.
+def answer_of(prediction: object, program: object = None) -> str:
+    """The answer that a program gave, which may be a module of the user's own; None: nobody knows which.
 
     Raises:
         InputError: It gave something else than a prediction with an answer.
@@ -129,4 +129,5 @@ def answer_of(prediction: object, program: object) -> str:
     given = f"a {type(prediction).__name__}"
     if isinstance(prediction, dspy.Prediction):
         given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"
-    raise InputError(f"{type(program).__name__} gave {given}: let its forward return dspy.Prediction(answer=...)")
+    who = "the program" if program is None else type(program).__name__
+    raise InputError(f"{who} gave {given}: let its forward return dspy.Prediction(answer=...)")

@@ -66,6 +66,8 @@ def add_to_index(
     if isinstance(docs, (str, Path)):
         skip = skip or log_skipped
         documents = find_documents(docs, encoding, skip)
+        if not documents and not any(Path(docs).iterdir()):
+            raise InputError(f"nothing is in {docs}: give a file, or a folder with documents")
         return change_documents(path, documents, stop if Path(docs).is_file() else skip, only=False, progress=progress)
     passages = {passage.pid: passage for passage in checked(docs)}
     with changed_index(path, _finder(path), progress) as writer:

@@ -9,7 +9,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
-from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.examples import answer_of, gold_answers
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
@@ -18,7 +18,6 @@ from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
-from raisf.utils.text import text_of
 
 Metric = Callable[..., float]
 GIVEN, ZERO_SHOT = "as given", "zero-shot"
@@ -33,7 +32,7 @@ def answer_exact_match(
     pred_trace: Any = None,
 ) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in, GEPA among them."""
-    return exact_match(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
+    return exact_match(answer_of(prediction), _gold(example), example.get("scoring"))
 
 
 def answer_accuracy(
@@ -44,7 +43,7 @@ def answer_accuracy(
     pred_trace: Any = None,
 ) -> float:
     """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
-    return accuracy(text_of(prediction.get("answer")), _gold(example), example.get("scoring"))
+    return accuracy(answer_of(prediction), _gold(example), example.get("scoring"))
 
 
 def _gold(example: dspy.Example) -> list[str]:
