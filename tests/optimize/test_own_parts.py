@@ -103,7 +103,9 @@ def test_no_lm_is_copied_not_even_one_that_a_module_asks_by_itself(locked: bool)
     assert made is not student and made.writer is student.writer and HeavyLM.copied == 0
 
 
-@pytest.mark.parametrize("said, told", [("right", "a str"), (dspy.Prediction(reply="right"), "a prediction with reply")])
+@pytest.mark.parametrize(
+    "said, told", [("right", "a str"), (dspy.Prediction(reply="right"), "a prediction with reply")]
+)
 def test_a_module_that_gives_no_answer_is_told_what_to_give(said: Any, told: str) -> None:
     """A text ended compiling with Python's own words, and a prediction without an answer was wrong in silence."""
     for metric in (raisf.answer_exact_match, raisf.answer_accuracy):

@@ -147,7 +147,7 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
 def test_an_empty_folder_adds_nothing_in_silence_to_no_index(made: dict[str, Path], tmp_path: Path):
     """A mistyped name of a folder that exists looked like documents added: "added 0", exit code 0."""
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="nothing is in .*empty: give a file, or a folder with documents"):
+    with pytest.raises(InputError, match=r"nothing is in .*empty: give a file, or a folder with documents"):
         add_to_index(copy(made, "bm25", tmp_path), tmp_path / "empty", progress=False)
 
 
