@@ -4,9 +4,12 @@ import contextlib
 import dis
 import functools
 import inspect
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +20,9 @@ from raisf.evaluation.identity import code_of, describe, weights_of
 from raisf.optimize.within import programs_within
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
-_PLAIN = bool | int | float | str | tuple | None
-_CONTAINERS = list | dict | set | frozenset
+_PLAIN = bool | int | float | str | bytes | tuple | frozenset | range | None
+_PLAIN |= re.Pattern | functools.partial | Decimal | date | timedelta
+_CONTAINERS = list | dict | set
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -109,38 +113,34 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
         if not _edited(function):
             continue
         for key, value in sorted(_named(function).items()):
-            if isinstance(value, dspy.Module):
-                modules[key] = value
-            if key in found or isinstance(value, dspy.Module):
-                continue
             kind = value if isinstance(value, type) else type(value)
             made_of = _is_own(kind) and kind is not value
+            if made_of or isinstance(value, dspy.Module | functools.partial):
+                modules |= {f"{key} {number}": one for number, one in enumerate(_held([value]))}
+            if key in found or isinstance(value, dspy.Module):
+                continue
             held = vars(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
+            if issubclass(kind, dspy.Signature):  # what an LM is told of it; one of a text is no class of hers
+                found[key] = [kind.dump_state(), dspy.ChatAdapter().format_field_structure(kind)]
             # Other lists and the like may change with each call: a count of these, what was found so far.
             lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
             if made_of or lasting or isinstance(value, _PLAIN | dspy.BaseLM):
                 found[key] = code_of(value)
             if made:
-                found[f"{key}()" if made_of else key] = [code_of(one) for one in made]
+                found[f"{key}()" if key in found else key] = [code_of(one) for one in made]
                 waiting += made
     return found, [modules[key] for key in sorted(modules)]
 
 
 def _constants(kind: type[Any]) -> dict[str, Any]:
-    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it.
-
-    Of a signature that is what an LM is told of it: a metric may ask by one that stands beside it.
-    """
+    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
     found = dict[str, Any]()
     for one in kind.__mro__:
         if not _is_own(one):
             continue
         name = f"{one.__module__}.{one.__qualname__}"
-        if issubclass(one, dspy.Signature):
-            found[name] = [one.dump_state(), dspy.ChatAdapter().format_field_structure(one)]
-            continue
         for held, value in vars(one).items():
             if not held.startswith("__") and isinstance(value, _PLAIN | _CONTAINERS):
                 found[f"{name}.{held}"] = code_of(value)

@@ -7,16 +7,22 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.identity import identity_of
 
 CONSTANTS = """
-import dspy
+import dspy, functools, re
 class Assess(dspy.Signature):
     \"\"\"Be {manner}.\"\"\"
     answer: str = dspy.InputField()
     score: {kind} = dspy.OutputField()
 class Config:
     least = {least}
+Mend = dspy.Signature("answer -> mended", "Mend {mending}.")
+said = re.compile("{said}")
+def _long(answer, length):
+    return len(answer) > length
+long = functools.partial(_long, length={length})
 class Rule:
     def __init__(self, most):
         self.most = most
+        self.mend = dspy.Predict("answer -> {mends}")
     def holds(self, score):
         return score {sign} self.most
 rule, judge = Rule({most}), dspy.LM("openai/{judge}")
@@ -30,6 +36,8 @@ class Grader:
     weight = {weight}
     def __call__(self, example, prediction, trace=None):
         found.append(prediction)
+        if long(prediction.answer) or said.search(prediction.answer):
+            return dspy.Predict(Mend)(answer=prediction.answer).mended == example.answer
         with dspy.context(lm=judge):
             score = dspy.Predict(Assess)(answer=ALIASES.get(prediction.answer)).score
         return self.weight * (score > Config.least and rule.holds(score))
@@ -40,6 +48,7 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
     """A metric that asks an LM went on with the grades that another instruction had given."""
     given = {"manner": "kind", "kind": "float", "least": 1, "alias": "gb", "style": "short", "weight": 1}
     given |= {"most": 5, "sign": "<", "judge": "small"}
+    given |= {"mending": "little", "said": "yes", "length": 10, "mends": "better"}
 
     def told(**changed: Any) -> str:
         made = types.ModuleType("own_constants")
@@ -49,5 +58,6 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
 
     changes = {"manner": "strict", "kind": "int", "least": 2, "alias": "en", "style": "long", "weight": 2}
     changes |= {"most": 6, "sign": "<=", "judge": "large"}
+    changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse"}
     assert told() == told()
     assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
