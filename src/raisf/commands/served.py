@@ -128,12 +128,13 @@ def load_models(service: "Service") -> None:
     Raises:
         InputError: One cannot be read.
     """
-    from raisf.utils.predictors import all_predictors
+    from raisf.evaluation.local_lms import lms_of
+    from raisf.lm.local.model import LocalLM
 
     for served in service.served.values():
-        for _, predictor in all_predictors(served.program):
-            if (engine := getattr(predictor.lm, "base_engine", None)) is not None:
-                engine.load()
+        for lm in lms_of(served.program):
+            if isinstance(lm, LocalLM):
+                lm.base_engine.load()
 
 
 def _named(target: str) -> tuple[str, str]:
