@@ -16,7 +16,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe, weights_of
+from raisf.evaluation.identity import code_of, describe, describe_lm
 from raisf.optimize.within import programs_within
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
@@ -52,8 +52,7 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
-    judge = weights_of(asked) if asked is not None else None
-    found = {"programs": described, "code": [code_of(one) for one in run], "asked": judge}
+    found = {"programs": described, "code": [code_of(one) for one in run], "asked": describe_lm(asked)}
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
 
@@ -126,7 +125,9 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
                 found[key] = [kind.dump_state(), dspy.ChatAdapter().format_field_structure(kind)]
             # Other lists and the like may change with each call: a count of these, what was found so far.
             lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
-            if made_of or lasting or isinstance(value, _PLAIN | dspy.BaseLM):
+            if isinstance(value, dspy.BaseLM):
+                found[key] = describe_lm(value)
+            elif made_of or lasting or isinstance(value, _PLAIN):
                 found[key] = code_of(value)
             if made:
                 found[f"{key}()" if key in found else key] = [code_of(one) for one in made]

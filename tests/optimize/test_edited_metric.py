@@ -25,7 +25,7 @@ class Rule:
         self.mend = dspy.Predict("answer -> {mends}")
     def holds(self, score):
         return score {sign} self.most
-rule, judge = Rule({most}), dspy.LM("openai/{judge}")
+rule, judge = Rule({most}), dspy.LM("openai/{judge}", temperature={warm})
 ALIASES = {{"uk": "{alias}"}}
 found = []
 class Own(dspy.Module):
@@ -48,7 +48,7 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
     """A metric that asks an LM went on with the grades that another instruction had given."""
     given = {"manner": "kind", "kind": "float", "least": 1, "alias": "gb", "style": "short", "weight": 1}
     given |= {"most": 5, "sign": "<", "judge": "small"}
-    given |= {"mending": "little", "said": "yes", "length": 10, "mends": "better"}
+    given |= {"mending": "little", "said": "yes", "length": 10, "mends": "better", "warm": 0.0}
 
     def told(**changed: Any) -> str:
         made = types.ModuleType("own_constants")
@@ -58,6 +58,6 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
 
     changes = {"manner": "strict", "kind": "int", "least": 2, "alias": "en", "style": "long", "weight": 2}
     changes |= {"most": 6, "sign": "<=", "judge": "large"}
-    changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse"}
+    changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse", "warm": 1.0}
     assert told() == told()
     assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
