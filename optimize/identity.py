@@ -3,6 +3,7 @@
 import contextlib
 import dis
 import functools
+import importlib.util
 import inspect
 import re
 import sys
@@ -161,12 +162,31 @@ def _named(function: Any) -> dict[str, Any]:
     names = (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]) & function.__globals__.keys()
     found = {f"{function.__module__}.{name}": function.__globals__[name] for name in names}
     modules = [one for one in found.values() if isinstance(one, ModuleType)]
-    modules += [sys.modules[name] for name in used["IMPORT_NAME"] & sys.modules.keys()]
+    modules += _imported(used, function.__globals__.get("__package__") or "")
     within = used["LOAD_ATTR"] | used["LOAD_METHOD"] | used["IMPORT_FROM"]
     for module in modules:
         if _own(module.__name__, getattr(module, "__file__", None) or ""):
             found |= {f"{module.__name__}.{name}": vars(module)[name] for name in within & vars(module).keys()}
     return found
+
+
+def _imported(used: Mapping[str, set[str]], package: str) -> list[ModuleType]:
+    """The modules that code imports when it runs; the user's that have not been imported so far are now.
+
+    Args:
+        used: The names in it, by instruction, which do not tell `from .one` from `from one`.
+        package: That it is in.
+    """
+    names = used["IMPORT_NAME"] | (
+        {f"{package}.{name}".strip(".") for name in used["IMPORT_NAME"]} if package else set()
+    )
+    names |= {f"{name}.{part}" for name in names for part in used["IMPORT_FROM"]}
+    for name in sorted(filter(None, names - sys.modules.keys())):
+        with contextlib.suppress(Exception, SystemExit):  # is told when it runs; most of the names are no modules
+            top = importlib.util.find_spec(name.partition(".")[0])
+            if top is not None and _own(name, top.origin or ""):
+                importlib.import_module(name)
+    return [one for name in sorted(names) if (one := sys.modules.get(name)) is not None]
 
 
 def _edited(function: Any) -> bool:

@@ -1,7 +1,13 @@
 """If this failed, who edits what her metric judges by would go on with grades of the old one, in silence."""
 
+import importlib
+import sys
 import types
+from pathlib import Path
 from typing import Any
+
+import dspy
+import pytest
 
 from raisf.evaluation.identity import digest
 from raisf.optimize.identity import identity_of
@@ -61,3 +67,40 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
     changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse", "warm": 1.0}
     assert told() == told()
     assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
+
+
+METRICS = "late_of_hers.metrics"
+LATE = {
+    "late_of_hers/__init__.py": "",
+    "late_of_hers/beside.py": "def least(): return {0}",
+    "late_of_hers/limits.py": "MOST = {0}",
+    "apart_of_hers.py": "def wanted(): return {0}",
+    "late_of_hers/metrics.py": """
+def metric(example, prediction, trace=None):
+    import json
+    from apart_of_hers import wanted
+    from . import limits
+    from .beside import least
+    from nowhere_at_all import anything
+    return least() <= wanted() <= limits.MOST and json.loads(prediction.answer)
+""",
+}
+
+
+def test_what_a_metric_imports_when_it_runs_is_told_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it was, as it had not been imported when the journal got its name."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def told(**changed: int) -> str:
+        for name, text in LATE.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text.replace("{0}", str(changed.get(Path(name).stem, 1))))
+        importlib.invalidate_caches()
+        made = digest(identity_of(dspy.Predict("question -> answer"), importlib.import_module(METRICS).metric))
+        for name in [one for one in sys.modules if "_of_hers" in one]:
+            del sys.modules[name]
+        return made
+
+    assert told() == told()
+    assert len({told(), told(beside=2), told(limits=2), told(apart_of_hers=2)}) == 4
