@@ -41,7 +41,7 @@ def test_tables_whose_names_differ_in_what_no_files_name_has_a_file_each(tmp_pat
 
 
 def test_a_text_of_a_table_is_no_formula_in_a_spreadsheet(tmp_path) -> None:
-    texts = ["=1+1", "@sum", "-2+3", "-", "-, 97.0", "a-b"]
-    Section("t", ["said"], [[text] for text in texts]).write(tmp_path)
-    read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8"))][1:]
-    assert read == ["'=1+1", "'@sum", "'-2+3", "-", "-, 97.0", "a-b"]
+    texts = ["=1+1", "@sum", "-2+3", "\r=1", "-", "-, 97.0", "a-b"]
+    Section("t", ["=kind (n=7)"], [[text] for text in texts]).write(tmp_path)
+    read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8", newline=""))]
+    assert read == ["'=kind (n=7)", "'=1+1", "'@sum", "'-2+3", "'\r=1", "-", "-, 97.0", "a-b"]

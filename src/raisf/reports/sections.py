@@ -194,12 +194,13 @@ def _cell(saved: Any) -> Cell:
 
 
 def _headings(column: str, scored: bool) -> list[str]:
+    column = no_formula(column)  # a kind of question may be any text
     return [column, *(f"{column} {end}" for end in ENDS)] if scored else [column]
 
 
 def no_formula(value: str) -> str:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if re.match(r"[=+@\t]|-[^,]", value) else value
+    return f"'{value}" if re.match(r"[=+@\t\r]|-[^,]", value) else value
 
 
 def _parts(cell: Cell, scored: bool) -> list[Any]:
