@@ -69,7 +69,7 @@ def describe(program: dspy.Module) -> dict[str, Any]:
         if any(field.annotation is not str for field in signature.fields.values()):  # its state leaves types out
             decides["types"] = dspy.ChatAdapter().format_field_structure(signature)
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
-        described[f"LM of {name}"] = _describe_lm(predictor.lm or dspy.settings.lm, signature)
+        described[f"LM of {name}"] = describe_lm(predictor.lm or dspy.settings.lm, signature)
         if predictor.config:
             described[f"settings of {name}"] = digest(predictor.config)
     return described
@@ -236,7 +236,8 @@ def weights_of(lm: Any) -> str:
     return lm.weights if isinstance(lm, LocalLM) else lm.model
 
 
-def _describe_lm(lm: Any, signature: Any) -> str | None:
+def describe_lm(lm: Any, signature: Any = None) -> str | None:
+    """Which model an LM is, and with what settings it is asked; with a signature, also in what way by that."""
     if lm is None:
         return None
     adapter = adapter_for(lm)
@@ -257,5 +258,7 @@ def _describe_lm(lm: Any, signature: Any) -> str | None:
         words += [_class_of(lm), digest(plain)]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
-        words += ["probabilities"] * (lm.endpoint.scoring is not None and scored_labels(signature) is not None)
+        words += ["probabilities"] * (
+            signature is not None and lm.endpoint.scoring is not None and scored_labels(signature) is not None
+        )
     return " ".join(words)

@@ -3,22 +3,27 @@
 import contextlib
 import dis
 import functools
+import importlib.util
 import inspect
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe, weights_of
+from raisf.evaluation.identity import code_of, describe, describe_lm
 from raisf.optimize.within import programs_within
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
-_PLAIN = bool | int | float | str | tuple | None
-_CONTAINERS = list | dict | set | frozenset
+_PLAIN = bool | int | float | str | bytes | tuple | frozenset | range | None
+_PLAIN |= re.Pattern | functools.partial | Decimal | date | timedelta
+_CONTAINERS = list | dict | set
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -48,8 +53,7 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
     asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
-    judge = weights_of(asked) if asked is not None else None
-    found = {"programs": described, "code": [code_of(one) for one in run], "asked": judge}
+    found = {"programs": described, "code": [code_of(one) for one in run], "asked": describe_lm(asked)}
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
 
@@ -109,38 +113,36 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
         if not _edited(function):
             continue
         for key, value in sorted(_named(function).items()):
-            if isinstance(value, dspy.Module):
-                modules[key] = value
-            if key in found or isinstance(value, dspy.Module):
-                continue
             kind = value if isinstance(value, type) else type(value)
             made_of = _is_own(kind) and kind is not value
+            if made_of or isinstance(value, dspy.Module | functools.partial):
+                modules |= {f"{key} {number}": one for number, one in enumerate(_held([value]))}
+            if key in found or isinstance(value, dspy.Module):
+                continue
             held = vars(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
+            if issubclass(kind, dspy.Signature):  # what an LM is told of it; one of a text is no class of hers
+                found[key] = [kind.dump_state(), dspy.ChatAdapter().format_field_structure(kind)]
             # Other lists and the like may change with each call: a count of these, what was found so far.
             lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
-            if made_of or lasting or isinstance(value, _PLAIN | dspy.BaseLM):
+            if isinstance(value, dspy.BaseLM):
+                found[key] = describe_lm(value)
+            elif made_of or lasting or isinstance(value, _PLAIN):
                 found[key] = code_of(value)
             if made:
-                found[f"{key}()" if made_of else key] = [code_of(one) for one in made]
+                found[f"{key}()" if key in found else key] = [code_of(one) for one in made]
                 waiting += made
     return found, [modules[key] for key in sorted(modules)]
 
 
 def _constants(kind: type[Any]) -> dict[str, Any]:
-    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it.
-
-    Of a signature that is what an LM is told of it: a metric may ask by one that stands beside it.
-    """
+    """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
     found = dict[str, Any]()
     for one in kind.__mro__:
         if not _is_own(one):
             continue
         name = f"{one.__module__}.{one.__qualname__}"
-        if issubclass(one, dspy.Signature):
-            found[name] = [one.dump_state(), dspy.ChatAdapter().format_field_structure(one)]
-            continue
         for held, value in vars(one).items():
             if not held.startswith("__") and isinstance(value, _PLAIN | _CONTAINERS):
                 found[f"{name}.{held}"] = code_of(value)
@@ -160,12 +162,31 @@ def _named(function: Any) -> dict[str, Any]:
     names = (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]) & function.__globals__.keys()
     found = {f"{function.__module__}.{name}": function.__globals__[name] for name in names}
     modules = [one for one in found.values() if isinstance(one, ModuleType)]
-    modules += [sys.modules[name] for name in used["IMPORT_NAME"] & sys.modules.keys()]
+    modules += _imported(used, function.__globals__.get("__package__") or "")
     within = used["LOAD_ATTR"] | used["LOAD_METHOD"] | used["IMPORT_FROM"]
     for module in modules:
         if _own(module.__name__, getattr(module, "__file__", None) or ""):
             found |= {f"{module.__name__}.{name}": vars(module)[name] for name in within & vars(module).keys()}
     return found
+
+
+def _imported(used: Mapping[str, set[str]], package: str) -> list[ModuleType]:
+    """The modules that code imports when it runs; the user's that have not been imported so far are now.
+
+    Args:
+        used: The names in it, by instruction, which do not tell `from .one` from `from one`.
+        package: That it is in.
+    """
+    names = used["IMPORT_NAME"] | (
+        {f"{package}.{name}".strip(".") for name in used["IMPORT_NAME"]} if package else set()
+    )
+    names |= {f"{name}.{part}" for name in names for part in used["IMPORT_FROM"]}
+    for name in sorted(filter(None, names - sys.modules.keys())):
+        with contextlib.suppress(Exception, SystemExit):  # is told when it runs; most of the names are no modules
+            top = importlib.util.find_spec(name.partition(".")[0])
+            if top is not None and _own(name, top.origin or ""):
+                importlib.import_module(name)
+    return [one for name in sorted(names) if (one := sys.modules.get(name)) is not None]
 
 
 def _edited(function: Any) -> bool:

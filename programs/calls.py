@@ -71,11 +71,15 @@ class Run:
         self._calls = 0
         self._searches: dict[tuple[str, int], Task[list[Passage]]] = {}
         self._used: set[int] = set()
-        self._started = time.monotonic()
-        self._deadline = None if max_seconds is None else self._started + max_seconds
+        self.begin()
         self._aside = {} if max_seconds is None else {"send_stream": None}  # no other thread can write to DSPy's stream
         self._lock = threading.Lock()
         self._asked: dict[tuple[int, str], Future[tuple[dspy.Prediction | None, list[Any]]]] = {}
+
+    def begin(self) -> None:
+        """Its seconds begin now, and not when it was made."""
+        self._started = time.monotonic()
+        self._deadline = None if self.max_seconds is None else self._started + self.max_seconds
 
     @contextmanager
     def node(self, question: str) -> Iterator[Node]:
@@ -210,11 +214,10 @@ class Run:
             self._used.add(id(search))
         return passages
 
-    def cost(self, usage: UsageTracker) -> Cost:
+    def cost(self) -> Cost:
         """What the run has cost, now that it is over."""
-        self.usage = usage
         searches = sum(not search.drop() for search in self._searches.values())
-        metered = len(metered_calls(usage))
+        metered = len(metered_calls(self.usage)) if self.usage else 0
         ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
         return self.cost_so_far().model_copy(update=ended)
 

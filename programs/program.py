@@ -16,6 +16,7 @@ import anyio.to_thread
 import dspy
 import numpy as np
 
+from raisf.evaluation.local_lms import load_weights
 from raisf.programs.callbacks import observed_program
 from raisf.programs.calls import Run
 from raisf.programs.changing import (
@@ -188,12 +189,8 @@ class Program(dspy.Module):
 
     def unchanged(self) -> set[str]:
         """The attributes of the options of `later` that are at their defaults."""
-        found = set[str]()
-        for name in self.later:
-            given = next(takes[name] for _, takes in constructors(self) if name in takes)
-            if self.option(name) == given.default:
-                found.add(self.stored.get(name, name))
-        return found
+        taken = {name: next(takes[name] for _, takes in constructors(self) if name in takes) for name in self.later}
+        return {self.stored.get(name, name) for name, given in taken.items() if self.option(name) == given.default}
 
     def named_parameters(self) -> list[tuple[str, Any]]:
         """DSPy's, after the options: a module that contains the program is written with these, too."""
@@ -261,8 +258,10 @@ class Program(dspy.Module):
         return Confidence()
 
     def _run(self, run: Run, question: str, reword: Callable[[str, Run], str] | None = None) -> dspy.Prediction:
-        with dspy.track_usage() as usage:
-            run.usage = usage
+        if run.max_seconds is not None:
+            load_weights(self)  # else the first question's seconds would go by with that
+            run.begin()
+        with dspy.track_usage() as run.usage:
             try:
                 root = self._answer(run, clean(reword(question, run) if reword else question))
             except BaseException as error:
@@ -276,7 +275,7 @@ class Program(dspy.Module):
         if run.failure is not None and root.answer == UNKNOWN and root.route not in ("budget", "withheld"):
             raise run.failure  # what the question lacks may be what the failed call would have said
         counts = {"read": run.read, "unreadable": run.unreadable, "failed": run.failed}
-        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(usage), **counts)
+        trace = Trace(system=self.system, root=fold_duplicates(root), cost=run.cost(), **counts)
         return dspy.Prediction(trace=trace, answer=trace.root.answer)  # dspy.majority votes on the last
 
     def __setattr__(self, name: str, value: Any) -> None:

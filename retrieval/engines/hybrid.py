@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from raisf.retrieval.encoders.checkpoint import default_checkpoint, find_checkpoint
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.search.maxsim import Hits
+from raisf.retrieval.store.words import Words
 
 RANK_OFFSET = 60
 """The constant of reciprocal rank fusion, as in its paper: how little the first ranks stand out from the next."""
@@ -32,8 +34,12 @@ class Hybrid(Index):
     counts_words = True
 
     def _hits(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
-        rankings = [searcher.search(queries, max(k, DEPTH), allowed) for searcher in self._searchers]
-        return [fuse(rows)[:k] for rows in zip(*rankings, strict=True)]
+        depth, (vectors, words) = max(k, DEPTH), self._searchers
+        near = vectors.search(queries, depth, allowed)
+        # Else their places would decide which of hundreds that have a word alike are among BM25's first.
+        numbers = [[number for number, _ in hits] for hits in near]
+        alike = cast(Words, words).search(queries, depth, allowed, numbers)
+        return [fuse(rows)[:k] for rows in zip(near, alike, strict=True)]
 
 
 def fuse(rankings: Sequence[Hits]) -> Hits:

@@ -78,18 +78,29 @@ class Words:
         except (ValueError, KeyError, OSError) as error:
             raise InputError(f"the index {folder.parent} is damaged ({error}); make it again") from error
 
-    def search(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
+    def search(
+        self, queries: Sequence[str], k: int, allowed: np.ndarray, also: Sequence[Sequence[int]] = ()
+    ) -> list[Hits]:
         """The at most `k` best passages for each query out of those whose number is allowed; among equals the earlier.
 
         bm25s's own selection leaves it to the processor's sort which of equals it takes, and in which order.
+
+        Args:
+            queries: The queries.
+            k: How many passages at most.
+            allowed: Which passages may be found, bool `(n_passages,)`.
+            also: For each query the numbers of passages that are found beyond `k` where they are the last one's equals.
         """
         mask, found = allowed[self._numbers], []
-        for words in _tokens(queries, self._rule):
+        for place, words in enumerate(_tokens(queries, self._rule)):
             scores = self._scorer.get_scores(words) if words else np.zeros(len(mask), np.float32)
             likely = np.flatnonzero(mask & (scores > 0))
             if len(likely) > k:  # the k best and their equals
                 likely = likely[scores[likely] >= np.partition(scores[likely], -k)[-k]]
-            found.append(best_hits(scores[likely], self._numbers[likely], k))
+                likely = likely[np.argsort(-scores[likely], kind="stable")]
+                more = np.isin(self._numbers[likely], also[place] if also else [])
+                likely = likely[(np.arange(len(likely)) < k) | more]
+            found.append(best_hits(scores[likely], self._numbers[likely], len(likely)))
         return found
 
 

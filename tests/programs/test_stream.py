@@ -9,6 +9,7 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
+from raisf.lm.local import engine
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.events import (
@@ -208,3 +209,21 @@ def test_a_question_is_answered_with_the_settings_that_held_where_it_was_asked()
         events = Direct().stream("who?")
     with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "another"})):
         assert [event.answer for event in events if event.type == "done"] == ["asked for"]
+
+
+def test_weights_are_read_in_no_questions_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first question of a process ended as "unknown": reading them took longer than its seconds."""
+    load = engine.InferenceEngine.load
+
+    def slowly(self: engine.InferenceEngine) -> None:
+        if self._model is None:
+            time.sleep(3)
+        load(self)
+
+    monkeypatch.setattr(engine.InferenceEngine, "load", slowly)
+    program = Direct(max_seconds=3)
+    for ask in (lambda: program(question="Who?").trace, lambda: list(program.stream("Who?"))[-1].trace):
+        monkeypatch.setattr(engine, "_engines", {})
+        program.set_lm(connect("pocket"))
+        trace = ask()
+        assert trace.root.route != "budget" and trace.cost.seconds < 3

@@ -27,6 +27,9 @@ FILES = {
     "helpers_of_hers/words.py": "",
     "lazy_of_hers.py": "answer = 42",
     "beside_of_hers.py": "import pack_of_hers.rag",
+    "factory_of_hers.py": PROGRAM.format(imports="def make(k):\n return type('M', (Mine,), {'k': k})", inside="pass"),
+    "variant_of_hers.py": "from factory_of_hers import make\nimport lib_of_hers.words\nMade = make(5)",
+    "elsewhere/lib_of_hers/words.py": "",
     "unrelated_of_hers.py": "this is no Python",
 }
 LEADS_TO = {
@@ -36,6 +39,7 @@ LEADS_TO = {
         *(f"pack_of_hers/{name}.py" for name in ("__init__", "rag", "steps", "late")),
         "beside_of_hers.py",
     },
+    "variant_of_hers:Made": {"variant_of_hers.py", "factory_of_hers.py", "elsewhere/lib_of_hers/words.py"},
     "pack_of_hers.other:Mine": {"pack_of_hers/__init__.py", "pack_of_hers/other.py"},
 }
 
@@ -44,12 +48,12 @@ LEADS_TO = {
 def home(tmp_path, monkeypatch):
     """The folder that she works in."""
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path, str(tmp_path / "elsewhere")])
     yield tmp_path
-    for name in {name.split("/")[0].removesuffix(".py") for name in FILES}:
+    for name in {name.removeprefix("elsewhere/").split("/")[0].removesuffix(".py") for name in FILES}:
         for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
             del sys.modules[loaded]
 
@@ -59,7 +63,8 @@ def _sources() -> dict[str, str]:
 
 
 def test_a_programs_code_is_all_that_its_imports_lead_to_and_nothing_else(home):
-    """Imports in functions, and modules beside a package, were missed; what another program had loaded was not."""
+    """Imports in functions, modules beside a package or in another folder of the path, and the one that she named where
+    its class was made by another, were missed; what another program had loaded was not."""
     before = _sources()
     assert len(set(before.values())) == len(before)
     for name, text in FILES.items():

@@ -33,8 +33,15 @@ def test_tables_of_data_sets_in_any_writing_have_a_file_each(tmp_path) -> None:
     assert [list(csv.reader((tmp_path / file).open(encoding="utf-8")))[1] for file in files] == [[n] for n in names]
 
 
+def test_tables_whose_names_differ_in_what_no_files_name_has_a_file_each(tmp_path) -> None:
+    names = ("wiki-2.0", "Wiki 2.0", "wiki-2-0")
+    files = write_sections([Section(f"{name}: answers", ["set"], [[name]]) for name in names], tmp_path)
+    assert files == ["wiki-2-0-answers.csv", "wiki-2-0-answers-2.csv", "wiki-2-0-answers-3.csv"]
+    assert [list(csv.reader((tmp_path / file).open(encoding="utf-8")))[1] for file in files] == [[n] for n in names]
+
+
 def test_a_text_of_a_table_is_no_formula_in_a_spreadsheet(tmp_path) -> None:
-    texts = ["=1+1", "@sum", "-2+3", "-", "-, 97.0", "a-b"]
-    Section("t", ["said"], [[text] for text in texts]).write(tmp_path)
-    read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8"))][1:]
-    assert read == ["'=1+1", "'@sum", "'-2+3", "-", "-, 97.0", "a-b"]
+    texts = ["=1+1", "@sum", "-2+3", "\r=1", "-", "-, 97.0", "a-b"]
+    Section("t", ["=kind (n=7)"], [[text] for text in texts]).write(tmp_path)
+    read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8", newline=""))]
+    assert read == ["'=kind (n=7)", "'=1+1", "'@sum", "'-2+3", "'\r=1", "-", "-, 97.0", "a-b"]

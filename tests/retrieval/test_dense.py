@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raisf.retrieval.encoders.checkpoint import minilm_package
+from raisf.retrieval.engines import hybrid
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.engines.dense import Dense, find_model
 from raisf.retrieval.engines.hybrid import Hybrid, fuse
@@ -115,7 +116,7 @@ def test_fusion_is_by_ranks_alone(orders: list[list[int]]):
         assert [number for number, _ in fused] == orders[0]
 
 
-def test_hybrid_finds_the_same_however_its_passages_came(tmp_path: Path):
+def test_hybrid_finds_the_same_however_its_passages_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of passages that have a word alike those that were added first were taken for the better."""
     words = "river heron owl chess king music moon".split()
     passages = [Passage(" ".join(five), " ".join(five)) for five in itertools.combinations(words, 5)]
@@ -125,6 +126,8 @@ def test_hybrid_finds_the_same_however_its_passages_came(tmp_path: Path):
     once, grown = open_folder(tmp_path / "once"), open_folder(tmp_path / "grown")
     assert once.corpus_hash == grown.corpus_hash
     assert [p.pid for p in once("owl", 3)] == [p.pid for p in grown("owl", 3)]
+    monkeypatch.setattr(hybrid, "DEPTH", 4)  # of the 15 that have the word
+    assert [p.pid for p in once("owl owl", 3)] == [p.pid for p in grown("owl owl", 3)]
     assert fuse([[(4, 2.0), (7, 1.5), (1, 1.5), (0, 1.0)]]) == [(4, 1 / 61), (1, 1 / 62), (7, 1 / 62), (0, 1 / 64)]
 
 

@@ -12,7 +12,7 @@ from raisf.commands.listening import tell
 from raisf.commands.options import ProgramChoice, as_one
 from raisf.commands.values import FILE, at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 
 if TYPE_CHECKING:
     from raisf.serving.service import Service
@@ -126,14 +126,20 @@ def load_models(service: "Service") -> None:
     """Read the LMs that answer in this process: else the first questions wait for that, out of their own seconds.
 
     Raises:
-        InputError: One cannot be read.
+        InputError: One is damaged.
+        LMError: There is no memory for one.
     """
-    from raisf.utils.predictors import all_predictors
+    from raisf.evaluation.local_lms import lms_of
+    from raisf.lm.local.model import LocalLM
 
     for served in service.served.values():
-        for _, predictor in all_predictors(served.program):
-            if (engine := getattr(predictor.lm, "base_engine", None)) is not None:
-                engine.load()
+        for lm in lms_of(served.program):
+            if isinstance(lm, LocalLM):
+                try:
+                    lm.base_engine.load()
+                except (MemoryError, RuntimeError) as error:  # a device's too
+                    told = f"{lm.model.partition('#')[0]} cannot be read ({str(error).strip() or type(error).__name__})"
+                    raise LMError(f"{told}: end what holds the memory, or give a smaller one") from error
 
 
 def _named(target: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import itertools
 import operator
 import os
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -
         raise InputError(f"{next(iter(options))} cannot be changed: {folder} keeps the options it was compiled with")
     kind = load_class(class_name)
     program: Any = load(Path(folder), lm=lm, retriever=retriever, program=kind)
-    program.source_sha256 = _source_hash(kind)
+    program.source_sha256 = _source_hash(kind, class_name)
     return program
 
 
@@ -136,7 +137,7 @@ def make(name: str, kind: type, open_index: Callable[[], Any], options: dict[str
     except Exception as error:
         raise InputError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
     # Answers are kept by what gave them: after a change in her code they are asked for again.
-    program.source_sha256 = _source_hash(kind)
+    program.source_sha256 = _source_hash(kind, name)
     return program
 
 
@@ -158,25 +159,24 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, dspy.Module)
 
 
-def _source_hash(kind: type) -> str:
-    """A hash of the class's code: of its module, and of all modules of hers that the imports in these lead to.
+def _source_hash(kind: type, named: str) -> str:
+    """A hash of the class's code: of its module, of the one that she named, and of all of hers that these import.
 
     Imports are read, not run: so those inside functions count, and what another program has loaded does not. One whose
     name is made at run time is not seen.
     """
     from raisf.utils.files import sha256_file
 
-    name, file = kind.__module__, Path(inspect.getfile(kind))
-    root = file.parents[name.count(".") + (file.name == "__init__.py")]
-    installed = not {"site-packages", "dist-packages"}.isdisjoint(root.parts)  # others' modules lie beside hers there
-    found, waiting = {name: file}, {name: file}
+    found, waiting = dict[str, Path](), {kind.__module__, named.partition(":")[0]}
+    packages = {name.partition(".")[0] for name in waiting}
     while waiting:
-        importing = waiting.popitem()
-        for one in _imported(*importing):
-            if one in found or (installed and one.partition(".")[0] != name.partition(".")[0]):
-                continue
-            if at := _module_in(root, one) or _module_in(file.parent, one):
-                found[one] = waiting[one] = at
+        name = waiting.pop()
+        if name in found:
+            continue
+        file = Path(inspect.getfile(kind)) if name == kind.__module__ else _file_of(name)
+        if file is not None and (name.partition(".")[0] in packages or _is_hers(name, file)):
+            found[name] = file
+            waiting.update(_imported(name, file))
     return hashlib.sha256("".join(sorted(set(map(sha256_file, found.values())))).encode()).hexdigest()
 
 
@@ -196,7 +196,24 @@ def _imported(name: str, file: Path) -> Iterator[str]:
         yield from itertools.accumulate(one.split("."), "{}.{}".format)
 
 
-def _module_in(folder: Path, name: str) -> Path | None:
-    """The file of a module, by its full name, where its first package or module lies in the folder."""
-    at = folder.joinpath(*name.split("."))
-    return next((one for one in (at / "__init__.py", at.with_name(f"{at.name}.py")) if name and one.is_file()), None)
+def _file_of(name: str) -> Path | None:
+    """The file of a module, by its full name, where Python finds its first package; nothing is imported."""
+    top, *parts = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):  # "", or what somebody has made without a file
+        return None
+    if spec is None:
+        return None
+    if not parts:
+        return Path(spec.origin) if spec.has_location and spec.origin else None
+    within = [Path(place, *parts) for place in spec.submodule_search_locations or ()]
+    files = (file for at in within for file in (at / "__init__.py", at.parent / f"{at.name}.py"))
+    return next(filter(Path.is_file, files), None)
+
+
+def _is_hers(name: str, file: Path) -> bool:
+    """Whether a module is no library's, which changes with its version alone."""
+    if name.partition(".")[0] in ("raisf", "dspy") or not {"site-packages", "dist-packages"}.isdisjoint(file.parts):
+        return False
+    return not file.is_relative_to(sysconfig.get_path("stdlib"))

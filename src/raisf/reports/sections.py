@@ -2,10 +2,11 @@
 
 import csv
 import io
+import itertools
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,19 +93,22 @@ class Section:
         blocks = saved.get("blocks", [])
         return cls(saved["title"], saved["columns"], rows, saved["text"], saved["main"], blocks=blocks)
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path, taken: Collection[str] = ()) -> list[Path]:
         """Writes the table as `<name>.csv` and the drawings as `<name>-1.svg`, `<name>-2.svg`, ...; gives these files.
 
-        In the CSV a score takes four columns: value, low, high and n.
+        In the CSV a score takes four columns: value, low, high and n. Where another table has that file, by its name in
+        `taken`, this one is called `<name>-2`.
         """
+        names = itertools.chain([self.name], (f"{self.name}-{number}" for number in itertools.count(2)))
+        name = next(name for name in names if f"{name}.csv" not in taken)
         scored = {column for row in self.rows for column, cell in self._named(row) if isinstance(cell, Score)}
-        csv_file = folder / f"{self.name}.csv"
+        csv_file = folder / f"{name}.csv"
         with replacing(csv_file) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([part for column in self.columns for part in _headings(column, column in scored)])
             for row in self.rows:
                 writer.writerow([part for column, cell in self._named(row) for part in _parts(cell, column in scored)])
-        drawn = [folder / f"{self.name}-{number}.svg" for number, _ in enumerate(self.drawings, 1)]
+        drawn = [folder / f"{name}-{number}.svg" for number, _ in enumerate(self.drawings, 1)]
         for path, drawing in zip(drawn, self.drawings, strict=True):
             write_text(path, drawing)
         return [csv_file, *drawn]
@@ -148,7 +152,9 @@ def write_sections(sections: Iterable[Section], folder: Path) -> list[str]:
     Returns:
         Their names, which `results.json` holds as "files": by these the next report knows which are not the user's own.
     """
-    written = [file.name for section in sections for file in section.write(folder)]
+    written: list[str] = []
+    for section in sections:
+        written += [file.name for file in section.write(folder, written)]
     before = read_results(folder).get("files")
     for name in {*before} - {*written} if isinstance(before, list) else ():
         if Path(str(name)).name == name and Path(name).suffix in (".csv", ".svg"):
@@ -188,12 +194,13 @@ def _cell(saved: Any) -> Cell:
 
 
 def _headings(column: str, scored: bool) -> list[str]:
+    column = no_formula(column)  # a kind of question may be any text
     return [column, *(f"{column} {end}" for end in ENDS)] if scored else [column]
 
 
 def no_formula(value: str) -> str:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if re.match(r"[=+@\t]|-[^,]", value) else value
+    return f"'{value}" if re.match(r"[=+@\t\r]|-[^,]", value) else value
 
 
 def _parts(cell: Cell, scored: bool) -> list[Any]:

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from raisf import cli
@@ -108,10 +109,10 @@ def test_an_lm_in_the_process_is_read_before_it_is_served_and_not_in_the_first_q
     monkeypatch.setattr(AppServer, "serve", serve)
     assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "pocket", "--port", "0"]) == 0
 
-    damaged = InputError("the weights are damaged")
-    monkeypatch.setattr(engine.InferenceEngine, "load", lambda self: (_ for _ in ()).throw(damaged))
-    assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "pocket", "--port", "0"]) == 2
-    assert "serving" not in (told := capsys.readouterr().err.splitlines()[-1]) and "the weights are damaged" in told
+    for code, error in [(2, InputError("the weights are damaged")), (1, torch.OutOfMemoryError("out of memory"))]:
+        monkeypatch.setattr(engine.InferenceEngine, "load", lambda self, error=error: (_ for _ in ()).throw(error))
+        assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "pocket", "--port", "0"]) == code
+        assert "serving" not in (told := capsys.readouterr().err.splitlines()[-1]) and str(error) in told
 
 
 @pytest.mark.slow
