@@ -44,7 +44,13 @@ class Filtered:
         Raises:
             AttributeError: It is a server's.
         """
+        if not hasattr(type(self.index), "passages"):
+            raise AttributeError(f"{self.index!r:.60} does not give all of its passages")
         return self.index.passages_where(self.condition)
+
+    def passages_where(self, condition: str) -> list[Passage]:
+        """Those among them that satisfy a further filter."""
+        return self.index.passages_where(f"({self.condition}) and ({condition})")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Filtered":
         """Itself: copies of a program search the same index."""

@@ -4,7 +4,7 @@ It is the protocol of DSPy's `ColBERTv2` client: GET with `query` and `k` in the
 answered by `{"topk": [{"pid", "rank", "score", "prob", "text", "long_text", ...}, ...]}`. Beyond that a request may
 have a filter, `where`, and a POST `queries`, a list, answered by a list of such lists. Each answer tells under `index`
 in which index it was found, since the server takes up a new state of its folder at any time. GET /info tells the same,
-and how much was answered.
+and how much was answered. POST /passages with a `where` gives all passages that satisfy it, 10,000 at most.
 
 A request has at most 128 queries, a `k` of at most 1,000, and a `where` of at most 10,000 characters, all of them valid
 Unicode: else one client would keep all others waiting. What is beyond that, or no request at all, is answered by the
@@ -26,6 +26,9 @@ MOST_QUERIES = 128
 
 LARGEST_K = 1_000
 """Passages for one query: ten times what DSPy's client asks for at most."""
+
+MOST_LISTED = 10_000
+"""Passages that satisfy a filter, of one request: a document of five million characters."""
 
 LONGEST_WHERE = 10_000
 """Characters of a filter: some hundred ids."""
@@ -55,17 +58,31 @@ def read_request(given: Any) -> tuple[list[str], int, str | None, bool]:
         raise InputError(f"k is {k!r:.40}; give a whole number")
     if k > LARGEST_K:
         raise InputError(f"k is {k}; an index that is served gives at most {LARGEST_K} passages for a query")
+    for text in queries:
+        _check_unicode(text)
     where = given.get("where")
-    if where is not None and not isinstance(where, str):
+    return queries, k, None if where is None else read_where(where), single
+
+
+def read_where(where: Any) -> str:
+    """A request's filter.
+
+    Raises:
+        InputError: It is none, or beyond the limits.
+    """
+    if not isinstance(where, str):
         raise InputError("'where' is a text such as \"source = 'handbook.pdf'\"")
-    if where is not None and len(where) > LONGEST_WHERE:
+    if len(where) > LONGEST_WHERE:
         raise InputError(f"'where' has {len(where)} characters; an index that is served reads at most {LONGEST_WHERE}")
-    for text in filter(None, [*queries, where]):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"character {error.start + 1} of {text!r:.60} is not valid Unicode; send UTF-8") from error
-    return queries, k, where, single
+    _check_unicode(where)
+    return where
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"character {error.start + 1} of {text!r:.60} is not valid Unicode; send UTF-8") from error
 
 
 def identity(index: "Index") -> dict[str, Any]:

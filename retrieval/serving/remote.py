@@ -7,9 +7,10 @@ import math
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from raisf.retrieval.passage import Passage, is_value
 from raisf.retrieval.search.filtered import Filtered
@@ -18,6 +19,8 @@ from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
+
+T = TypeVar("T")
 
 SECONDS = 60
 """How long to wait for an answer: `MOST_QUERIES` over millions of passages take some seconds."""
@@ -84,6 +87,19 @@ class RemoteIndex:
         self("", 1, condition)
         return Filtered(self, condition)
 
+    def passages_where(self, condition: str) -> list[Passage]:
+        """The passages that satisfy a filter, in the index's order.
+
+        Raises:
+            InputError: It is no filter of the passages, or more than 10,000 satisfy it.
+            RaisfError: As `search_many`.
+        """
+
+        def read(answer: Any) -> list[Passage]:
+            return [replace(_passage(row), score=None) for row in answer["passages"]]
+
+        return self._answered("passages", {"where": condition}, read)
+
     def served_now(self) -> dict[str, Any] | None:
         """What the server serves by now; None while it does not answer as an index server."""
         try:
@@ -92,11 +108,19 @@ class RemoteIndex:
             return None
 
     def _search(self, queries: Sequence[str], k: int, where: str | None) -> list[list[Passage]]:
-        answer = _ask(f"{self.url}/", {"queries": queries, "k": k, "where": where})
-        try:
-            served, found = answer["index"], [[_passage(row) for row in rows[:k]] for rows in answer["topk"]]
+        def read(answer: Any) -> list[list[Passage]]:
+            found = [[_passage(row) for row in rows[:k]] for rows in answer["topk"]]
             if len(found) != len(queries):
                 raise ValueError(f"{len(found)} lists of passages for {len(queries)} queries")
+            return found
+
+        return self._answered("", {"queries": queries, "k": k, "where": where}, read)
+
+    def _answered(self, path: str, body: dict[str, Any], read: Callable[[Any], T]) -> T:
+        """What is read from an answer of the index that was opened."""
+        answer = _ask(f"{self.url}/{path}", body)
+        try:
+            served, found = answer["index"], read(answer)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
         if served != self.served:

@@ -9,7 +9,7 @@ and so are those that a page of another site posts.
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -24,7 +24,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.batcher import Batcher
 from raisf.retrieval.serving.connections import ERROR
 from raisf.retrieval.serving.listening import HttpServer, own_pages
-from raisf.retrieval.serving.protocol import identity, read_request, topk
+from raisf.retrieval.serving.protocol import MOST_LISTED, identity, read_request, read_where, topk
 from raisf.retrieval.serving.watcher import Watcher
 from raisf.utils.errors import InputError
 
@@ -55,7 +55,11 @@ class IndexServer(HttpServer):
     """
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):
-        routes = [Route("/info", self._info), Route("/{path:path}", self._search, methods=["GET", "POST"])]
+        routes = [
+            Route("/info", self._info),
+            Route("/passages", self._passages, methods=["POST"]),
+            Route("/{path:path}", self._search, methods=["GET", "POST"]),
+        ]
         super().__init__(Starlette(routes=routes, middleware=own_pages(host)), host, port)
         self.batcher = Batcher(index)
         self._watcher = Watcher(self.batcher, reopen)
@@ -76,20 +80,36 @@ class IndexServer(HttpServer):
         return _answer(200, _dump(self.info()))
 
     async def _search(self, request: Request) -> Response:
-        try:
-            queries, k, where, single = read_request(await _given(request))
-            index, found = await asyncio.wrap_future(self.batcher.submit(queries, k, where))
-            # Thousands of passages take a while to write: others are answered meanwhile.
-            return _answer(200, await run_in_threadpool(_found, index, found, single))
-        except InputError as error:
-            return _refuse(400, str(error))
-        except _TooLarge as error:
-            return _refuse(413, str(error))
-        except asyncio.CancelledError:
-            return _refuse(503, "the server was told to stop, and the search took too long: ask again")
-        except Exception as error:
-            logger.exception("a search failed")
-            return _refuse(500, f"the search failed ({type(error).__name__}: {error})")
+        return await _told(self._found(request))
+
+    async def _found(self, request: Request) -> bytes:
+        queries, k, where, single = read_request(await _given(request))
+        index, found = await asyncio.wrap_future(self.batcher.submit(queries, k, where))
+        # Thousands of passages take a while to write: others are answered meanwhile.
+        return await run_in_threadpool(_written, index, found, single)
+
+    async def _passages(self, request: Request) -> Response:
+        return await _told(self._listed(request))
+
+    async def _listed(self, request: Request) -> bytes:
+        given = await _given(request)
+        where = read_where(given.get("where") if isinstance(given, dict) else None)
+        return await run_in_threadpool(_listing, self.batcher.index, where)
+
+
+async def _told(answer: Awaitable[bytes]) -> Response:
+    """What a request is answered, or why it is not."""
+    try:
+        return _answer(200, await answer)
+    except InputError as error:
+        return _refuse(400, str(error))
+    except _TooLarge as error:
+        return _refuse(413, str(error))
+    except asyncio.CancelledError:
+        return _refuse(503, "the server was told to stop, and the search took too long: ask again")
+    except Exception as error:
+        logger.exception("a search failed")
+        return _refuse(500, f"the search failed ({type(error).__name__}: {error})")
 
 
 class _TooLarge(Exception):
@@ -116,9 +136,16 @@ async def _given(request: Request) -> Any:
         raise InputError(f'the body is not JSON ({error}): send {{"query": "...", "k": 10}}') from error
 
 
-def _found(index: Index, found: list[list[Passage]], single: bool) -> bytes:
+def _written(index: Index, found: list[list[Passage]], single: bool) -> bytes:
     rows = [topk(passages) for passages in found]
     return _dump({"topk": rows[0] if single else rows, "index": identity(index)})
+
+
+def _listing(index: Index, where: str) -> bytes:
+    found = index.passages_where(where)
+    if len(found) > MOST_LISTED:
+        raise InputError(f"{len(found)} passages satisfy {where!r:.80}; an index that is served lists {MOST_LISTED}")
+    return _dump({"passages": topk(found), "index": identity(index)})
 
 
 def _dump(value: Any) -> bytes:

@@ -45,16 +45,15 @@ def source_of(retriever: Any, pid: str) -> dict[str, Any]:
 
     Raises:
         NotFound: It finds no such passage.
-        InputError: It is not at hand to be looked through (an index server).
+        InputError: It is not at hand to be looked through: a search alone, or a document of too many passages on an
+            index server.
     """
-    passages: Sequence[Passage] | None = getattr(retriever, "passages", None)
-    if passages is None:
-        raise InputError("this index cannot be looked through from here: only its search is at hand")
-    passage = next((passage for passage in passages if passage.pid == pid), None)
+    passage = next((passage for passage in _with(retriever, "id", pid) if passage.pid == pid), None)
     if passage is None:
         raise NotFound(f"no passage {pid!r:.80} here")
     # By its place in the document: in the index, passages that have changed stand behind all others.
-    document = sorted((one for one in passages if _together(one, passage)), key=_place)
+    name, value = ("id", pid) if passage.source is None else ("source", passage.source)
+    document = sorted((one for one in _with(retriever, name, value) if _together(one, passage)), key=_place)
     place = document.index(passage)
     near = document[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     return {"passage": _row(passage), "context": [_row(one) for one in near]}
@@ -65,11 +64,12 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
 
     Raises:
         NotFound: No documents are handed out, none of the passages names it, or it is no file within the folder.
+        InputError: As `source_of`.
         RaisfError: It cannot be read.
     """
     if folder is None:
         raise NotFound("documents are not handed out here: start the server with --documents DIR")
-    if not any(passage.source == source for passage in getattr(retriever, "passages", ())):
+    if not any(passage.source == source for passage in _with(retriever, "source", source)):
         raise NotFound(f"no passage comes from {source!r:.80}")
     path = _within(folder, source)
     if path is None:
@@ -79,6 +79,17 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
     except OSError as error:
         reason = error.strerror or error
         raise RaisfError(f"cannot read {source!r:.80} ({reason}): let the server's user read it") from error
+
+
+def _with(retriever: Any, name: str, value: str) -> Sequence[Passage]:
+    """The retriever's passages with a field of this value, and maybe others."""
+    if hasattr(retriever, "passages_where"):
+        quoted = value.replace("'", "''")
+        return retriever.passages_where(f"{name} = '{quoted}'")
+    passages: Sequence[Passage] | None = getattr(retriever, "passages", None)
+    if passages is None:
+        raise InputError("this index cannot be looked through from here: only its search is at hand")
+    return passages
 
 
 def _document(path: Path) -> Document:

@@ -11,6 +11,8 @@ import pytest
 
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.serving.remote import RemoteIndex
+from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.app import make_app
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
@@ -230,3 +232,22 @@ def test_what_a_filter_leaves_out_is_not_shown_either(rivers: Any, make: Any, st
     service.served["rag"].program.retriever = rivers.where("section = 'Oltrey'")
     with start(service) as server:
         assert get(server, "/source?program=rag&pid=r1")[0] == 404
+
+
+def test_over_an_index_server_sources_are_shown_as_over_its_folder(
+    rivers: Any, make: Any, start: Any, tmp_path: Path
+) -> None:
+    """Each citation on the page was a dead link there."""
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "atlas" / "rivers.md").write_text("The rivers.")
+    service = make()
+    with IndexServer(rivers) as behind:
+        threading.Thread(target=behind.serve, daemon=True).start()
+        service.served["rag"].program.retriever = remote = RemoteIndex(behind.url)
+        with start(service, documents=tmp_path) as server:
+            assert json.loads(get(server, "/source?program=rag&pid=r1")[2]) == source_of(rivers, "r1")
+            assert get(server, "/source?program=rag&pid=r'1")[0] == 404
+            assert get(server, "/document?program=rag&source=atlas/rivers.md")[2] == "The rivers."
+            service.served["rag"].program.retriever = remote.where("section = 'Oltrey'")
+            assert get(server, "/source?program=rag&pid=r1")[0] == 404
+        behind.stop()
