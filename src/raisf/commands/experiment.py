@@ -23,6 +23,7 @@ from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled, limits, names, some_names
 from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
+from raisf.experiments.provenance import spoken_to, versions, without_credentials
 from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
 from raisf.utils.errors import InputError, RaisfError
 
@@ -229,7 +230,7 @@ def experiment_command(
     lm = workspace.lm
     facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": lm.spec,
+        "language model": spoken_to(lm),
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
         "index": workspace.indexes.named,
@@ -305,7 +306,7 @@ def _real_text(
     wanted = {label: row for label, row in choice.rows().items() if not choice.only or label in choice.only}
     facts: dict[str, Any] = {
         "data": ", ".join(f"{name} ({len(one.test)} test questions)" for name, one in workspaces.items()),
-        "language model": f"{lm.spec}, {lm.max_tokens} tokens an answer at most, temperature {lm.temperature or 0:g}",
+        "language model": spoken_to(lm),
         **{label: f"the artifact {folder}" for label, folder in choice.programs},
         **given({"base of the judges": options["base"], "teacher": getattr(options["teacher"], "model", None)}),
         **given({"passages left out": AS_GIVEN if options["index"] else None}),
@@ -324,8 +325,6 @@ def _real_text(
 
 
 def _made_by() -> dict[str, Any]:
-    from raisf.experiments.provenance import versions, without_credentials
-
     return {"raisf": __version__, "versions": versions(), "command": without_credentials(command_line())}
 
 

@@ -13,6 +13,8 @@ from raisf import __version__
 if TYPE_CHECKING:
     import dspy
 
+    from raisf.experiments.opening import LMChoice
+
 # Of the libraries whose version can change a result.
 LIBRARIES = ("dspy", "torch", "transformers", "colbert-ai", "bm25s")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
@@ -40,6 +42,18 @@ def provenance(
         "raisf": __version__,
         "versions": versions(),
     }
+
+
+def spoken_to(lm: "LMChoice") -> str:
+    """Which language model is asked, and what decides its answers besides.
+
+    Raises:
+        InputError: As `LMChoice.open`.
+    """
+    precision = getattr(lm.open(), "precision", None)
+    most = f"{lm.max_tokens} tokens an answer at most" if lm.max_tokens else None
+    told = [lm.spec, most, f"temperature {lm.temperature or 0:g}", precision and f"in {precision}"]
+    return ", ".join(filter(None, told))
 
 
 def versions() -> str:
