@@ -157,7 +157,7 @@ def test_the_chat_format_works_too(llama):
 
 
 def test_the_weights_are_read_at_the_first_question(llama, monkeypatch):
-    monkeypatch.setattr(InferenceEngine, "_load", lambda self: pytest.fail("read too early"))
+    monkeypatch.setattr(InferenceEngine, "load", lambda self: pytest.fail("read too early"))
     LocalLM(f"local/{llama}")
 
 

@@ -105,7 +105,7 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as mistake:
             if self.alone and "unexpected extra argument" in mistake.message:
-                mistake.message = f"{mistake.message.rstrip('.')}: {self.alone}"
+                raise click.UsageError(f"{mistake.message}: {self.alone}", ctx) from mistake
             raise
 
     def invoke(self, ctx: click.Context) -> None:
