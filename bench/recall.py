@@ -104,7 +104,7 @@ class Bench:
         return self.keep / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}"
 
     def fuse(self, system: str, *others: str) -> None:
-        """Measures the reciprocal rank fusion of systems that were searched, as the engine `hybrid` does it."""
+        """Measures the reciprocal rank fusion of systems that were searched, of the first `DEPTH` of each."""
         rows = zip(*(self._hits[other] for other in others), strict=True)
         self._rank(system, [fuse(rankings)[:DEPTH] for rankings in rows])
 

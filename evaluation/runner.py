@@ -261,7 +261,8 @@ def given_up(where: str, error: Exception) -> RaisfError:
     """The error that ends a run, of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
     # Of what a module of anyone's raises the name says more than the text, which is "'x'" of a KeyError, or nothing.
-    told = str(error) if isinstance(error, RaisfError) else f"{type(error).__name__}: {error}".rstrip(": ")
+    said = str(error)
+    told = said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
     return _retold(kind, f"{what} failed on {where}, the last time with: {told}", error)
 
 

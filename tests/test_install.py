@@ -123,6 +123,7 @@ def test_a_wheel_made_of_the_source_archive_is_whole_and_holds_no_data_set_of_on
     folder = tmp_path / packed.name.removesuffix(".tar.gz")
     (folder / "src/raisf/data/hers").mkdir(parents=True)  # in a checkout it is data/hers, which the link leads to
     (folder / "src/raisf/data/hers/train.jsonl").write_text("{}")
+    (folder / "src/raisf/data/train.jsonl").write_text("{}")
     _pip("wheel", folder, "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path)
     (made,) = tmp_path.glob("raisf-*.whl")
     assert sorted(zipfile.ZipFile(made).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
