@@ -22,10 +22,14 @@ def load_weights(program: object) -> None:
 
     They are else read at the first call, and each question that waits for that would seem to take so long.
     """
-    for lm in lms_of(program):
-        if isinstance(lm, LocalLM):
-            with contextlib.suppress(Exception):  # what cannot be read is told by the questions
-                _ = lm.base_engine.model
+    for lm in local_lms_of(program):
+        with contextlib.suppress(Exception):  # what cannot be read is told by the questions
+            lm.base_engine.load()
+
+
+def local_lms_of(program: object) -> list[LocalLM]:
+    """Those in the process among the LMs that a program asks."""
+    return [lm for lm in lms_of(program) if isinstance(lm, LocalLM)]
 
 
 def lms_of(program: object) -> list[Any]:

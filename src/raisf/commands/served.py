@@ -129,17 +129,15 @@ def load_models(service: "Service") -> None:
         InputError: One is damaged.
         LMError: There is no memory for one.
     """
-    from raisf.evaluation.local_lms import lms_of
-    from raisf.lm.local.model import LocalLM
+    from raisf.evaluation.local_lms import local_lms_of
 
     for served in service.served.values():
-        for lm in lms_of(served.program):
-            if isinstance(lm, LocalLM):
-                try:
-                    lm.base_engine.load()
-                except (MemoryError, RuntimeError) as error:  # a device's too
-                    told = f"{lm.model.partition('#')[0]} cannot be read ({str(error).strip() or type(error).__name__})"
-                    raise LMError(f"{told}: end what holds the memory, or give a smaller one") from error
+        for lm in local_lms_of(served.program):
+            try:
+                lm.base_engine.load()
+            except (MemoryError, RuntimeError) as error:  # a device's too
+                told = f"{lm.model.partition('#')[0]} cannot be read ({str(error).strip() or type(error).__name__})"
+                raise LMError(f"{told}: end what holds the memory, or give a smaller one") from error
 
 
 def _named(target: str) -> tuple[str, str]:
