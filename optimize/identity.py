@@ -19,6 +19,7 @@ import dspy
 
 from raisf.evaluation.identity import code_of, describe, describe_lm
 from raisf.optimize.within import programs_within
+from raisf.utils.files import is_installed
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
 _PLAIN = bool | int | float | str | bytes | tuple | frozenset | range | None
@@ -201,7 +202,7 @@ def _is_own(kind: type[Any]) -> bool:
 
 def _own(module: str, file: str) -> bool:
     """Whether a module is the user's: no library, which changes with its version alone."""
-    return "site-packages" not in Path(file).parts and module.partition(".")[0] not in _LIBRARIES
+    return not is_installed(Path(file)) and module.partition(".")[0] not in _LIBRARIES
 
 
 def _functions(made: Any) -> list[Any]:

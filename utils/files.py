@@ -35,6 +35,11 @@ def check_file(path: Path) -> None:
         raise InputError(f"no file at {path}; check the path")
 
 
+def is_installed(file: Path) -> bool:
+    """Whether a file is an installed package's, a library's, which changes with its version alone."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(file.parts)  # the second is Debian's
+
+
 def read_json(path: Path | str) -> Any:
     """The value in a JSON file.
 

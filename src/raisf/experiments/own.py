@@ -214,6 +214,8 @@ def _file_of(name: str) -> Path | None:
 
 def _is_hers(name: str, file: Path) -> bool:
     """Whether a module is no library's, which changes with its version alone."""
-    if name.partition(".")[0] in ("raisf", "dspy") or not {"site-packages", "dist-packages"}.isdisjoint(file.parts):
+    from raisf.utils.files import is_installed
+
+    if name.partition(".")[0] in ("raisf", "dspy") or is_installed(file):
         return False
     return not file.is_relative_to(sysconfig.get_path("stdlib"))
