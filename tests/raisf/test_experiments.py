@@ -97,6 +97,7 @@ def test_rows_can_be_run_by_their_labels_commas_and_all(world, out, capsys):
 
 @pytest.mark.slow
 def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):
+    assert _run("blendfilter-queries", world, out) == 0
     assert _run("blendfilter-main", world, out, "--zero-shot") == 0
     before = {path: path.stat().st_mtime_ns for path in (out / "records").glob("*.jsonl")}
     assert sum(path.name.startswith("blendfilter-") for path in before) == 4, "the whole blendfilter was there already"
