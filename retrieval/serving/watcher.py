@@ -53,8 +53,12 @@ class Watcher:
             return
         place = holder.index.url if isinstance(holder.index, RemoteIndex) else holder.index.path
         taken = failed = None
+        missed = 0
         while not self._stopping.wait(REFRESH):
             stamp = _stamp(holder.index)
+            missed = missed + 1 if stamp is None else 0
+            if missed == 2 and isinstance(holder.index, Index):  # once may be between the old folder and the new one
+                logger.warning("the index %s is no longer there: serving what it was", place)
             if stamp in (None, taken):
                 continue
             try:

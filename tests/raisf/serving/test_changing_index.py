@@ -117,6 +117,20 @@ def test_what_cannot_be_opened_changes_nothing(
         assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
 
 
+def test_an_index_that_is_gone_is_told_once_and_served_as_it_was(
+    service: Service, folder: Path, start: Any, ask: Any, caplog: Any
+) -> None:
+    with start(service) as server:
+        assert titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old"}
+        moved = folder.rename(folder.with_name("moved"))
+        until(lambda: f"{folder} is no longer there: serving what it was" in caplog.text)
+        assert titles(ask(server.url, "Where is it, the town hall?", program="rag")[-1]) == {"Old"}
+        moved.rename(folder)
+        add(folder, "The new town hall stands in Oltrey, on the square.", 2000)
+        until(lambda: titles(ask(server.url, "Where is the town hall?", program="rag")[-1]) == {"Old", "New"})
+    assert caplog.text.count("is no longer there") == 1
+
+
 def test_a_filter_that_a_change_has_left_without_passages_is_told(service: Service, folder: Path, caplog: Any) -> None:
     add(folder, "The new town hall stands in Oltrey.", 2000)
     until(lambda: len(service.served["late"].retriever.passages) == 1)
