@@ -260,10 +260,16 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
 def given_up(where: str, error: Exception) -> RaisfError:
     """The error that ends a run, of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    # Of what a module of anyone's raises the name says more than the text, which is "'x'" of a KeyError, or nothing.
+    return _retold(kind, f"{what} failed on {where}, the last time with: {error_text(error)}", error)
+
+
+def error_text(error: Exception) -> str:
+    """What went wrong, for a person: of what a module of anyone's raises the name says more than the text alone.
+
+    That is "'x'" of a KeyError, or nothing.
+    """
     said = str(error)
-    told = said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
-    return _retold(kind, f"{what} failed on {where}, the last time with: {told}", error)
+    return said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
 
 
 def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:

@@ -15,7 +15,8 @@ from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.demonstrations import Rows, bootstrap_demos
+from raisf.optimize.bootstrapping import bootstrap_demos
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import steps
