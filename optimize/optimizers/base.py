@@ -15,6 +15,7 @@ from dspy.utils.callback import BaseCallback
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import check_module
+from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
@@ -129,6 +130,14 @@ class Optimizer(Teleprompter):
         compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
         note_learnt(compiled, student, trainset, valset)
         return compiled
+
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """By predictor that gets an adapter or a probe, the LM whose base that is of, and is of no use without.
+
+        Raises:
+            InputError: That LM is not in this process, or cannot be taken.
+        """
+        return {}
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         """The options that decide the result, JSON-able; what cannot be used is refused here, before any work."""

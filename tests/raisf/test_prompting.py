@@ -1,12 +1,14 @@
 """`raisf compile --how prompts` and its options, as a person uses them."""
 
 import json
+import shutil
 
 import pytest
 
 from raisf import cli
 from raisf.experiments.opening import open_program
 from raisf.lm.connect import connect
+from raisf.lm.pocket import path
 from raisf.optimize.artifact import save
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -56,6 +58,20 @@ def test_a_folder_that_holds_the_work_is_refused_before_it(argv, out, capsys, tm
     assert cli.main([*argv, "--lm", "pocket", "--out", out]) == 2
     assert f"{out} is where compiling keeps what it finds on its way (runs/compile)" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", ["weights", "probe", "outcome", "both"])
+def test_a_folder_that_holds_the_model_to_train_on_is_refused_before_it(argv, how, capsys, tmp_path):
+    """All was trained, and then it could not be written."""
+    base = tmp_path / "artifact/adapters/know"  # a model of which all weights were trained
+    shutil.copytree(path("pocket-tiny"), base)
+    (tmp_path / "artifact/manifest.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    assert cli.main([*argv, "--lm", "pocket", "--how", how, "--base", f"local/{base}"]) == 2
+    assert "artifact holds the model that 'know' was trained on, which would be replaced" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert cli.main([*argv, "--lm", f"local/{base}", "--how", how]) == 2
+    assert "which would be replaced: give another folder" in capsys.readouterr().err
 
 
 def test_thresholds_of_the_judges_before_are_told_where_none_are_fitted_again(argv, tmp_path, caplog, monkeypatch):

@@ -99,6 +99,7 @@ def compile_command(
 ) -> CommandResult:
     """Compile a program against a training split, selecting on a dev split, and save it as an artifact."""
     from raisf.data.questions import load_questions
+    from raisf.optimize.adapters import check_bases_apart
     from raisf.optimize.artifact import check_folder
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.optimizers.base import counting
@@ -121,6 +122,7 @@ def compile_command(
     if choice.program is None:
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
+    check_bases_apart(program, optimizer.bases(program), out)
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
