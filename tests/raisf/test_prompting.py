@@ -11,6 +11,7 @@ from raisf.lm.connect import connect
 from raisf.lm.pocket import path
 from raisf.optimize.artifact import save
 from raisf.programs.ra_isf import RAISF
+from raisf.reports.report import last_go_line
 from raisf.retrieval.engines.bm25 import BM25
 
 
@@ -118,8 +119,8 @@ def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(arg
     assert cli.main(["ask", "Who founded Velm?", "--program", str(tmp_path / "artifact")]) == 0
 
 
-def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_path):
-    """What was found had been forgotten before the artifact was written."""
+def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_path, capsys):
+    """What was found had been forgotten before the artifact was written; its cost is told to be of the rest alone."""
     from raisf.optimize import artifact
 
     class Full(Exception):
@@ -134,6 +135,8 @@ def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_p
     assert cli.main([*argv, "--lm", "pocket"]) == 0
     report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
     assert report["resumed"] and not list((tmp_path / "runs/compile").glob("*.jsonl"))
+    assert "since it was stopped: what was found before is not among them" in capsys.readouterr().out
+    assert last_go_line({"a": report, "b": report | {"resumed": False}}).endswith("is counted: a.")
     opened = open_program(str(tmp_path / "artifact"), max_calls=3)
     assert opened.max_calls == 3 and opened.compile_report == report
 
