@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dspy
+from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
 from raisf.evaluation.examples import answer_of, check_examples, gold_answers, question_id
@@ -255,6 +256,23 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
         if not gold_answers(example):
             raise InputError(f"question {name!r} has no gold answer: add `answer` or `answers`, or leave it out")
     return examples
+
+
+def check_ran(asked: int, failed: int, error: Exception | None, where: str) -> None:
+    """Gives up where all there were failed, too few for who goes by failures in a row; not for unreadable replies.
+
+    Args:
+        asked: How many there were.
+        failed: How many failed.
+        error: Of the last one.
+        where: What the message calls them.
+
+    Raises:
+        LMError: The LM failed on all of them.
+        RaisfError: The program did.
+    """
+    if failed and failed == asked and not isinstance(error, AdapterParseError | None):
+        raise given_up(where, error)
 
 
 def given_up(where: str, error: Exception) -> RaisfError:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
-from raisf.evaluation.runner import error_text, given_up
+from raisf.evaluation.runner import check_ran, error_text
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import Rows, draw, only_fields
 from raisf.optimize.judges.judge_data import VERDICTS, with_verdict
@@ -123,8 +122,8 @@ def _right_steps(
         asked, error = asked | traced.asked, traced.error or error
         for predictor, steps in traced.of.items():
             of.setdefault(predictor, []).extend(steps)
-    if must_run and failed == runs and not isinstance(error, AdapterParseError | None):
-        raise given_up("every run that was to demonstrate", error)
+    if must_run:
+        check_ran(runs, failed, error, "every run that was to demonstrate")
     if failed and not right:
         told = f"; the last time with: {error_text(error)}" if error is not None else ""
         logger.warning(
