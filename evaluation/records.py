@@ -165,6 +165,8 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
                 if "cost" not in wrong and not all(isinstance(one, (int, float)) for one in record["cost"].values()):
                     wrong.append("cost")
                 record["confidence"] = of_record(record)
+                if not isinstance(record["confidence"], int | float | None):
+                    wrong.append("confidence")
             except (TypeError, AttributeError) as error:
                 raise InputError(f"{path}, line {number}, is no record ({error!r:.80}): {remedy}") from error
             if wrong:

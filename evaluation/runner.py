@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dspy
+from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
 from raisf.evaluation.examples import answer_of, check_examples, gold_answers, question_id
@@ -257,13 +258,36 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
     return examples
 
 
+def check_ran(asked: int, failed: int, error: Exception | None, where: str) -> None:
+    """Gives up where all there were failed, too few for who goes by failures in a row; not for unreadable replies.
+
+    Args:
+        asked: How many there were.
+        failed: How many failed.
+        error: Of the last one.
+        where: What the message calls them.
+
+    Raises:
+        LMError: The LM failed on all of them.
+        RaisfError: The program did.
+    """
+    if failed and failed == asked and not isinstance(error, AdapterParseError | None):
+        raise given_up(where, error)
+
+
 def given_up(where: str, error: Exception) -> RaisfError:
     """The error that ends a run, of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    # Of what a module of anyone's raises the name says more than the text, which is "'x'" of a KeyError, or nothing.
+    return _retold(kind, f"{what} failed on {where}, the last time with: {error_text(error)}", error)
+
+
+def error_text(error: Exception) -> str:
+    """What went wrong, for a person: of what a module of anyone's raises the name says more than the text alone.
+
+    That is "'x'" of a KeyError, or nothing.
+    """
     said = str(error)
-    told = said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
-    return _retold(kind, f"{what} failed on {where}, the last time with: {told}", error)
+    return said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
 
 
 def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:

@@ -1,7 +1,7 @@
 """The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         By predictor's name, what `raisf.optimize.manifest.KeptWeights` says.
 
     Raises:
-        InputError: The base of an adapter or a probe, a whole model that was trained, lies in what would be replaced.
+        InputError: As `check_base_apart`, of an adapter's base or a probe's.
     """
     kept = {}
     for name, predictor in all_predictors(program):
@@ -86,16 +86,38 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
             shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
-        if kind != "full" and lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
-            raise InputError(
-                f"{artifact} holds the model that {name!r} was trained on, which would be replaced: give another folder"
-            )
+        check_base_apart(lm if kind != "full" else None, name, artifact)
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
         system = getattr(program, "system", type(program).__name__)
         (made / README).write_text(readme(system, kept, made), encoding="utf-8")
     return kept
+
+
+def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:
+    """Makes sure, before anything is learnt, that an artifact will not replace what its weights are read beside.
+
+    Args:
+        program: Which is to be compiled; weights that it has already may stay.
+        bases: By predictor that gets an adapter or a probe, the LM whose base that is of.
+        artifact: The folder.
+
+    Raises:
+        InputError: As `check_base_apart`.
+    """
+    own: dict[str, Any] = {name: one.lm or dspy.settings.lm for name, one in all_predictors(program)}
+    beside = {name: lm for name, lm in own.items() if isinstance(lm, LocalLM) and (lm.lora or lm.probe)}
+    for name, lm in {**beside, **bases}.items():
+        check_base_apart(lm, name, artifact)
+
+
+def check_base_apart(lm: LocalLM | None, name: str, artifact: Path) -> None:
+    """Raise InputError where the base of a predictor's weights, a whole model, lies in what an artifact replaces."""
+    if lm is not None and lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
+        raise InputError(
+            f"{artifact} holds the model that {name!r} was trained on, which would be replaced: give another folder"
+        )
 
 
 def open_weights(

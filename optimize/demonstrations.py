@@ -1,8 +1,7 @@
-"""Demonstrations for predictors: the judges' from gold, as many of each verdict; the others' from right runs."""
+"""Demonstrations for predictors from gold: the judges', as many of each verdict, and the answerer's from memory."""
 
-import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +11,12 @@ from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.drafts import with_drafts
 from raisf.optimize.judges.judge_data import (
-    VERDICTS,
     balanced,
     decomposition_examples,
     passage_examples,
-    with_verdict,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, reasoned_role, role_of
-from raisf.optimize.runs import marked
-from raisf.optimize.traces import traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched
@@ -38,15 +33,9 @@ from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.sampling import up_to
 
-logger = logging.getLogger(__name__)
-
 # Training questions that the judges' rows are worked out from. A few demonstrations are drawn from them, so more would
 # only cost LM calls; the paper's 1,000 are for training weights.
 JUDGE_QUESTIONS = 200
-# Questions a wanted demonstration that bootstrapping may try: a program that is right on fewer has little to show.
-ATTEMPTS = 10
-# Of these, how many are asked before the right ones are counted: where all fail, the LM is given up.
-AT_ONCE = 10
 
 _SWITCHES = {
     SelfKnowledge: "use_know",
@@ -64,7 +53,7 @@ class Rows:
 
     Attributes:
         of: By predictor's name, the rows of right behaviour.
-        judge: By predictor's name, the judge whose verdicts are balanced when its rows are drawn (`VERDICTS`).
+        judge: By predictor's name, the judge whose verdicts are balanced when its rows are drawn.
         missing: By predictor's name, why it has no rows although it could have.
         unlabelled: By predictor's name, how many questions have no label, and why.
     """
@@ -166,102 +155,8 @@ def draw(program: dspy.Module, rows: Rows, n: int, rng: random.Random) -> dspy.M
             drawn = up_to(rows.of[name], n, rng)
         else:
             continue
-        predictor.demos = [_only_fields(predictor, row) for row in drawn]
+        predictor.demos = [only_fields(predictor, row) for row in drawn]
     return copy
-
-
-def bootstrap_demos(
-    program: dspy.Module,
-    rows: Rows,
-    n: int,
-    rng: random.Random,
-    trainset: Sequence[dspy.Example],
-    metric: Callable[..., Any],
-    teacher: dspy.Module | None = None,
-    *,
-    threads: int = 8,
-    journal: Journal | None = None,
-    name: str = "run",
-) -> tuple[dspy.Module, int]:
-    """A copy of the program whose predictors show steps of right runs, and how many runs failed.
-
-    The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right and each
-    predictor that they ask, and that has no draw, has a step to show. A judge's demonstrations are not taken from them:
-    lucky runs would confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be
-    balanced; who gets none keeps what it has.
-
-    DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
-    failed, and takes no teacher but one of the very same predictors.
-
-    Args:
-        program: With its LMs.
-        rows: What the judges' demonstrations are drawn from.
-        n: Demonstrations a predictor at most.
-        rng: Draws.
-        trainset: Questions to run on, ATTEMPTS * n at most.
-        metric: Only a run that is right to the full teaches: of a metric of shares, 0.1 would count as true.
-        teacher: A program with predictors of the same names.
-        threads: Runs at a time.
-        journal: Keeps them.
-        name: What the journal calls them.
-    """
-    drawn = draw(program, rows, n, rng)
-    examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
-    runner = _shown(teacher, drawn) if teacher else drawn
-    bare = [name for name, predictor in drawn.named_predictors() if not predictor.demos]
-    of, failed = _right_steps(runner, examples, n, bare, metric, threads=threads, journal=journal, name=name)
-    student, shown = copy_of(program), dict(drawn.named_predictors())
-    for name, predictor in student.named_predictors():
-        judge = rows.judge.get(name) or JUDGED.get(reasoned_role(predictor))
-        own = _whole(predictor, of.get(name, []))
-        if name in rows.of and role_of(predictor) in JUDGE_ROLES:
-            predictor.demos = shown[name].demos
-        elif judge is not None:
-            predictor.demos = _evened(own, judge, n, rng) or shown[name].demos
-        else:
-            predictor.demos = up_to(own, n, rng) or shown[name].demos
-    return student, failed
-
-
-def _right_steps(
-    program: dspy.Module,
-    examples: Sequence[dspy.Example],
-    n: int,
-    bare: Sequence[str],
-    metric: Callable[..., Any],
-    *,
-    threads: int,
-    journal: Journal | None,
-    name: str,
-) -> tuple[dict[str, list[dspy.Example]], int]:
-    """By predictor, the steps of the first n right runs, or of more, and how many runs failed.
-
-    More where a bare predictor was asked in wrong runs alone. One that no run asks, as its program does without it, is
-    not waited for: that would cost all the runs that there may be.
-    """
-    of: dict[str, list[dspy.Example]] = {}
-    asked = set[str]()
-    right = failed = 0
-    for start in range(0, len(examples), AT_ONCE):
-        if right >= n and all(of.get(name) for name in asked.intersection(bare)):
-            break
-        traced = traced_rows(
-            program,
-            examples[start : start + AT_ONCE],
-            metric,
-            threads=threads,
-            progress=False,
-            journal=journal,
-            name=f"{name}, from {start}",
-        )
-        right, failed, asked = right + traced.right, failed + traced.failed, asked | traced.asked
-        for predictor, steps in traced.of.items():
-            of.setdefault(predictor, []).extend(steps)
-    if failed and not right:
-        logger.warning("of the runs that were to demonstrate %d failed and none was right: they show nothing", failed)
-    if right and not any(of.values()):  # as dspy.BestOfN and dspy.Refine do
-        logger.warning("the right runs were made by copies of the program, and show nothing: compile what is inside")
-    return of, failed
 
 
 def judges_by_drafts(program: dspy.Module) -> bool:
@@ -314,29 +209,7 @@ def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:
     return fitting
 
 
-def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
-    of = [[demo for demo in demos if with_verdict(demo).get("verdict") == verdict] for verdict in VERDICTS[judge]]
-    size = min(n // 2, *map(len, of))
-    picked = [demo for same in of for demo in rng.sample(same, size)]
-    rng.shuffle(picked)
-    return picked
-
-
-def _whole(predictor: Any, demos: Sequence[Any]) -> list[dspy.Example]:
-    """Demonstrations with all of their outputs: one that was read in part shows how not to answer."""
-    outputs = predictor.signature.output_fields
-    return [_only_fields(predictor, demo) for demo in demos if all(demo.get(key) is not None for key in outputs)]
-
-
-def _shown(teacher: dspy.Module, drawn: dspy.Module) -> dspy.Module:
-    """The teacher with the demonstrations drawn for the predictors of the same names."""
-    copy, demos = copy_of(teacher), {name: predictor.demos for name, predictor in drawn.named_predictors()}
-    for name, predictor in copy.named_predictors():
-        predictor.demos = demos.get(name) or predictor.demos
-    return copy
-
-
-def _only_fields(predictor: Any, demo: Any) -> dspy.Example:
+def only_fields(predictor: Any, demo: Any) -> dspy.Example:
     """A demonstration without what is no field: a row's verdict for balancing, a local LM's probabilities."""
     fields = [*predictor.signature.input_fields, *predictor.signature.output_fields]
     return dspy.Example({key: demo[key] for key in fields if demo.get(key) is not None})

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 import dspy
 
+from raisf.evaluation.runner import Patience
 from raisf.optimize.runs import plain, results, score_of, with_steps
 from raisf.programs.questions import is_unknown
 from raisf.utils.journal import Journal
@@ -28,6 +29,7 @@ class Traced:
         runs: How many were made.
         failed: Runs that ended in an error, an unreadable output among them.
         wrong: Runs that the metric did not pass.
+        error: Of the last run that failed, unless its output could not be read.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Traced:
     runs: int = 0
     failed: int = 0
     wrong: int = 0
+    error: Exception | None = None
 
     @property
     def right(self) -> int:
@@ -75,6 +78,7 @@ def traced_rows(
     """
     passes = readable(metric)
     places = {id(example): place for place, example in enumerate(examples)}
+    patience = Patience()
 
     def result(example: dspy.Example, run: dspy.Prediction) -> _Run | None:
         if run.prediction is None:
@@ -92,12 +96,14 @@ def traced_rows(
             threads=threads,
             journal=journal,
             key=lambda example: f"{name}, example {places[id(example)]}",
+            patience=patience,
             tell=lambda run: bar.update(task, advance=1),
         )
     ended = [run for run in runs if run is not None]
     right = [run for run in ended if run["right"]]
     asked = {step[0] for run in ended for step in run["steps"]}
-    traced = Traced(asked=asked, runs=len(runs), failed=len(runs) - len(ended), wrong=len(ended) - len(right))
+    failed, wrong = len(runs) - len(ended), len(ended) - len(right)
+    traced = Traced(asked=asked, runs=len(runs), failed=failed, wrong=wrong, error=patience.error)
     seen = set[tuple[str, str]]()
     for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
         step = dspy.Example({**inputs, **outputs})

@@ -9,6 +9,7 @@ import dspy
 
 from raisf.evaluation.examples import check_trainset, describe_test, question_id
 from raisf.evaluation.identity import describe, digest, weights_of
+from raisf.evaluation.runner import check_ran
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked, tell_of_outside
 from raisf.optimize.judges.labelling import Labelling, RowsOfOne
@@ -67,8 +68,8 @@ def collect(
     Raises:
         InputError: No questions, answers missing, an overlapping split, unknown labels, or a folder of another
             collection, or one that another process is writing into.
-        LMError: The LM failed on ten calls in a row; or most of its replies cannot be read, once what there is lies in
-            the folder.
+        LMError: The LM failed on ten calls in a row; or, once what there is lies in the folder, on all there are, and
+            gold gives no row, or most of its replies cannot be read.
     """
     check_trainset(trainset)
     check_asking(labels, threads)
@@ -108,6 +109,8 @@ def collect(
             found = [journal.get(identity) or partial.get(identity) for identity in map(question_id, trainset)]
             kept = [one for one in found if one]
             counts = _write(folder, kept)
+    if not any(counts.values()):
+        check_ran(spent.asked, spent.failed.total(), spent.error, "every question that was to be labelled")
     check_labelled(spent.asked, spent.unreadable.total())
     return {
         "rows": counts,

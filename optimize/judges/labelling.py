@@ -54,6 +54,7 @@ class LabellingCost:
         asked: Calls made in labelling.
         failed: By training question's id, how many calls failed.
         unreadable: By training question's id, how many replies could not be read.
+        error: Of the last question whose label was asked for in vain.
         teacher: Calls, tokens and seconds of the teacher; `unmetered_calls` are those of which nobody told the tokens:
             DSPy's cache answered them, they failed, or the endpoint tells none.
     """
@@ -61,6 +62,7 @@ class LabellingCost:
     asked: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
+    error: Exception | None = None
     teacher: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COSTS, 0))
 
 
@@ -102,6 +104,7 @@ class Labelling:
         made = know_labels(chunk, answerer=answerer, labels=self.labels, threads=self.threads, gold=own)
         self.spent.asked += made.asked
         self.spent.failed.update(self.origin[question] for question in made.failed)
+        self.spent.error = made.error or self.spent.error
         self.spent.unreadable.update(self.origin[question] for question in made.unreadable)
         for row in made.rows:
             gold = self.gold[row.question].known

@@ -11,7 +11,7 @@ from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.readability import REMEDY
-from raisf.evaluation.runner import ask_all
+from raisf.evaluation.runner import ask_all, check_ran
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import InputError, LMError
@@ -48,8 +48,10 @@ class Labelled:
         """These labels, with a warning where some are missing.
 
         Raises:
-            LMError: Most are, because the LM's replies cannot be read.
+            LMError: All are, because the LM fails; or most, because its replies cannot be read.
         """
+        if not self.rows:
+            check_ran(self.asked, len(self.failed), self.error, "every question that was to be labelled")
         check_labelled(self.asked, len(self.unreadable))
         if told := self.told():
             logger.warning(told)

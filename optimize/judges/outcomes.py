@@ -20,7 +20,7 @@ import dspy
 
 from raisf.evaluation.identity import digest
 from raisf.evaluation.outcome import Outcome
-from raisf.evaluation.runner import Patience, ask_all
+from raisf.evaluation.runner import Patience, ask_all, check_ran
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
 from raisf.optimize.runs import score_of
@@ -134,6 +134,7 @@ class Trying:
             # The metric wants the whole example, which travels as a question.
             ask_all(self._try, [dspy.Example(question=one) for one in waiting], keep, threads=self._threads)
         found.failed = patience.failed
+        check_ran(len(examples), found.failed, patience.error, "every question that was tried")
         tried = [(example, journal.get(keys[id(example)])) for example in examples if keys[id(example)] in journal]
         found.unreadable = sum(made["unreadable"] for _, made in tried)
         found.seconds = sum(made["seconds"] for _, made in tried)

@@ -15,11 +15,13 @@ from dspy.utils.callback import BaseCallback
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import check_module
+from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
 from raisf.optimize.judges.skr_cases import skr_cases
 from raisf.optimize.optimizers.selection import answer_exact_match, check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
+from raisf.optimize.runs import marked
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.utils.errors import InputError, check_least
@@ -118,7 +120,7 @@ class Optimizer(Teleprompter):
         if (guide := _one(teacher)) is not None:
             require_lm(guide)
         asked = self._asked(student, trainset, valset)
-        sets = [[dict(example) for example in examples] for examples in (trainset, valset)]
+        sets = [list(map(_asking, examples)) for examples in (trainset, valset)]
         identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
@@ -129,6 +131,14 @@ class Optimizer(Teleprompter):
         compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
         note_learnt(compiled, student, trainset, valset)
         return compiled
+
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """By predictor that gets an adapter or a probe, the LM whose base that is of, and is of no use without.
+
+        Raises:
+            InputError: That LM is not in this process, or cannot be taken.
+        """
+        return {}
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         """The options that decide the result, JSON-able; what cannot be used is refused here, before any work."""
@@ -185,6 +195,12 @@ def earlier(student: dspy.Module) -> dict[str, Any]:
     if not report:
         return {}
     return {"earlier": [*report.get("earlier", []), {key: value for key, value in report.items() if key != "earlier"}]}
+
+
+def _asking(example: dspy.Example) -> Any:
+    """What an example is, with what of it is asked, where that is not its question alone."""
+    inputs = sorted(marked(example).inputs().keys())
+    return dict(example) if inputs == ["question"] else [dict(example), inputs]
 
 
 def _check_not_frozen(student: dspy.Module) -> None:

@@ -11,8 +11,9 @@ import dspy
 from raisf.evaluation.examples import check_answered
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import trained_folder
+from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.copying import copy_of
-from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, bootstrap_demos, collect_rows, draw
+from raisf.optimize.demonstrations import JUDGE_QUESTIONS, Rows, collect_rows, draw
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
@@ -75,6 +76,7 @@ class Draws:
             threads=self.threads,
             journal=self.task.journal,
             name=f"runs of {name}",
+            must_run=not self.task.valset,
         )
         self.failed += failed
         return drawn

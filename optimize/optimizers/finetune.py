@@ -76,6 +76,10 @@ class FinetuneJudges(JudgeTraining):
             return "judges only"
         return "all" if self.predictors == "all" else ", ".join(sorted(names))
 
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """As `Optimizer`'s; a whole model that is trained needs no other."""
+        return {} if self.training is not None and self.training.method == "full" else self._bases(student)
+
     def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         return {name: local_base(student, name, self.base) for name in chosen_predictors(student, self.predictors)}
 

@@ -111,6 +111,10 @@ class OutcomeJudges(Optimizer):
         shared = {name: getattr(self, name) for name in _options_of(kind) & _options_of(type(self))}
         return kind(**{name: value for name, value in shared.items() if value is not None}, **given)
 
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """As those of what takes the rows."""
+        return self._learner().bases(student)
+
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
         if self.metric in FROM_GOLD:

@@ -69,11 +69,11 @@ class ProbeJudges(JudgeTraining):
     how = "probe"
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        self._bases(student)
+        self.bases(student)
         asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
         return asked + ([self.judge_rows.identity()] if self.judge_rows else [])
 
-    def _bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         """By predictor that gets a probe, what it is read off."""
         predictors: dict[str, Any] = dict(student.named_predictors())
         chosen = chosen_predictors(student, self.predictors)
@@ -96,7 +96,7 @@ class ProbeJudges(JudgeTraining):
 
     def _compile(self, task: Compilation) -> Any:
         program, rng = task.student, random.Random(self.seed)
-        bases = self._bases(program)
+        bases = self.bases(program)
         sources = self._sources(task, list(bases), rng)
         chosen = chosen_predictors(program, self.predictors)
         missing = {name: "it gives no label" for name in chosen if name not in bases}

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
 from raisf.evaluation.examples import answer_of, gold_answers
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
-from raisf.evaluation.runner import Patience, given_up
+from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
 from raisf.utils.errors import InputError
@@ -161,9 +160,8 @@ class Selection:
             return self._scores[key]
         task = self.bar.add_task(name, total=len(self.valset), score="")
         values = self.values(program, self.valset, lambda score: self.bar.update(task, advance=1, score=score))
-        last = self.patience.error
-        if not self.tried and self.patience.failed == len(values) and not isinstance(last, AdapterParseError | None):
-            raise given_up("every validation question", last)  # a student that cannot run would win with 0 of them
+        if not self.tried:  # a student that cannot run would win with 0 of them
+            check_ran(len(values), self.patience.failed, self.patience.error, "every validation question")
         score = self._scores[key] = bootstrap(values)
         self._first = self._first or values
         self.tried.append(

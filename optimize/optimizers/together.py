@@ -10,6 +10,7 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.identity import describe, digest
+from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges, Prompting
@@ -80,6 +81,10 @@ class Together(Optimizer):
         here: dict[str, Any] = {"work": self.work, "progress": self.progress}
         made = {"p": self.p or LabeledJudges(**shared), "w": self.w or FinetuneJudges(**shared)}
         return {step: dataclasses.replace(one, **here) for step, one in made.items() if step in self.strategy}
+
+    def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
+        """Those of all steps."""
+        return {name: lm for one in self.parts.values() for name, lm in one.bases(student).items()}
 
     def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         own = [self.strategy, self.seed]

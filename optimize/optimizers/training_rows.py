@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.runner import error_text
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
@@ -252,7 +253,10 @@ class Source:
         """Why a predictor has no rows, and what to do."""
         reasons = [self.gold.missing[name]] if name in self.gold.missing else []
         if self.runs:
-            reasons.append("of {made} runs {failed} failed and {wrong} were wrong".format(**self.runs))
+            told = "" if self.traced.error is None else f" (the last time with: {error_text(self.traced.error)})"
+            reasons.append(
+                f"of {self.traced.runs} runs {self.traced.failed} failed{told} and {self.traced.wrong} were wrong"
+            )
         labeller = "an LM that labels passages and decompositions (--teacher; judge_rows=)"
         runs = "or, in Python, a program that answers them right (teacher=)"
         return "; ".join([*reasons, f"give more {self.split} questions, {labeller}, {runs}"])

@@ -54,6 +54,7 @@ def test_a_record_that_lacks_what_is_not_scored_counts_as_without(tmp_path: Path
     [
         *(("em", 5.0), ("f1", -1), ("kind", ["x"]), ("route", {"a": 1}), ("cost", {"lm_calls": "x"}), ("read", "one")),
         *(("accuracy", 5.0), ("recall", "x"), ("unreadable", None), ("cost", None), ("precision", float("nan"))),
+        *(("confidence", "high"), ("confidence", [1.0])),
     ],
 )
 def test_a_record_that_was_mended_badly_is_told_with_its_line(tmp_path: Path, field: str, value: object) -> None:

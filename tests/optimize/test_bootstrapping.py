@@ -13,13 +13,16 @@ import pytest
 import raisf
 from raisf.evaluation.identity import digest
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.compile import compile
 from raisf.optimize.confidence import fit_confidence
-from raisf.optimize.demonstrations import Rows, bootstrap_demos
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.identity import identity_of
+from raisf.optimize.optimizers.training_rows import Source
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
+from raisf.utils.errors import RaisfError
 from tests.optimize.conftest import Learner, sets
 from tests.optimize.test_calibrate import Shelf, questions, scoring, timid
 from tests.optimize.test_calibrated_modules import judging
@@ -67,6 +70,34 @@ def test_runs_that_fail_while_bootstrapping_are_told(learner: Learner) -> None:
     learner.set_lm(ScriptedLM(flaky))
     report = compile(learner, **sets(20), strategy="bootstrap", threads=4, progress=False).compile_report
     assert report["failed"] == 3
+
+
+def _failing() -> dspy.Module:
+    def broken(fields: dict[str, Any]) -> Any:
+        raise ConnectionError("no route to host")
+
+    made = dspy.Predict("question -> answer")
+    made.set_lm(ScriptedLM(broken))
+    return made
+
+
+@pytest.mark.parametrize("teaches", [False, True])
+def test_a_program_that_fails_on_every_run_is_not_compiled_without_a_validation_set_either(
+    learner: Learner, teaches: bool
+) -> None:
+    """It came back as compiled, without a demonstration: with fewer than ten questions nobody had given up."""
+
+    failing = _failing()
+    student, teacher = (learner, failing) if teaches else (failing, None)
+    with pytest.raises(RaisfError, match=r"failed on every run that was to demonstrate.*no route"):
+        raisf.BootstrapJudges(progress=False).compile(student, trainset=sets(5)["trainset"], teacher=teacher)
+
+
+def test_who_is_taught_by_runs_that_all_fail_is_told_why() -> None:
+    """The message asked for more questions."""
+    task: Any = types.SimpleNamespace(student=_failing(), teacher=None, journal=None)
+    source = Source.of(task, sets(5)["trainset"], ["self"], "train", raisf.FinetuneJudges(progress=False), None)
+    assert "of 5 runs 5 failed (the last time with: " in (said := source.why("self")) and "no route" in said
 
 
 @pytest.mark.parametrize(("seldom", "runs"), [((), 10), ((3, 13), 20), ((3,), 30)])

@@ -4,16 +4,50 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 
+import raisf
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import lora_hash
+from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 
 QUICK = Training(epochs=2, batch_size=8, rank=4, learning_rate=1e-2)
+
+
+def test_who_marks_other_inputs_goes_on_with_no_answers_to_the_ones_before() -> None:
+    """The student as given was scored without the context that all others were asked with, and seemed to gain by it."""
+    stops = iter([False] * 6 + [True])
+
+    class Echo(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ask = dspy.Predict("question, context -> answer")
+            self.set_lm(ScriptedLM(lambda fields: {"answer": fields["context"]}))
+
+        def forward(self, question: str, context: str = "") -> dspy.Prediction:
+            return self.ask(question=question, context=context)
+
+    class Metric:
+        def __call__(self, example: Any, prediction: Any, trace: Any = None) -> float:
+            if next(stops, False):
+                raise KeyboardInterrupt
+            return float(prediction.answer == "right")
+
+    def compiled(*inputs: str) -> Any:
+        train, dev = (
+            [dspy.Example(question=f"{w} {n}?", context="right").with_inputs(*inputs) for n in range(4)] for w in "ab"
+        )
+        made = raisf.BootstrapJudges(metric=Metric(), threads=1, progress=False)
+        return made.compile(Echo(), trainset=train, valset=dev).compile_report
+
+    with pytest.raises(KeyboardInterrupt):
+        compiled("question")
+    assert [one["score"]["value"] for one in compiled("question", "context")["candidates"]] == [1.0, 1.0]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,11 @@ import raisf
 from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
+from raisf.experiments.judging import judge_alone
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.demonstrations import Rows, bootstrap_demos
+from raisf.optimize.bootstrapping import bootstrap_demos
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import steps
@@ -258,3 +260,29 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     mute.mute = lambda fields: True
     assert cli.main([*argv, "--out", str(tmp_path / "none")]) == 1
     assert "--adapter compact" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "learning",
+    [
+        lambda program, sets: raisf.LabeledJudges(**QUIET).compile(program, **sets),
+        lambda program, sets: raisf.OutcomeJudges(by="prompts", **QUIET).compile(program, **sets),
+        lambda program, sets: raisf.ProbeJudges(**QUIET, base="pocket-tiny").compile(program, **sets),
+        lambda program, sets: collect(program, sets["trainset"], "collected", progress=False),
+        lambda program, sets: judge_alone(program, "know", sets["trainset"]),
+    ],
+)
+def test_an_lm_that_fails_on_all_of_few_questions_is_told_as_that(
+    learning: Any, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below ten questions it asked for more of them, some that the LM knows and some not; collecting ended well."""
+
+    def down(fields: dict[str, Any]) -> Any:
+        raise ConnectionError("no route to host")
+
+    monkeypatch.chdir(tmp_path)
+    program = raisf.RAISF(BM25.load(world[0]), use_relevance=False)
+    program.set_lm(ScriptedLM(down))
+    few = [dspy.Example(question=e.question, answer=e.answers[0]).with_inputs("question") for e in world[1][:7]]
+    with pytest.raises(LMError, match=r"the language model failed on every question that was .*no route"):
+        learning(program, {"trainset": few[:4], "valset": few[4:]})

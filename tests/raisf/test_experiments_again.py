@@ -2,6 +2,7 @@
 
 import csv
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dspy
@@ -9,7 +10,11 @@ import pytest
 
 from raisf import cli
 from raisf.experiments import blendfilter_tables, by_hand, every_judge
-from raisf.utils.files import write_jsonl
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.settings import THRESHOLDS, Setting
+from raisf.experiments.workspace import Workspace
+from raisf.utils.errors import InputError
+from raisf.utils.files import read_json, write_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +101,15 @@ def test_the_n_beside_a_judge_counts_what_its_measures_rest_on():
     assert [row[-2:] for row in section.rows] == [[6, 4], [6, 0], [0, 3]]
     section = every_judge._judges({"alone": {"know": know}})
     assert section.columns[-1] == "n" and section.rows[0][-1] == 6 and "in no measure" not in section.text
+
+
+def test_what_a_row_has_learnt_is_not_lost_where_a_later_step_of_it_fails(worlds, tmp_path):
+    """Its runs, or tries of hours, were made again."""
+    workspace = Workspace(tmp_path / "out", worlds / "7", lm=LMChoice("pocket"), engine="bm25")
+    shown = Setting("direct", few_shot=True)
+    with pytest.raises(InputError, match="no thresholds"):
+        workspace.learning.artifact(replace(shown, then=(THRESHOLDS,)))
+    assert list((tmp_path / "out/made/work").glob("prompts-*.jsonl"))
+    learnt = workspace.learning.artifact(shown)
+    assert read_json(learnt / "manifest.json")["compile"]["resumed"]
+    assert not list((tmp_path / "out/made/work").glob("prompts-*.jsonl"))

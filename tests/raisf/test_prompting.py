@@ -1,14 +1,17 @@
 """`raisf compile --how prompts` and its options, as a person uses them."""
 
 import json
+import shutil
 
 import pytest
 
 from raisf import cli
 from raisf.experiments.opening import open_program
 from raisf.lm.connect import connect
+from raisf.lm.pocket import path
 from raisf.optimize.artifact import save
 from raisf.programs.ra_isf import RAISF
+from raisf.reports.report import last_go_line
 from raisf.retrieval.engines.bm25 import BM25
 
 
@@ -58,6 +61,20 @@ def test_a_folder_that_holds_the_work_is_refused_before_it(argv, out, capsys, tm
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("how", ["weights", "probe", "outcome", "both"])
+def test_a_folder_that_holds_the_model_to_train_on_is_refused_before_it(argv, how, capsys, tmp_path):
+    """All was trained, and then it could not be written."""
+    base = tmp_path / "artifact/adapters/know"  # a model of which all weights were trained
+    shutil.copytree(path("pocket-tiny"), base)
+    (tmp_path / "artifact/manifest.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    assert cli.main([*argv, "--lm", "pocket", "--how", how, "--base", f"local/{base}"]) == 2
+    assert "artifact holds the model that 'know' was trained on, which would be replaced" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert cli.main([*argv, "--lm", f"local/{base}", "--how", how]) == 2
+    assert "which would be replaced: give another folder" in capsys.readouterr().err
+
+
 def test_thresholds_of_the_judges_before_are_told_where_none_are_fitted_again(argv, tmp_path, caplog, monkeypatch):
     """They decided for the new judges without a word."""
     fitted = {"relevance_threshold": 0.9, "confidence_slope": 2.0}
@@ -102,8 +119,8 @@ def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(arg
     assert cli.main(["ask", "Who founded Velm?", "--program", str(tmp_path / "artifact")]) == 0
 
 
-def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_path):
-    """What was found had been forgotten before the artifact was written."""
+def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_path, capsys):
+    """What was found had been forgotten before the artifact was written; its cost is told to be of the rest alone."""
     from raisf.optimize import artifact
 
     class Full(Exception):
@@ -118,6 +135,8 @@ def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_p
     assert cli.main([*argv, "--lm", "pocket"]) == 0
     report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
     assert report["resumed"] and not list((tmp_path / "runs/compile").glob("*.jsonl"))
+    assert "since it was stopped: what was found before is not among them" in capsys.readouterr().out
+    assert last_go_line({"a": report, "b": report | {"resumed": False}}).endswith("is counted: a.")
     opened = open_program(str(tmp_path / "artifact"), max_calls=3)
     assert opened.max_calls == 3 and opened.compile_report == report
 

@@ -2,12 +2,16 @@
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 
 from rich.console import Console
 
+from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
-from raisf.reports.sections import Section, write_sections
+from raisf.reports.report import answer_sections
+from raisf.reports.sections import Section, shown, write_sections
+from tests.raisf.records import record
 
 
 def printed(columns: Sequence[str]) -> str:
@@ -45,3 +49,18 @@ def test_a_text_of_a_table_is_no_formula_in_a_spreadsheet(tmp_path) -> None:
     Section("t", ["=kind (n=7)"], [[text] for text in texts]).write(tmp_path)
     read = [row[0] for row in csv.reader((tmp_path / "t.csv").open(encoding="utf-8", newline=""))]
     assert read == ["'=kind (n=7)", "'=1+1", "'@sum", "'-2+3", "'\r=1", "-", "-, 97.0", "a-b"]
+
+
+def test_all_that_is_shown_as_percent_is_a_share_in_files(tmp_path) -> None:
+    """In the table of risk and coverage 0.181 stood beside 84.5, which is 0.845."""
+    records = {str(n): {**record(n, n < 3), "id": str(n), "confidence": 1 - n / 10} for n in range(5)}
+    (risks,) = (one for one in answer_sections(compare_records({"a": records})) if one.title == "Risk and coverage")
+    risks.write(tmp_path)
+    head, row = csv.reader((tmp_path / "risk-and-coverage.csv").open(encoding="utf-8", newline=""))
+    assert dict(zip(head, row, strict=True)) | {"AURC low": "", "AURC high": "", "AURC": ""} == {
+        **dict.fromkeys(("AURC", "AURC low", "AURC high"), ""),
+        **{"program": "a", "AURC n": "5", "the surest 100%": "0.6", "the surest 80%": "0.75"},
+        **dict.fromkeys(("the surest 60%", "the surest 40%", "the surest 20%"), "1.0"),
+    }
+    again = Section.of(json.loads(json.dumps(risks.as_dict())))
+    assert [shown(cell) for cell in again.rows[0]][2:] == ["60.0", "75.0", "100.0", "100.0", "100.0"]

@@ -99,6 +99,7 @@ def compile_command(
 ) -> CommandResult:
     """Compile a program against a training split, selecting on a dev split, and save it as an artifact."""
     from raisf.data.questions import load_questions
+    from raisf.optimize.adapters import check_bases_apart
     from raisf.optimize.artifact import check_folder
     from raisf.optimize.judges.judge_rows import JudgeRows, judged_program
     from raisf.optimize.optimizers.base import counting
@@ -121,6 +122,7 @@ def compile_command(
     if choice.program is None:
         choice = replace(choice, program=ZERO_SHOT)  # what is compiled is not yet so
     program = choice.open(lm, questions=trainset)
+    check_bases_apart(program, optimizer.bases(program), out)
     if thresholds is not None:
         found = thresholds.check(program, valset)
         thresholds.know = thresholds.know or calibration.by_default(found, choice.know)
@@ -234,5 +236,8 @@ def _result(out: Path, report: dict[str, Any], program: str) -> CommandResult:
         view.append(told.confidence_view(report["confidence"]))
     view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
+    facts |= (
+        {"counted": "since it was stopped: what was found before is not among them"} if report.get("resumed") else {}
+    )
     view.append(facts_view(facts, f"raisf eval --program {shlex.quote(own.artifact_name(program, out))} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

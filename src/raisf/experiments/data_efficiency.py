@@ -7,8 +7,9 @@ from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
 from raisf.experiments.settings import PREDICTORS, Setting
-from raisf.experiments.tables import fault_lines
+from raisf.experiments.tables import fault_lines, joined
 from raisf.reports import plots
+from raisf.reports.report import last_go_line
 from raisf.reports.sections import Cell, Section, score_of
 from raisf.utils.errors import InputError
 
@@ -71,7 +72,8 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
         [label, *(found.get(name) for name in SCORES), *_learnt(reports[label])] for label, found in scores.items()
     ]
     columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
-    section = Section("", columns, table, f"{_about(workspace, scores)} {fault_lines(answered)}".strip())
+    text = joined(_about(workspace, scores), last_go_line(reports), fault_lines(answered))
+    section = Section("", columns, table, text)
     shown = {SCORES[0]: workspace.measure}  # the figure has no headings that are renamed later, as a table's are
     drawn = {shown.get(name, name): lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))

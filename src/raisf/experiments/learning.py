@@ -68,10 +68,12 @@ class Learning:
         if setting.program not in LEARNT and not setting.few_shot and not setting.then:
             return None
         from raisf.optimize.artifact import save
+        from raisf.utils.journal import ending_together
 
         path = self.path_of(setting)
         if not path.exists():
-            save(self._further(self._begin(setting), setting), path)
+            with ending_together():  # a step that is stopped leaves what those before it have found
+                save(self._further(self._begin(setting), setting), path)
         return path
 
     def _begin(self, setting: Setting) -> Any:

@@ -11,7 +11,7 @@ from raisf.evaluation.report import FAILED, UNTOLD
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
-from raisf.reports.sections import RESULTS, Cell, Section, read_results, score_of, write_sections
+from raisf.reports.sections import RESULTS, Cell, Section, Share, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_writable
 
@@ -174,8 +174,7 @@ def _risks(comparison: "Comparison") -> Section:
     known = {name: report.risk for name, report in comparison.reports.items() if report.risk is not None}
     shares = [f"the surest {coverage:.0%}" for coverage in COVERAGES]
     rows: list[list[Cell]] = [
-        [name, risk.aurc, *(f"{100 * risk.right[coverage]:.1f}" for coverage in COVERAGES)]
-        for name, risk in known.items()
+        [name, risk.aurc, *(Share(risk.right[coverage]) for coverage in COVERAGES)] for name, risk in known.items()
     ]
     text = "Exact match of the surest answers. AURC: the area under the share wrong over coverage, lower is better."
     return Section("Risk and coverage", ["program", "AURC", *shares], rows, text)
@@ -286,7 +285,14 @@ def _compiled(compiled: Mapping[str, dict[str, Any] | None]) -> Section:
         for name, report in compiled.items()
         if report
     ]
-    return Section("Cost of compiling", ["program", "how", "strategy", "LM calls", "seconds"], rows)
+    text = last_go_line({name: report for name, report in compiled.items() if report})
+    return Section("Cost of compiling", ["program", "how", "strategy", "LM calls", "seconds"], rows, text)
+
+
+def last_go_line(reports: Mapping[str, Mapping[str, Any]]) -> str:
+    """For a table's text: which rows' calls and seconds, by their reports, are of less than all of the compiling."""
+    went_on = [label for label, report in reports.items() if report.get("resumed")]
+    return f"Stopped, and only what it took after that is counted: {'; '.join(went_on)}." if went_on else ""
 
 
 def _float(value: float | None) -> float | None:

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 RESULTS = "results.json"
 """What a report's folder holds of its numbers, and by which it is known."""
 
-Cell = str | int | float | Score | None
+
+class Share(float):
+    """A share without an interval: shown as percent, and in files from 0 to 1, as scores are."""
+
+
+Cell = str | int | float | Share | Score | None
 # Columns of a table all of whose scores have their intervals below them: of twelve characters, in a terminal of 80.
 MOST_WITH_INTERVALS = 5
 # The ends of intervals, beside the mean's own column in a CSV.
@@ -36,7 +41,7 @@ class Section:
     Attributes:
         title: Its heading; the CSV's name is made from it.
         columns: The headings, (columns,).
-        rows: (rows, columns); scores are shares, shown as percent, other numbers are shown with two digits.
+        rows: (rows, columns); scores and shares are shown as percent, other numbers with two digits.
         text: What a reader must know to read the table right.
         main: The column whose scores the terminal shows with their intervals; None: all, below them, if there are few
             columns. CSV and page show all.
@@ -79,10 +84,7 @@ class Section:
 
     def as_dict(self) -> dict[str, Any]:
         """The table as JSON-able values."""
-        rows = [
-            {column: cell.as_dict() if isinstance(cell, Score) else cell for column, cell in self._named(row)}
-            for row in self.rows
-        ]
+        rows = [{column: _saved(cell) for column, cell in self._named(row)} for row in self.rows]
         told = {"title": self.title, "text": self.text, "columns": list(self.columns), "main": self.main, "rows": rows}
         return told | ({"blocks": self.blocks} if self.blocks else {})
 
@@ -178,6 +180,8 @@ def shown(cell: Cell, interval: bool = True) -> str:
     if isinstance(cell, Score):
         value, low, high = (f"{100 * end:z.1f}" for end in (cell.value, cell.low, cell.high))
         return value + f" [{low}, {high}]" * interval
+    if isinstance(cell, Share):
+        return f"{100 * cell:z.1f}"
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return str(cell)
@@ -189,8 +193,18 @@ def score_of(saved: dict[str, Any]) -> Score:
     return Score(value, low, high, saved["n"])
 
 
+def _saved(cell: Cell) -> Any:
+    """A cell as a JSON-able value."""
+    if isinstance(cell, Score):
+        return cell.as_dict()
+    return {"share": float(cell)} if isinstance(cell, Share) else cell
+
+
 def _cell(saved: Any) -> Cell:
-    return score_of(saved) if isinstance(saved, dict) else saved
+    """What `_saved` gave."""
+    if not isinstance(saved, dict):
+        return saved
+    return Share(saved["share"]) if "share" in saved else score_of(saved)
 
 
 def _headings(column: str, scored: bool) -> list[str]:
