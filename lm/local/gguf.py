@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.lm.local.gguf_positions import says_more, with_positions
+from raisf.lm.local.gguf_unsaid import complete_tokenizer, leaves_unsaid, with_scale
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -25,8 +26,9 @@ from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
-FORMAT = 1  # rises when the same file would be converted into other weights
+FORMAT = 1  # rises when the same file would be converted into another model
 WITH_POSITIONS = 2  # the format of what `says_more` of positions than older versions read
+WITH_UNSAID = 3  # and of what `leaves_unsaid` something that they did not know
 # What transformers reads from GGUF and the engine can run: causal models with rotary positions. Mistral's say "llama".
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
 # Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
@@ -94,7 +96,7 @@ def converted(path: Path | str) -> Path:
     _check_file(path)
     sha = sha256_of_large(path)
     out = converted_folder(path, sha)
-    form = WITH_POSITIONS if says_more(path) else FORMAT
+    form = WITH_UNSAID if leaves_unsaid(path) else WITH_POSITIONS if says_more(path) else FORMAT
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
         if kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors")):
@@ -259,6 +261,7 @@ def _convert(path: Path, folder: Path, weights: int) -> None:
     settings.pop("quantization_config", None)
     if says_more(path):
         settings = with_positions(path, settings)
+    settings = with_scale(settings)
     kind: Any = type(source)
     with torch.device("meta"):
         fresh = kind(type(source.config)(**settings))
@@ -267,4 +270,5 @@ def _convert(path: Path, folder: Path, weights: int) -> None:
     fresh.generation_config = source.generation_config
     with contextlib.redirect_stderr(io.StringIO()):
         fresh.save_pretrained(folder)
+    complete_tokenizer(path, tokenizer)
     tokenizer.save_pretrained(folder)
