@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,9 +227,11 @@ def _read(path: Path) -> tuple[Any, Any]:
     try:
         # It draws the bar of its converting past the setting above: good on a terminal, noise in a file.
         quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
-        with ONE_AT_A_TIME, quiet:
+        with ONE_AT_A_TIME, quiet, tempfile.TemporaryDirectory() as alone:
+            # By itself: transformers prefers a tokenizer.json beside a file, whosever it is, to what the file says.
+            Path(alone, path.name).symlink_to(path.resolve())
             both: Any = AutoModelForCausalLM.from_pretrained(
-                str(path.parent),
+                alone,
                 dtype=torch.bfloat16,
                 quantization_config=GgufConfig(dequantize=True),
                 trust_remote_code=False,
@@ -236,7 +239,7 @@ def _read(path: Path) -> tuple[Any, Any]:
                 **where,
             )
             model, info = both
-            tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
+            tokenizer = AutoTokenizer.from_pretrained(alone, trust_remote_code=False, **where)
     except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
         raise unreadable(path, error, ", or give the model as a folder of safetensors") from error
     finally:
