@@ -12,11 +12,13 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raisf.lm.local.gguf_positions import says_more, with_positions
+from raisf.lm.local.gguf_unsaid import complete_tokenizer, leaves_unsaid, with_scale
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -25,8 +27,9 @@ from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
-FORMAT = 1  # rises when the same file would be converted into other weights
+FORMAT = 1  # rises when the same file would be converted into another model
 WITH_POSITIONS = 2  # the format of what `says_more` of positions than older versions read
+WITH_UNSAID = 3  # and of what `leaves_unsaid` something that they did not know
 # What transformers reads from GGUF and the engine can run: causal models with rotary positions. Mistral's say "llama".
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")
 # Per parameter: bfloat16, the mapped file, and one tensor at a time in float32, 4.3 as measured on SmolLM2; the folder
@@ -94,7 +97,7 @@ def converted(path: Path | str) -> Path:
     _check_file(path)
     sha = sha256_of_large(path)
     out = converted_folder(path, sha)
-    form = WITH_POSITIONS if says_more(path) else FORMAT
+    form = WITH_UNSAID if leaves_unsaid(path) else WITH_POSITIONS if says_more(path) else FORMAT
     if (out / SOURCE).is_file():
         kept = read_json(out / SOURCE)
         if kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors")):
@@ -224,9 +227,11 @@ def _read(path: Path) -> tuple[Any, Any]:
     try:
         # It draws the bar of its converting past the setting above: good on a terminal, noise in a file.
         quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
-        with ONE_AT_A_TIME, quiet:
+        with ONE_AT_A_TIME, quiet, tempfile.TemporaryDirectory() as alone:
+            # By itself: transformers prefers a tokenizer.json beside a file, whosever it is, to what the file says.
+            Path(alone, path.name).symlink_to(path.resolve())
             both: Any = AutoModelForCausalLM.from_pretrained(
-                str(path.parent),
+                alone,
                 dtype=torch.bfloat16,
                 quantization_config=GgufConfig(dequantize=True),
                 trust_remote_code=False,
@@ -234,7 +239,7 @@ def _read(path: Path) -> tuple[Any, Any]:
                 **where,
             )
             model, info = both
-            tokenizer = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, **where)
+            tokenizer = AutoTokenizer.from_pretrained(alone, trust_remote_code=False, **where)
     except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
         raise unreadable(path, error, ", or give the model as a folder of safetensors") from error
     finally:
@@ -259,6 +264,7 @@ def _convert(path: Path, folder: Path, weights: int) -> None:
     settings.pop("quantization_config", None)
     if says_more(path):
         settings = with_positions(path, settings)
+    settings = with_scale(settings)
     kind: Any = type(source)
     with torch.device("meta"):
         fresh = kind(type(source.config)(**settings))
@@ -267,4 +273,5 @@ def _convert(path: Path, folder: Path, weights: int) -> None:
     fresh.generation_config = source.generation_config
     with contextlib.redirect_stderr(io.StringIO()):
         fresh.save_pretrained(folder)
+    complete_tokenizer(path, tokenizer)
     tokenizer.save_pretrained(folder)

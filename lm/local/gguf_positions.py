@@ -10,7 +10,7 @@ from raisf.utils.errors import InputError
 
 FREQUENCIES, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 _MARKS = (FREQUENCIES.encode(), LONG.encode(), b".rope.scaling.", b"phi3.rope.")
-_HEAD_BYTES = 2**25  # the names of a quarter of a million tokens take less
+HEAD_BYTES = 2**25  # the names of a quarter of a million tokens take less
 # What `rope_freqs` is made from, in every Llama from 3.1 on; the file holds its factor alone.
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 _YARN = ("type", "factor", "original_context_length", "finetuned")
@@ -19,7 +19,7 @@ _YARN = ("type", "factor", "original_context_length", "finetuned")
 def says_more(path: Path) -> bool:
     """Whether a file says something of positions that is passed over; in a tenth of a second, whatever its size."""
     with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+        head = file.read(HEAD_BYTES)
     return any(mark in head for mark in _MARKS)
 
 

@@ -21,11 +21,11 @@ class Shelf(DynamicLayer):
     one that leaves. What a row does not reach is zero or another's remains, and must be masked.
     """
 
-    def __init__(self, like: torch.Tensor):
-        """Empty, for rows such as these (rows, heads, columns, dim)."""
+    def __init__(self, *like: torch.Tensor):
+        """Empty, for keys and values such as these (rows, heads, columns, dim); some models' differ in their dim."""
         super().__init__()
-        self.dtype, self.device, self.is_initialized = like.dtype, like.device, True
-        self._held = like.new_zeros(2, 0, like.shape[1], 0, like.shape[3])
+        self.dtype, self.device, self.is_initialized = like[0].dtype, like[0].device, True
+        self._held = [one.new_zeros(0, one.shape[1], 0, one.shape[3]) for one in like]
         self._rows = self._first = self._last = 0
         self._show()
 
@@ -49,7 +49,7 @@ class Shelf(DynamicLayer):
 
     def row(self, row: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """A row's keys and values (1, heads, length, dim), until the next change."""
-        keys, values = self._held[:, row : row + 1, :, self._last - length : self._last]
+        keys, values = (held[row : row + 1, :, self._last - length : self._last] for held in self._held)
         return keys, values
 
     @torch.inference_mode()
@@ -62,7 +62,8 @@ class Shelf(DynamicLayer):
         """
         for place, row in enumerate(rows):
             if place != row:
-                self._held[:, place, :, self._first : self._last] = self._held[:, row, :, self._first : self._last]
+                for held in self._held:
+                    held[place, :, self._first : self._last] = held[row, :, self._first : self._last]
         self._rows, self._first = len(rows), self._last - length
         self._show()
 
@@ -80,17 +81,19 @@ class Shelf(DynamicLayer):
 
     def _make_room(self, rows: int, length: int, new: int = 0) -> None:
         """Room for so many rows, each of so many columns, and for new columns after them."""
-        _, places, heads, columns, dim = self._held.shape
+        places, columns = self._held[0].shape[0], self._held[0].shape[2]
         if rows <= places and length <= self._last and self._last + new <= columns:
             return
         width = max(length, self._last - self._first)
-        before = self._held[:, : self._rows, :, self._first : self._last]
-        self._held = before.new_zeros(2, max(rows, places), heads, width + max(new, ROOM), dim)
-        self._first, self._last = width - before.shape[3], width
-        self._held[:, : self._rows, :, self._first : width] = before
+        first, size = width - (self._last - self._first), (max(rows, places), width + max(new, ROOM))
+        for place, held in enumerate(self._held):
+            before = held[: self._rows, :, self._first : self._last]
+            self._held[place] = held.new_zeros(size[0], held.shape[1], size[1], held.shape[3])
+            self._held[place][: self._rows, :, first:width] = before
+        self._first, self._last = first, width
 
     def _show(self) -> None:
-        self.keys, self.values = self._held[:, : self._rows, :, self._first : self._last]
+        self.keys, self.values = (held[: self._rows, :, self._first : self._last] for held in self._held)
 
 
 def shelved(cache: "DynamicCache") -> "DynamicCache | None":
@@ -101,7 +104,7 @@ def shelved(cache: "DynamicCache") -> "DynamicCache | None":
     if any(type(layer) is not DynamicLayer for layer in layers):
         return None
     shelves: Any = DynamicCache()
-    shelves.layers = [Shelf(layer.keys) for layer in layers]
+    shelves.layers = [Shelf(layer.keys, layer.values) for layer in layers]
     shelves.layer_class_to_replicate = None
     return shelves
 

@@ -65,6 +65,10 @@ class Text:
         self.seq2seq = seq2seq
         self._known = known
         self._lock = threading.Lock()  # a fast tokenizer used by two threads at once raises "Already borrowed"
+        self._library = getattr(tokenizer, "backend_tokenizer", None)
+        if self._library is not None:  # a training leaves in tokenizer.json how it cut and filled up its own rows
+            self._library.no_truncation()
+            self._library.no_padding()
 
     def of(self, request: Request) -> tuple[str, bool]:
         """What the model is to read, and whether the tokenizer adds its special tokens to it.
@@ -209,10 +213,9 @@ class Text:
 
     def _encoded(self, text: str, special: bool) -> list[int]:
         # The library behind a fast tokenizer encodes several times faster than transformers' call around it.
-        library = getattr(self.tokenizer, "backend_tokenizer", None)
         with self._lock:
-            if library is not None:
-                return library.encode(text, add_special_tokens=special).ids
+            if self._library is not None:
+                return self._library.encode(text, add_special_tokens=special).ids
             tokens: Any = self.tokenizer(text, add_special_tokens=special)["input_ids"]
             return tokens
 

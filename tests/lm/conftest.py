@@ -169,14 +169,15 @@ def write_gguf(
     parts: int = 1,
     architecture: str = "llama",
     rotary: int = 8,
+    layers: int = 2,
     more: Callable[[Any], Any] = lambda writer: None,
 ) -> Path:
-    """A Llama of two layers as a GGUF, without the tensors whose names begin with one of `drop`; `more` adds to it."""
+    """A small Llama as a GGUF, without the tensors whose names begin with one of `drop`; `more` adds to it."""
     writer = pytest.importorskip("gguf", reason="the package gguf is not installed").GGUFWriter(path, architecture)
     width, inner, words = 16, 32, 64
     writer.add_context_length(128)
     writer.add_embedding_length(width)
-    writer.add_block_count(2)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(inner)
     writer.add_head_count(2)
     writer.add_head_count_kv(2)
@@ -200,7 +201,7 @@ def write_gguf(
         layer = {name: shape for name, shape in layer.items() if name[-1] not in "qkv" and name != "ffn_gate"}
         layer |= {"attn_qkv": (3 * width, width), "ffn_up": (2 * inner, width)}
     shapes = {"token_embd": (words, width), "output_norm": (width,), "output": (words, width)}
-    shapes |= {f"blk.{place}.{name}": shape for place in range(2) for name, shape in layer.items()}
+    shapes |= {f"blk.{place}.{name}": shape for place in range(layers) for name, shape in layer.items()}
     rng = np.random.default_rng(0)
     for name, shape in shapes.items():
         if not f"{name}.weight".startswith(drop or "-"):

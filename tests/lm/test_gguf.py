@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,18 @@ def test_the_weights_of_a_file_are_those_that_the_model_gets(
     assert all(float(tensor.float().std()) > 0.5 for tensor in tensors.values())  # as written; random ones are 0.02
     tied = gguf.converted(write_tiny(tmp_path / "tied.gguf", drop=("output.",)))
     assert LocalLM(f"local/{tied}").logprob("<0x01>", "<0x02>")[0] < 0
+
+
+def test_what_lies_beside_a_file_is_no_part_of_its_model(
+    write_tiny: Callable[..., Path], cache: Path, tmp_path: Path, llama: Path, monkeypatch
+) -> None:
+    """Where files are downloaded into one folder, the tokenizer there is another model's."""
+    shutil.copytree(llama, tmp_path / "downloads")
+    folders = [gguf.converted(write_tiny(tmp_path / "tiny.gguf"))]
+    monkeypatch.setenv("RAISF_CACHE", str(tmp_path / "another"))
+    folders += [gguf.converted(write_tiny(tmp_path / "downloads" / "tiny.gguf"))]
+    alone, beside = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
+    assert alone == beside
 
 
 def test_a_file_that_lacks_weights_is_refused_and_not_filled_up_with_random_ones(

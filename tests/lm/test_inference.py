@@ -48,7 +48,19 @@ def test_the_tree_holds_every_sequence_and_each_beginning_once(sequences):
     assert len(tokens) == len({tuple(sequence[: n + 1]) for sequence in sequences for n in range(len(sequence))})
 
 
-def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(model):
+@pytest.fixture(scope="module")
+def deepseek():
+    """Its keys and values differ in their width, as it keeps both packed."""
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    packed = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    torch.manual_seed(0)
+    config = transformers.DeepseekV3Config(vocab_size=400, first_k_dense_replace=2, **shape, **packed)
+    return transformers.DeepseekV3ForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("name", ["model", "deepseek"])
+def test_a_batch_gives_each_prompt_what_transformers_gives_it_alone(request, name):
+    model = request.getfixturevalue(name)
     prompts = random_tokens(3, 4, 19, 7, 7, 60)
     limits = [12, 3, 12, 8, 12]
     got = written(model, prompts, limits, end=2)

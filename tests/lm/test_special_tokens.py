@@ -1,7 +1,10 @@
 """If these failed, a passage could end the user's turn and speak as the system, or as the model itself."""
 
+import shutil
+
 import pytest
 from dspy.lm15 import Config, Message, Request
+from transformers import AutoTokenizer
 
 from raisf.lm.adapter import COMPLETION, CompactAdapter, adapter_named
 from raisf.lm.connect import connect
@@ -93,3 +96,15 @@ def test_a_template_with_a_token_beyond_the_models_weights_names_no_end_of_a_tur
     turn = tokenizer.convert_tokens_to_ids("<|turn|>")
     assert Text(tokenizer, known=turn + 1).turn_end == turn
     assert Text(tokenizer, known=turn).turn_end is None
+
+
+def test_a_prompt_is_read_whole_whatever_a_training_left_in_the_tokenizers_file(llama, text, tmp_path):
+    """Who calls a tokenizer with `truncation` and saves it writes that down: longer prompts lost their questions."""
+    shutil.copytree(llama, tmp_path / "trained")
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+    tokenizer(["a"], truncation=True, max_length=20, padding="max_length")
+    tokenizer.save_pretrained(tmp_path / "trained")
+    assert '"max_length": 20' in (tmp_path / "trained" / "tokenizer.json").read_text("utf-8")
+    trained = connect(f"local/{tmp_path / 'trained'}").base_engine.text
+    for prompt in ("Who?", "passage: Ulm is a port on the Danube.\n" * 9 + "question: Who?\nanswer:"):
+        assert trained.encode(prompt, True) == text.encode(prompt, True)
