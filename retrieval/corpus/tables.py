@@ -82,7 +82,8 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
 def _delimiter(lines: Sequence[str], usual: str) -> str:
     """What parts the columns of a table, by its first lines: of `,`, `;` and tabs the one that parts all alike.
 
-    A first line of several words that nothing parts is a caption, where three rows or more follow that are all alike.
+    A first line of several words that nothing parts is a caption, where three rows or more follow that are all alike,
+    but for empty cells left off their ends.
     """
 
     def fits(sign: str) -> tuple[bool, float, int]:
@@ -90,12 +91,17 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
             first, *others = (len(cells) for cells in filter(None, csv.reader(lines, delimiter=sign)))
         except (csv.Error, ValueError):
             return False, 0.0, 0
-        if first == 1 and len(others) > 2 and len({*others}) == 1 and len(lines[0].split()) > 1:
+        if first == 1 and len(others) > 2 and _even_below(others) and len(lines[0].split()) > 1:
             first, *others = others
         alike = sum(count == first for count in others) / max(1, len(others)) if first > 1 else 0.0
         return alike > 0, alike, first
 
     return max((usual, ",", ";", "\t"), key=fits)
+
+
+def _even_below(counts: Sequence[int]) -> bool:
+    """Whether rows, the names' first, are a table's below a caption: of several cells, most of as many as the names."""
+    return min(counts) > 1 and max(counts) == counts[0] and 2 * counts.count(counts[0]) > len(counts)
 
 
 def _parsed(lines: Iterable[str], name: str, delimiter: str) -> Iterator[_Row]:
@@ -123,13 +129,13 @@ def _without_caption(rows: Iterator[_Row]) -> tuple[str, Iterator[_Row]]:
     """What a spreadsheet has in rows of their own above the columns' names, and the rows from these on.
 
     Such a row has more words than one in its first cell and nothing in two or more others, or no others, where all rows
-    below are alike; the names below it are words in all cells, and two rows or more stand below them.
+    below are a table's; the names below it are words in all cells, and two rows or more stand below them.
     """
     head = list(itertools.islice(rows, _CAPTIONS + 3))
     for names in range(1, len(head) - 2):
         above, wide = head[:names], len(head[names][1])
         told = [cells[0].strip() for _, cells in above]
-        even = wide > 1 and all(len(cells) == wide for _, cells in head[names:])
+        even = _even_below([len(cells) for _, cells in head[names:]])
         alone = all(
             (len(cells) == wide > 2 and not _filled(cells[1:])) or (len(cells) == 1 and even) for _, cells in above
         )

@@ -272,6 +272,7 @@ def test_a_million_passages_are_read_in_the_memory_of_fifty_thousand(tmp_path: P
 
 
 ROWS = "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59."
+NOTED = "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59; Note: x."
 BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
 
 
@@ -279,10 +280,12 @@ BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
     ("content", "told"),
     [
         # empty cells that a spreadsheet leaves off, a caption of its own, a sign in the names that parts no columns
-        ("Plan,Fee,Note\nLite,39\nPlus,59,x\n", [("Price List", "Plan: Lite; Fee: 39. Plan: Plus; Fee: 59; Note: x.")]),
+        ("Plan,Fee,Note\nLite,39\nPlus,59,x\n", [("Price List", NOTED)]),
         ("Prices of now,,\nIn euros,,\nPlan,Fee,Note\nLite,39,\nPlus,59,\n", [("Prices of now In euros", ROWS)]),
         ("Prices of now\nPlan,Fee\nLite,39\nPlus,59\n", [("Prices of now", ROWS)]),
         ("Prices of now\nPlan;Fee\nLite;39\nPlus;59\n", [("Prices of now", ROWS)]),
+        ("Prices of now\nPlan;Fee;Note\nLite;39\nPlus;59;x\n", [("Prices of now", NOTED)]),
+        ("Prices of now\nPlan,Fee,Note\nLite,39\nPlus,59,x\n", [("Prices of now", NOTED)]),
         ("Full text\nOne; two.\nThree; four.\n", [("Price List", "Full text: One; two. Full text: Three; four.")]),
         ("Board of ours,\nPresident,Ann\nTreasurer,Bob\n", [("Price List", BOARD)]),
         ("Who pays?,\nWho runs it?,\n", [("Price List", "Who pays?: Who runs it?")]),
