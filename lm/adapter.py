@@ -33,7 +33,7 @@ from raisf.lm.chat import (
     scored,
 )
 from raisf.lm.labels import Unreadable
-from raisf.lm.options import CONTROLS, SAMPLING, check_known, how_many, limit_of
+from raisf.lm.options import CONTROLS, SAMPLING, check_known, limit_of, seeds_of
 from raisf.lm.reading import once, read_field, without_thinking
 from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
 from raisf.utils.errors import InputError
@@ -294,14 +294,12 @@ class CompactAdapter(WholeReplies):
             check_known(lm.model, options)
         message = Message.user(self.format(signature, demos, inputs)[0]["content"])
         controls = {name: options[name] for name in CONTROLS if options.get(name) is not None}
-        count = how_many(options)
         asked = _scored_of(lm, signature) if scores else {}
-        for candidate in range(count):
+        for seed in seeds_of(options):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
                 max_tokens=limit_of(lm_kwargs, lm.kwargs),
-                # Candidates differ by their seeds: by the same request the cache would give the first one to all.
-                seed=(options.get("seed") or 0) + candidate if count > 1 else options.get("seed"),
+                seed=seed,
                 stop=self._stops(options),
                 extensions=COMPLETION if bare else None,
                 # As OpenAI's interface has it: whether, and how many others beside each token.

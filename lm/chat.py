@@ -132,7 +132,8 @@ def _texts_alone(value: Any) -> Any:
 def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response: Response) -> None:
     """Raise AdapterParseError for a response that its LM did not end by itself."""
     if response.finish_reason not in ("stop", "tool_call"):
-        why = "the token limit (max_tokens)" if response.finish_reason == "length" else response.finish_reason
+        limit = "the token limit (max_tokens, or what the prompt leaves of the context window)"
+        why = limit if response.finish_reason == "length" else response.finish_reason
         raise UnreadableReply(adapter, signature, response.text or "", f"the reply was cut off by {why}")
 
 

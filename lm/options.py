@@ -1,5 +1,6 @@
 """The options of a call that have a place in DSPy's typed requests; what has none would be lost, and is refused."""
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,20 @@ def how_many(options: Mapping[str, Any]) -> int:
     if count < 1:
         raise InputError(f"n is {count}: give 1 or more")
     return count
+
+
+def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
+    """Each candidate's seed. They differ by it: of one request the cache would give the first one's reply to all.
+
+    Who gives none gets the same candidates again, or others with another `rollout_id`.
+    """
+    count, seed = how_many(options), options.get("seed")
+    if count == 1:
+        return [seed]
+    if seed is None:
+        rollout = options.get("rollout_id")
+        seed = 0 if rollout is None else zlib.crc32(str(rollout).encode())
+    return [seed + candidate for candidate in range(count)]
 
 
 def limit_of(*options: Mapping[str, Any]) -> Any:

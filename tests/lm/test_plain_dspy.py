@@ -270,3 +270,15 @@ def test_a_labels_type_is_read_back():
     assert call is not None
     assert call.signature.output_fields["verdict"].annotation == Literal["a b", "c"]
     assert json.loads(json.dumps(call.inputs)) == {"question": "x"}
+
+
+def test_another_rollout_has_other_candidates(pocket):
+    """All rollouts had the same ones, so that who asks again, as optimizers do, got nothing new."""
+
+    def told(**options):
+        with dspy.context(lm=pocket.copy(temperature=1.0)):
+            return dspy.Predict("question -> answer", n=3, **options)(question="Who founded Velm?").completions.answer
+
+    first = told(rollout_id=1)
+    assert first == told(rollout_id=1) != told(rollout_id=2)
+    assert told(rollout_id=1, seed=7) == told(rollout_id=2, seed=7)
