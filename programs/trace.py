@@ -12,7 +12,7 @@ from raisf.evaluation.confidence import confidence
 from raisf.programs.questions import UNKNOWN, is_unknown, normal
 from raisf.retrieval.passage import Passage
 from raisf.utils.display import as_text
-from raisf.utils.text import clean, one_line, visible
+from raisf.utils.text import clean, counted, one_line, visible
 
 Route = Literal[
     "direct",  # answered from memory
@@ -332,16 +332,16 @@ def _cost_line(trace: Trace) -> Text:
     unused = f" (+{cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
     parts = [
         trace.system,
-        f"{cost.lm_calls} LM call{'s' * (cost.lm_calls != 1)}",
+        counted(cost.lm_calls, "LM call"),
         f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens",
-        f"{cost.retrievals} retrieval{'s' * (cost.retrievals != 1)}{unused}",
+        f"{counted(cost.retrievals, 'retrieval')}{unused}",
         f"{cost.seconds:.2f} s",
     ]
     if trace.root.confidence is not None:
         parts.append(f"confidence {trace.root.confidence:.2f}")
     line = Text(" · ".join(parts), style="dim")
     if trace.failed:
-        line.append(f" · {trace.failed} failed calls", style="red")
+        line.append(f" · {counted(trace.failed, 'failed call')}", style="red")
     if trace.unreadable:
         line.append(f" · {trace.unreadable} unreadable", style="red")
     return line

@@ -34,6 +34,11 @@ def clean(text: object) -> str:
     return " ".join(text_of(text).replace(SOFT_HYPHEN, "").split())
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """As in "1 passage", "2 passages"; `many` where it is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def print_of(question: str) -> str:
     """Stands for a question where it must not be told, however it is spaced, capitalised and composed."""
     return hashlib.sha256(clean(unicodedata.normalize("NFC", question)).lower().encode()).hexdigest()[:16]

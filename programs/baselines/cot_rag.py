@@ -8,6 +8,7 @@ from raisf.programs.steps import search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning
+from raisf.utils.text import counted
 
 
 class CoTRAG(Program):
@@ -40,6 +41,6 @@ class CoTRAG(Program):
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             node.passages = search(run, question, self.k).passages
-            reason = f"from {len(node.passages)} passages, step by step"
+            reason = f"from {counted(len(node.passages), 'passage')}, step by step"
             run.settle(node, "passages", reason, self.reason_from, passages=texts(node.passages))
         return node

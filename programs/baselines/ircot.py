@@ -12,7 +12,7 @@ from raisf.programs.steps import check_switches, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
-from raisf.utils.text import clean
+from raisf.utils.text import clean, counted
 
 Reader = Literal["reasoning", "answer"]
 
@@ -75,7 +75,7 @@ class IRCoT(Program):
                     break
                 thoughts.append(thought)
                 self._collect(run, node, thought, thought)
-            reason = f"from {len(node.passages)} passages, collected in {len(thoughts) + 1} turns"
+            reason = f"from {counted(len(node.passages), 'passage')}, collected in {counted(len(thoughts) + 1, 'turn')}"
             run.settle(node, "passages", reason, self.read, passages=texts(node.passages))
         return node
 

@@ -8,7 +8,7 @@ from raisf.programs.steps import generated, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning
-from raisf.utils.text import clean
+from raisf.utils.text import clean, counted
 
 
 class IterRetGen(Program):
@@ -50,7 +50,7 @@ class IterRetGen(Program):
             for _ in range(self.turns - 1):
                 prediction = run.ask(self.reason_from, question=question, passages=texts(node.passages))
                 self._retrieve(run, node, generated(prediction))
-            reason = f"from {len(node.passages)} passages, in turn {self.turns}"
+            reason = f"from {counted(len(node.passages), 'passage')}, in turn {self.turns}"
             run.settle(node, "passages", reason, self.reason_from, passages=texts(node.passages))
         return node
 

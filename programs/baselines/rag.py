@@ -5,6 +5,7 @@ from raisf.programs.program import Program, check_count
 from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
+from raisf.utils.text import counted
 
 
 class RAG(Program):
@@ -40,6 +41,6 @@ class RAG(Program):
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             node.passages = search(run, question, self.k).passages
-            reason = f"from {len(node.passages)} passages"
+            reason = f"from {counted(len(node.passages), 'passage')}"
             run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
         return node

@@ -10,7 +10,7 @@ from raisf.programs.steps import reads_instructions, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import NextAction
-from raisf.utils.text import clean
+from raisf.utils.text import clean, counted
 
 # The brackets may hold others: "Finish[The Beatles [band]]".
 _ACTION = re.compile(r"\b(search|finish)\s*\[((?:[^\[\]]|\[[^\[\]]*\])+)\]", re.IGNORECASE)
@@ -63,7 +63,7 @@ class ReAct(Program):
                 thought, kind, text = action
                 if kind == "finish":
                     node.steps.append(Step(generation=thought))
-                    return node.conclude("acted", f"after {len(steps)} searches", text)
+                    return node.conclude("acted", f"after {counted(len(steps), 'search', 'searches')}", text)
                 step = search(run, text, self.k, thought)
                 node.steps.append(step)
                 node.passages = union(node.passages, step.passages)

@@ -16,6 +16,7 @@ from raisf.programs.program import Program, check, check_count, is_number
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import Retriever
+from raisf.utils.text import counted
 from raisf.utils.usage import count_tokens
 
 
@@ -64,7 +65,7 @@ class REPLUG(Program):
             prompts = [{"question": question, "passages": passages} for passages in read]
             weights = shares(node.passages, self.temperature) or [1.0]
             prediction = ask_together(run, self.answer_from, prompts, weights)
-            reason = f"from {len(node.passages)} passages, mixed token by token"
+            reason = f"from {counted(len(node.passages), 'passage')}, mixed token by token"
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.conclude("passages", reason, prediction.answer)

@@ -10,6 +10,7 @@ from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer, FinalAnswer
 from raisf.signatures.reasoning import FollowUp
+from raisf.utils.text import counted
 
 
 class SelfAsk(Program):
@@ -75,5 +76,5 @@ class SelfAsk(Program):
     def _look_up(self, run: Run, node: Node) -> None:
         with run.work(node):
             node.passages = search(run, node.question, self.k).passages
-            reason = f"from {len(node.passages)} passages"
+            reason = f"from {counted(len(node.passages), 'passage')}"
             run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))

@@ -22,7 +22,7 @@ from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.critique import RetrievalNeed, Support, Usefulness
 from raisf.signatures.judges import PassageRelevance
-from raisf.utils.text import clean
+from raisf.utils.text import clean, counted
 from raisf.utils.usage import count_tokens
 
 # What each label of a critique is worth, as in the paper.
@@ -209,7 +209,7 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     node.steps += [Step(generation=found.shown) for found in tries if found]
     best = _best(tries)
     if best is None:
-        node.end("passages", f"from {len(node.passages)} passages, but none gave an answer")
+        node.end("passages", f"from {counted(len(node.passages), 'passage')}, but none gave an answer")
         return
     number, candidate = best
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"

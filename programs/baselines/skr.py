@@ -19,6 +19,7 @@ from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from raisf.utils.text import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +114,7 @@ class SKR(Program):
                 reason = f"from memory, as were {node.know.probability:.0%} of the questions most like it"
                 return run.settle(node, "direct", reason, self.answer_directly)
             node.passages = search(run, question, self.k).passages
-            reason = f"from {len(node.passages)} passages"
+            reason = f"from {counted(len(node.passages), 'passage')}"
             run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
         return node
 

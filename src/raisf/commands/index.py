@@ -233,5 +233,5 @@ def _with_skipped(result: CommandResult, skipped: Sequence[Any]) -> CommandResul
     if len(skipped) > SHOWN:
         lines.append(as_text(f"  and {len(skipped) - SHOWN} more: --json has all"))
     return CommandResult(
-        data, Group(result.view, as_text(f"skipped {len(skipped)} file{'s' * (len(skipped) > 1)}:", "bold"), *lines), 1
+        data, Group(result.view, as_text(f"skipped {counted(len(skipped), 'file')}:", "bold"), *lines), 1
     )

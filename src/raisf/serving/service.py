@@ -19,6 +19,7 @@ from raisf.programs.trace import Cost, JudgedPassage
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.text import counted
 
 logger = logging.getLogger("raisf.serving")
 
@@ -270,7 +271,7 @@ def tells(event: Event) -> str:
     shown = {"know": lambda: data["judgement"]["verdict"] or "unreadable", "question": lambda: data["question"]}
     shown |= {
         "sufficiency": lambda: data["judgement"]["verdict"] or "unreadable",
-        "passages": lambda: f"{len(data['passages'])} passages",
+        "passages": lambda: counted(len(data["passages"]), "passage"),
         "judgement": lambda: f"passage {data['passage']}: {data['judgement']['verdict'] or 'unreadable'}",
         "step": lambda: data["step"]["query"] or data["step"]["generation"],
     }
