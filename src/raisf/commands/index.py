@@ -225,6 +225,7 @@ def _with_skipped(result: CommandResult, skipped: Sequence[Any]) -> CommandResul
     from rich.console import Group
 
     from raisf.utils.display import as_text
+    from raisf.utils.text import counted
 
     data = {**result.data, "skipped": [{"name": file.name, "reason": file.reason} for file in skipped]}
     if not skipped:
