@@ -10,7 +10,7 @@ from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.outcome import Outcome
-from raisf.evaluation.runner import ask_all
+from raisf.evaluation.runner import ask_all, check_ran
 from raisf.optimize.judges.labels import check_labelled, missing_labels
 from raisf.programs.baselines.skr import SKR, Case
 from raisf.utils.errors import InputError
@@ -34,12 +34,12 @@ def skr_cases(
 
     Raises:
         InputError: Nothing was asked, or retrieval made no difference anywhere.
-        LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
+        LMError: The LM failed on ten questions in a row, or on all; or most of its replies cannot be read.
     """
     without, with_passages = program.compared()
     ways: dict[str, Any] = {"without": without, "with": with_passages}
     of, right = digest(describe(program)), dict[str, dict[str, float]]()
-    unreadable, failed = set[str](), set[str]()
+    unreadable, failed = set[str](), dict[str, Exception | None]()
     asked = list(dict.fromkeys(example.question for example in trainset))
     for way, answers in ways.items():
         kind = f"{way} {of}"
@@ -48,7 +48,7 @@ def skr_cases(
         def keep(outcome: Outcome, kind: str = kind, scores: dict[str, float] = scores) -> None:
             question = outcome.example.question
             if outcome.prediction is None:
-                failed.add(question)
+                failed[question] = outcome.error
             elif outcome.prediction.trace.unreadable:
                 unreadable.add(question)
             else:
@@ -59,10 +59,13 @@ def skr_cases(
                     journal.add(f"{kind} {question}", scores[question])
 
         ask_all(answers, [example for example in trainset if example.question not in scores], keep, threads=threads)
-    check_labelled(len(asked), len(unreadable))
-    if told := missing_labels(len(asked), len(unreadable), len(failed - unreadable)):
-        logger.warning(told)
     labelled = [q for q in asked if q in right["with"] and q in right["without"]]
+    error = next(reversed(failed.values()), None)
+    if not labelled:
+        check_ran(len(asked), len(failed), error, "every question that was asked with and without passages")
+    check_labelled(len(asked), len(unreadable))
+    if told := missing_labels(len(asked), len(unreadable), len(failed.keys() - unreadable), error):
+        logger.warning(told)
     differ = [q for q in labelled if right["with"][q] != right["without"][q]]
     if not differ:
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.examples import gold_answers
-from raisf.evaluation.runner import error_text
+from raisf.evaluation.runner import check_ran, error_text
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
@@ -90,6 +90,7 @@ class JudgeTraining(Optimizer):
 
         Raises:
             InputError: There are others without rows, or none has any, or `judge_rows` are about none of the chosen.
+            RaisfError: There are none since all runs failed.
         """
         owner_of, missing = owners(program), dict[str, str]()
         asked = {sources[0].gold.judge.get(name) for name in chosen}
@@ -106,9 +107,12 @@ class JudgeTraining(Optimizer):
             judge = empty.gold.judge.get(name)
             passed_over = judge is None or (self.judge_rows is not None and judge not in self.judge_rows.of)
             if not (self._lenient and passed_over and isinstance(owner_of[name], Program)):
+                empty.check_ran()
                 raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
             missing[name] = f"no {empty.split} rows: {empty.why(name)}"
         if len(missing) == len(chosen):
+            for source in sources:
+                source.check_ran()
             raise InputError(f"no rows to train on: {'; '.join(missing.values())}")
         return missing
 
@@ -248,6 +252,10 @@ class Source:
                 if mine[name] and not others:
                     logger.warning("%s: all validation rows are about questions that are learnt: they say little", name)
                 mine[name] = others or mine[name]
+
+    def check_ran(self) -> None:
+        """Raise what the runs failed with, where all did: other questions would not help."""
+        check_ran(self.traced.runs, self.traced.failed, self.traced.error, f"every {self.split} question that was run")
 
     def why(self, name: str) -> str:
         """Why a predictor has no rows, and what to do."""

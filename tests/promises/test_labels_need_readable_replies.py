@@ -262,6 +262,12 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
     assert "--adapter compact" in capsys.readouterr().err
 
 
+def _asking(kind: Any, program: Any) -> Any:
+    made = kind(program.retriever)
+    made.set_lm(program.know.lm)
+    return made
+
+
 @pytest.mark.parametrize(
     "learning",
     [
@@ -270,6 +276,10 @@ def test_the_command_line_tells_it_and_ends_with_an_exit_code(
         lambda program, sets: raisf.ProbeJudges(**QUIET, base="pocket-tiny").compile(program, **sets),
         lambda program, sets: collect(program, sets["trainset"], "collected", progress=False),
         lambda program, sets: judge_alone(program, "know", sets["trainset"]),
+        lambda program, sets: raisf.FitSKR(**QUIET).compile(_asking(raisf.SKR, program), trainset=sets["trainset"]),
+        lambda program, sets: raisf.FinetuneJudges(**QUIET, base="pocket-tiny").compile(
+            _asking(raisf.CoTRAG, program), **sets
+        ),
     ],
 )
 def test_an_lm_that_fails_on_all_of_few_questions_is_told_as_that(
@@ -284,5 +294,5 @@ def test_an_lm_that_fails_on_all_of_few_questions_is_told_as_that(
     program = raisf.RAISF(BM25.load(world[0]), use_relevance=False)
     program.set_lm(ScriptedLM(down))
     few = [dspy.Example(question=e.question, answer=e.answers[0]).with_inputs("question") for e in world[1][:7]]
-    with pytest.raises(LMError, match=r"the language model failed on every question that was .*no route"):
+    with pytest.raises(LMError, match=r"the language model failed on every (train )?question that was .*no route"):
         learning(program, {"trainset": few[:4], "valset": few[4:]})
