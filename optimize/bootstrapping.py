@@ -104,7 +104,7 @@ def _right_steps(
     """
     of: dict[str, list[dspy.Example]] = {}
     asked = set[str]()
-    runs = right = failed = 0
+    runs = right = failed = broken = 0
     error: Exception | None = None
     for start in range(0, len(examples), AT_ONCE):
         if right >= n and all(of.get(name) for name in asked.intersection(bare)):
@@ -119,11 +119,11 @@ def _right_steps(
             name=f"{name}, from {start}",
         )
         runs, right, failed = runs + traced.runs, right + traced.right, failed + traced.failed
-        asked, error = asked | traced.asked, traced.error or error
+        asked, broken, error = asked | traced.asked, broken + traced.broken, traced.error or error
         for predictor, steps in traced.of.items():
             of.setdefault(predictor, []).extend(steps)
     if must_run:
-        check_ran(runs, failed, error, "every run that was to demonstrate")
+        check_ran(runs, broken, error, "every run that was to demonstrate")
     if failed and not right:
         told = f"; the last time with: {error_text(error)}" if error is not None else ""
         logger.warning(

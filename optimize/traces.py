@@ -29,7 +29,8 @@ class Traced:
         runs: How many were made.
         failed: Runs that ended in an error, an unreadable output among them.
         wrong: Runs that the metric did not pass.
-        error: Of the last run that failed, unless its output could not be read.
+        broken: Of those that failed, how many did not because of an unreadable output.
+        error: The last one's of these.
     """
 
     of: dict[str, list[dspy.Example]] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Traced:
     runs: int = 0
     failed: int = 0
     wrong: int = 0
+    broken: int = 0
     error: Exception | None = None
 
     @property
@@ -103,7 +105,8 @@ def traced_rows(
     right = [run for run in ended if run["right"]]
     asked = {step[0] for run in ended for step in run["steps"]}
     failed, wrong = len(runs) - len(ended), len(ended) - len(right)
-    traced = Traced(asked=asked, runs=len(runs), failed=failed, wrong=wrong, error=patience.error)
+    traced = Traced(asked=asked, runs=len(runs), failed=failed, wrong=wrong)
+    traced.broken, traced.error = patience.failed, patience.error
     seen = set[tuple[str, str]]()
     for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
         step = dspy.Example({**inputs, **outputs})

@@ -255,7 +255,7 @@ class Source:
 
     def check_ran(self) -> None:
         """Raise what the runs failed with, where all did: other questions would not help."""
-        check_ran(self.traced.runs, self.traced.failed, self.traced.error, f"every {self.split} question that was run")
+        check_ran(self.traced.runs, self.traced.broken, self.traced.error, f"every {self.split} question that was run")
 
     def why(self, name: str) -> str:
         """Why a predictor has no rows, and what to do."""

@@ -93,6 +93,12 @@ def test_a_program_that_fails_on_every_run_is_not_compiled_without_a_validation_
         raisf.BootstrapJudges(progress=False).compile(student, trainset=sets(5)["trainset"], teacher=teacher)
 
 
+def test_runs_that_cannot_be_read_are_not_told_as_failures_of_the_lm(caplog: pytest.LogCaptureFixture) -> None:
+    (student := _failing()).set_lm(ScriptedLM(lambda fields: "" if "4" not in fields["question"] else [][0]))
+    raisf.BootstrapJudges(progress=False).compile(student, trainset=sets(5)["trainset"])
+    assert "5 failed and none was right" in caplog.text and "the last time with: " in caplog.text
+
+
 def test_who_is_taught_by_runs_that_all_fail_is_told_why() -> None:
     """The message asked for more questions."""
     task: Any = types.SimpleNamespace(student=_failing(), teacher=None, journal=None)
