@@ -40,8 +40,13 @@ def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
         return [seed]
     if seed is None:
         rollout = options.get("rollout_id")
-        seed = 0 if rollout is None else zlib.crc32(str(rollout).encode())
+        seed = 0 if rollout is None else seed_from(str(rollout))
     return [seed + candidate for candidate in range(count)]
+
+
+def seed_from(text: str) -> int:
+    """The seed that stands for a text: some servers take none beyond 32 bits with a sign."""
+    return zlib.crc32(text.encode()) % 2**30
 
 
 def limit_of(*options: Mapping[str, Any]) -> Any:

@@ -4,7 +4,6 @@ A draft is the answer from memory itself. So where the judge says know nothing m
 the draft was an LM call in vain, which the trace counts and DSPy's trace, that optimizers learn from, leaves out.
 """
 
-import zlib
 from functools import partial
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import dspy
 
 from raisf.evaluation.metrics import exact_match
 from raisf.lm.likelihood import ASKED, gives_logprobs, likelihood
+from raisf.lm.options import seed_from
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.questions import is_unknown
@@ -95,7 +95,7 @@ def _agreement(run: Run, answerer: dspy.Predict, lm: Any, question: str, draft: 
     rollout = lm.kwargs.get("rollout_id")  # who asks for another one wants other samples, too
 
     def sample(number: int) -> dspy.Prediction | None:
-        seed = number if rollout is None else zlib.crc32(f"{rollout}/{number}".encode())
+        seed = number if rollout is None else seed_from(f"{rollout}/{number}")
         config = {**drawn, "rollout_id": seed, **({"seed": seed} if seeded else {})}
         return run.draft(answerer, question=question, config=config)
 

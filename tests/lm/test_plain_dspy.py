@@ -18,6 +18,7 @@ from raisf.lm.chat_format import chat_call
 from raisf.lm.connect import connect
 from raisf.lm.local.inference import Rows
 from raisf.lm.local.model import LocalLM
+from raisf.lm.options import seeds_of
 from raisf.signatures import answers, critique, judges, reasoning
 
 PASSAGES = ["Velmora | Velmora was founded by Kastrel in 1777.", "Ulm | Oran «founded»\nUlm.", "None"]
@@ -282,3 +283,9 @@ def test_another_rollout_has_other_candidates(pocket):
     first = told(rollout_id=1)
     assert first == told(rollout_id=1) != told(rollout_id=2)
     assert told(rollout_id=1, seed=7) == told(rollout_id=2, seed=7)
+
+
+def test_a_rollouts_seeds_are_taken_by_servers_of_32_bits():
+    """Every other rollout was refused by those that read a seed as a signed number of 32 bits."""
+    seeds = [seed for rollout in range(50) for seed in seeds_of({"n": 3, "rollout_id": rollout})]
+    assert len(set(seeds)) == 150 and max(seeds) < 2**31
