@@ -82,17 +82,19 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
 def _delimiter(lines: Sequence[str], usual: str) -> str:
     """What parts the columns of a table, by its first lines: of `,`, `;` and tabs the one that parts all alike.
 
-    A first line of several words that nothing parts is a caption, where three rows or more follow that are all alike,
+    First lines of several words that nothing parts are captions, where three rows or more follow that are all alike,
     but for empty cells left off their ends.
     """
 
     def fits(sign: str) -> tuple[bool, float, int]:
         try:
-            first, *others = (len(cells) for cells in filter(None, csv.reader(lines, delimiter=sign)))
+            rows = list(filter(None, csv.reader(lines, delimiter=sign)))
+            counts = [len(cells) for cells in rows]
+            told = list(itertools.takewhile(lambda cells: len(cells) == 1 < len(cells[0].split()), rows[:_CAPTIONS]))
+            below = counts[len(told) :]
+            first, *others = below if len(below) > 2 and _even_below(below) else counts
         except (csv.Error, ValueError):
             return False, 0.0, 0
-        if first == 1 and len(others) > 2 and _even_below(others) and len(lines[0].split()) > 1:
-            first, *others = others
         alike = sum(count == first for count in others) / max(1, len(others)) if first > 1 else 0.0
         return alike > 0, alike, first
 

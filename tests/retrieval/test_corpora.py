@@ -286,6 +286,7 @@ BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
         ("Prices of now\nPlan;Fee\nLite;39\nPlus;59\n", [("Prices of now", ROWS)]),
         ("Prices of now\nPlan;Fee;Note\nLite;39\nPlus;59;x\n", [("Prices of now", NOTED)]),
         ("Prices of now\nPlan,Fee,Note\nLite,39\nPlus,59,x\n", [("Prices of now", NOTED)]),
+        ("Prices of now\nIn euros\nPlan;Fee;Note\nLite;39\nPlus;59;x\n", [("Prices of now In euros", NOTED)]),
         ("Full text\nOne; two.\nThree; four.\n", [("Price List", "Full text: One; two. Full text: Three; four.")]),
         ("Board of ours,\nPresident,Ann\nTreasurer,Bob\n", [("Price List", BOARD)]),
         ("Who pays?,\nWho runs it?,\n", [("Price List", "Who pays?: Who runs it?")]),
