@@ -130,7 +130,10 @@ def collect_rows(
                     raise InputError(f"{error}; strategy 'bootstrap' does without such examples") from error
                 rows.missing[name] = str(error)
     if strict and not rows.of:
-        raise InputError("no predictor of this program can be shown what is right by gold alone: choose 'bootstrap'")
+        raise InputError(
+            "no predictor of this program can be shown what is right by gold alone: choose the strategy 'bootstrap' "
+            "(--strategy bootstrap), which shows steps of its own right runs"
+        )
     return rows
 
 

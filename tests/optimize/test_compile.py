@@ -119,7 +119,7 @@ def test_listwise_relevance_is_compiled_too(world, oracle, monkeypatch: pytest.M
 def test_a_program_without_judges_says_which_strategy_it_can_have(world, oracle) -> None:
     program = RAG(BM25.load(world.index))
     program.set_lm(oracle())
-    with pytest.raises(InputError, match="choose 'bootstrap'"):
+    with pytest.raises(InputError, match="choose the strategy 'bootstrap' "):
         run(program, world)
     assert run(program, world, strategy="bootstrap").compile_report["chosen"]
 

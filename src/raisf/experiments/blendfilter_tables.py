@@ -117,6 +117,7 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
     rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
     text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
     text += f" {ACROSS}: of the first at each top_p, as in the paper." if ACROSS in columns else ""
+    text += " Every call of a program is sampled, those before the answer, too."
     faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
     return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
 

@@ -213,7 +213,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_VARIANTS,
         },
         tables.main,
-        departs=f"{_FEW_SHOT} REPLUG's tuned index is a dense one (LSR). {_FORMS}",
+        departs=f"{_FEW_SHOT} REPLUG's tuned index is a dense one (LSR). {published.ABOUT_TABLE_1} {_FORMS}",
     ),
     "table2": Experiment(
         "RA-ISF without each of its modules",

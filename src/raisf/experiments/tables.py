@@ -65,7 +65,7 @@ def table(
         # What the paper has of rows that stand below ours, or that could not be run.
         empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
         for label in figures[0] if besides else workspace.left_out:
-            theirs = [published.figure_of(one, label, workspace.name) for one in beside]
+            theirs = [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
             if besides or any(one is not None for one in theirs):
                 rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
