@@ -1,6 +1,7 @@
 """What a GGUF file says of positions, and transformers' reader of such files passes over."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,22 @@ from raisf.utils.errors import InputError
 
 FREQUENCIES, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 _MARKS = (FREQUENCIES.encode(), LONG.encode(), b".rope.scaling.", b"phi3.rope.")
-HEAD_BYTES = 2**25  # the names of a quarter of a million tokens take less
+_HEAD_BYTES = 2**25  # the names of a quarter of a million tokens take less
 # What `rope_freqs` is made from, in every Llama from 3.1 on; the file holds its factor alone.
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 _YARN = ("type", "factor", "original_context_length", "finetuned")
 
 
 def says_more(path: Path) -> bool:
-    """Whether a file says something of positions that is passed over; in a tenth of a second, whatever its size."""
+    """Whether a file says something of positions that is passed over."""
+    return head_has(path, _MARKS)
+
+
+def head_has(path: Path, marks: Iterable[bytes]) -> bool:
+    """Whether the head of a GGUF file has one of several marks; in a tenth of a second, whatever the file's size."""
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-    return any(mark in head for mark in _MARKS)
+        head = file.read(_HEAD_BYTES)
+    return any(mark in head for mark in marks)
 
 
 def with_positions(path: Path, settings: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from raisf.lm.local.gguf_positions import HEAD_BYTES
+from raisf.lm.local.gguf_positions import head_has
 
 _PRE, _ADDS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
 # How Llama 3 and what was made like it split a text. Unless the file says otherwise, the token that begins a text comes
@@ -20,10 +20,8 @@ _MARKS = (
 
 
 def leaves_unsaid(path: Path) -> bool:
-    """Whether a file leaves something to be known that older versions did not know; as quick as `says_more`."""
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-    return any(mark in head for mark in _MARKS)
+    """Whether a file leaves something to be known that older versions did not know."""
+    return head_has(path, _MARKS)
 
 
 def with_scale(settings: dict[str, Any]) -> dict[str, Any]:
