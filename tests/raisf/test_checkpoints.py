@@ -38,6 +38,7 @@ def test_documents_become_a_checkpoint_and_that_an_index(
     out, err = capsys.readouterr()
     made = json.loads(out)
     assert made["triples"] == 2 and made["steps"] == 1 and "training, loss" in err
+    assert made["questions_without_passage"] == 1
     index = ["index", str(corpus), "--checkpoint", str(tmp_path / "mine"), "--out", str(tmp_path / "index"), "--json"]
     assert cli.main(index) == 0
     assert json.loads(capsys.readouterr().out)["checkpoint"] == str(tmp_path / "mine")
@@ -53,7 +54,10 @@ def test_what_is_wrong_is_one_clear_line(corpus: Path, tmp_path: Path, capsys: p
     mistakes = {
         "nothing to learn from: give --corpus DOCS or --index DIR": [],
         "the questions bring no passages along": ["--questions", train],
-        "none of the 1 questions names a passage of the corpus": ["--questions", strange, "--corpus", corpus],
+        "none of the 1 questions names a passage of the corpus: gold_pids must be its ids, or gold_titles its titles; "
+        "the first question has gold_pids [] and gold_titles ['Nowhere'], the first passage the id": [
+            *("--questions", strange, "--corpus", corpus)
+        ],
         "2 of the 2 training questions are in the": ["--questions", train, "--corpus", corpus, "--test", train],
         "0 queries with a known passage are too few": ["--corpus", corpus, "--known-items", "0"],
         "learning rate must be above 0": ["--corpus", corpus, "--learning-rate", "0"],

@@ -96,6 +96,9 @@ def colbert_train_command(
         triples = _triples(asked, passages, known_items, seed)
     made = train_checkpoint(triples, out, base, recipe)
     shown = {"out": str(out), **made}
+    if asked:
+        learnt_from = {triple.query for triple in triples}
+        shown["questions_without_passage"] = sum(question.question not in learnt_from for question in asked)
     if made["after"]["loss"] >= made["before"]["loss"]:
         shown["warning"] = "no better on the queries held out than before: keep the base"
     elif not asked:
@@ -171,9 +174,11 @@ def _triples(questions: Sequence[Any], index: Any, count: int | None, seed: int)
 
     asked = list(question_triples(questions, index))
     if questions and not asked:
+        first, passage = questions[0], index.passages[0]
         raise InputError(
             f"none of the {len(questions)} questions names a passage of the corpus: gold_pids must be its ids, or "
-            "gold_titles its titles"
+            f"gold_titles its titles; the first question has gold_pids {first.gold_pids} and gold_titles "
+            f"{first.gold_titles}, the first passage the id {passage.pid!r} and the title {passage.title!r}"
         )
     if count is None:
         count = 0 if questions else KNOWN_ITEMS
