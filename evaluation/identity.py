@@ -114,6 +114,13 @@ def _taken(kind: type[Any]) -> set[str]:
     return {name for one in made if inspect.isfunction(one) for name in inspect.signature(one).parameters} - _NO_SETTING
 
 
+def _given(made: Any) -> dict[str, Any]:
+    """What an object was made with, as far as it keeps that as plain attributes of the same names."""
+    kept = getattr(made, "__dict__", {})
+    held = {name: kept.get(name, kept.get(f"_{name}")) for name in _taken(type(made))}
+    return {name: one for name, one in held.items() if isinstance(one, str | bool | int | float)}
+
+
 def _searched_by(retriever: Any) -> str:
     """What is found by, and of a function of the user's own what it does.
 
@@ -252,10 +259,9 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
     # By their hashes: a key may stand under any name.
     also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
-    if not type(lm).__module__.startswith(("dspy.", "raisf.")):
-        held = {name: vars(lm).get(name, vars(lm).get(f"_{name}")) for name in _taken(type(lm))}
-        plain = {name: one for name, one in held.items() if isinstance(one, str | bool | int | float)}
-        words += [_class_of(lm), digest(plain)]
+    for one in (lm, getattr(lm, "engine", None)):  # `dspy.LM(engine=...)` is how an LM of one's own is made
+        if not type(one).__module__.startswith(("dspy.", "raisf.", "builtins")):
+            words += [_class_of(one), digest(_given(one))]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
         words += ["completions"] * lm.endpoint.completions
         words += ["probabilities"] * (

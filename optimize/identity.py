@@ -19,7 +19,9 @@ import dspy
 
 from raisf.evaluation.identity import code_of, describe, describe_lm
 from raisf.optimize.within import programs_within
+from raisf.retrieval.adapting import searched
 from raisf.utils.files import is_installed
+from raisf.utils.predictors import all_predictors
 
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
 _PLAIN = bool | int | float | str | bytes | tuple | frozenset | range | None
@@ -31,7 +33,8 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     """A program with the code that it and some functions run, for a journal: who edits them begins anew.
 
     Records of an evaluation do without the code: there a path is given by hand. A module that a function is, holds or
-    names in its globals, such as a judge that a metric asks, is told as the program is.
+    names in its globals, such as a judge that a metric asks, is told as the program is. So is the code of
+    LMs, engines, adapters and retrievers of the user's own: who mends how hers reads goes on with no verdict misread.
     """
     return _identity_of(program, functions, set())
 
@@ -43,12 +46,13 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
-    codes = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
+    hers = _classes(_asked_of(program))
+    codes = [code for kind in (*ours, *hers) for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
     run = [*codes, *functions]
     helpers, named = _reached(run)
     asking = [type(getattr(one, "__self__", one)) for one in functions]
-    for kind in dict.fromkeys([*kinds, *asking]):
+    for kind in dict.fromkeys([*kinds, *asking, *hers]):
         helpers |= _constants(kind)
     told |= set(map(id, parts))
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
@@ -57,6 +61,22 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     found = {"programs": described, "code": [code_of(one) for one in run], "asked": describe_lm(asked)}
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
+
+
+def _asked_of(program: dspy.Module) -> list[Any]:
+    """What answers a program and finds for it: LMs, their engines and adapters, retrievers without names."""
+    predictors = [predictor for _, predictor in all_predictors(program)]
+    lms: list[Any] = [one.lm or dspy.settings.lm for one in predictors]
+    found = [*lms, *(getattr(lm, "engine", None) for lm in lms)]
+    found += [getattr(lm, "adapter", None) or dspy.settings.adapter for lm in lms]
+    found += [getattr(searched(one), "given", None) for one in programs_within(program)]
+    return list({id(one): one for one in found}.values())
+
+
+def _classes(objects: Sequence[Any]) -> list[type[Any]]:
+    """The user's own classes that objects are of; of a bound method, that its object is of."""
+    kinds = [type(getattr(one, "__self__", one)) for one in objects]
+    return [kind for kind in dict.fromkeys(base for one in kinds for base in one.__mro__) if _is_own(kind)]
 
 
 def _held(functions: Sequence[Any]) -> list[dspy.Module]:

@@ -205,6 +205,16 @@ class OwnLM(dspy.BaseLM):
         self.tone, self.url, self.calls, self.client = tone, url, 0, MagicMock()
 
 
+class OwnEngine:
+    """What answers a `dspy.LM` in a user's own way, with a setting of hers."""
+
+    def __init__(self, voice: str) -> None:
+        self.voice, self.calls = voice, 0
+
+    def complete(self, request: Any) -> Any:
+        raise AssertionError("no LM is asked")
+
+
 def _ensemble(choose: int) -> dspy.Module:
     return dspy.Ensemble(reduce_fn=lambda outputs: outputs[choose]).compile([Asking(), Asking()])
 
@@ -232,6 +242,7 @@ def _deciding(threshold: float) -> Asking:
         (Asking(part=Suffixed("a")), Asking(part=Suffixed("b"))),
         (_ensemble(0), _ensemble(1)),
         (_asked(OwnLM("kind")), _asked(OwnLM("rude"))),
+        (_asked(dspy.LM("own/x", engine=OwnEngine("low"))), _asked(dspy.LM("own/x", engine=OwnEngine("high")))),
     ],
     ids=[
         "what a frozen part has learnt",
@@ -242,6 +253,7 @@ def _deciding(threshold: float) -> Asking:
         "a setting under a private name",
         "how an ensemble chooses",
         "a setting of one's own LM",
+        "a setting of one's own engine",
     ],
 )
 def test_programs_that_answer_differently_are_described_differently(one: Any, other: Any) -> None:
