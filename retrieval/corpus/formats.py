@@ -3,6 +3,7 @@
 They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, table_rows, without_leaders
+from raisf.retrieval.corpus.splitting import BREAK, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -259,6 +260,20 @@ def _docx_text(paragraph: Any) -> str:
         elif element.tag in _DOCX_SPACES:
             words.append(_DOCX_SPACES[element.tag])
         elif (element.tag in _DOCX_RUNS or str(element.tag).startswith(_M)) and not _is_hidden(element):
-            words.append(_DOCX_SIGNS.get(element.tag, ""))
+            words.append(_DOCX_SIGNS.get(element.tag, "") or _raised_sign(element, words))
             waiting += [*element][::-1]
     return "".join(words)
+
+
+def _raised_sign(run: Any, before: Sequence[str]) -> str:
+    """The sign before a number that a run begins to raise; Word parts one number into several runs."""
+    if not _is_raised(run) or _is_raised(next(run.itersiblings(run.tag, preceding=True), None)):
+        return ""
+    raised = (run, *itertools.takewhile(_is_raised, run.itersiblings(run.tag)))
+    last = next(filter(None, reversed(before)), "")
+    return power_sign("sup", last, "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t")))
+
+
+def _is_raised(run: Any) -> bool:
+    mark = None if run is None else run.find(f"{_W}rPr/{_W}vertAlign")
+    return mark is not None and mark.get(f"{_W}val") == "superscript"

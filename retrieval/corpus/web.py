@@ -9,7 +9,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import title_of, without_front_matter
 from raisf.retrieval.passage import Passage
@@ -139,21 +139,21 @@ def _html_sections(root, title: str) -> Iterator[Section]:
     yield Section(title, heading, {}, "".join(body), level)
 
 
-def _shown(elements: Iterable[Any]) -> str:
-    """What is seen of elements and of the text behind each, its paragraphs parted by `BREAK`."""
-    return "".join(text for _, text in _html_parts(elements))
+def _shown(elements: Iterable[Any], before: str = "") -> str:
+    """What is before, is seen of elements, and stands behind each of them, its paragraphs parted by `BREAK`."""
+    return before + "".join(text for _, text in _html_parts(elements, last=before[-1:]))
 
 
 def _heading(element: Any) -> str:
-    return clean(_run(element.text) + _shown(element))
+    return clean(_shown(element, _run(element.text)))
 
 
-def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Iterator[tuple[str, str]]:
-    """Runs of text, and headings of these kinds, in the order of the page.
+def _html_parts(elements: Iterable[Any], headings: Container[str] = (), last: str = "") -> Iterator[tuple[str, str]]:
+    """Runs of text, and headings of these kinds, in the order of the page, behind a last character of others.
 
     Without recursion: pages nest as deep as they like.
     """
-    waiting, last, numbers = [(element, False) for element in elements][::-1], "", dict[Any, int]()
+    waiting, numbers = [(element, False) for element in elements][::-1], dict[Any, int]()
     while waiting:
         element, left = waiting.pop()
         block = BREAK if element.tag in _BLOCKS else ""
@@ -173,7 +173,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
                 continue
             mark = _next_number(element, numbers) or _MARKS.get(element.tag, "")
             text = block + mark + _run(element.text)
-            text = (power_sign(element.tag, last, text) or _apart(element, last, text)) + text
+            text = (_raised(element, last) or _apart(element, last, text)) + text
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text
@@ -207,6 +207,15 @@ def _apart(element: Any, before: str, within: str) -> str:
         return ""
     ends = before[-1:], within[:1]
     return " " if all(map(str.isalnum, ends)) and any(map(str.isdigit, ends)) else ""
+
+
+def _raised(element: Any, before: str) -> str:
+    """The sign before a number that an element raises, which may be a link to a note."""
+    if element.tag != "sup":
+        return ""
+    behind, stroke = element.getnext(), clean(element.tail)
+    parted = behind is not None and behind.tag == "sub" and stroke in STROKES
+    return power_sign("sup", before, element.text_content(), parted)
 
 
 def _unclosed_nav(element: Any) -> bool:

@@ -227,3 +227,12 @@ def test_repeated_rows_of_a_docx_are_rows_and_deleted_ones_are_not_read(tmp_path
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
         "Drug: Aspirin; Dose: 100 mg. Drug: Ibuprofen; Dose: 400 mg."
     ]
+
+
+def test_a_number_that_is_raised_in_a_docx_does_not_grow_together_with_the_one_before(tmp_path: Path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("Some 10")
+    for part, raised in [("-", True), ("6", True), (" mol, 500", False), ("1", True), (" men, 5", False), ("th", True)]:
+        paragraph.add_run(part).font.superscript = raised
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Some 10^-6 mol, 500^1 men, 5th"]

@@ -213,6 +213,27 @@ def test_words_on_a_page_are_not_run_together(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path)] == ["10^6 or 1st Red Green Ctrl C"]
 
 
+RAISED = [
+    ("500<sup>{link}</sup> people", "500^1 people"),
+    ("It costs 5.<sup>1</sup> In 2020,<sup>[2]</sup> (<sup>3</sup>)", "It costs 5.^1 In 2020,[2] (3)"),
+    ("10<sup>-6</sup> or 10<sup>\u2212{bold}</sup> mol", "10^-6 or 10^\u22126 mol"),
+    ("10<sup>6</sup>/mm<sup>3</sup>, Na<sup>+</sup>, 5<sup>th</sup> 7", "10^6/mm^3, Na+, 5th 7"),
+    ("1<sup>1</sup>/<sub>2</sub> cups, <sup>1</sup>/<sub>3</sub> cup", "1 1/2 cups, 1/3 cup"),
+]
+
+
+@pytest.mark.parametrize(("written", "text"), RAISED)
+def test_a_raised_number_does_not_grow_together_with_what_is_before_it(written: str, text: str, tmp_path: Path):
+    (tmp_path / "p.html").write_text(f"<p>{written.format(link='<a href=#n>1</a>', bold='<b>6</b>')}</p>")
+    (tmp_path / "p.md").write_text(written.format(link="[1](#n)", bold="**6**"))
+    assert [p.text for p in read_documents(tmp_path)] == [text, text]
+
+
+def test_a_number_that_a_heading_raises_behind_its_first_words_is_told_as_such(tmp_path: Path):
+    (tmp_path / "p.html").write_text("<h1>Towns</h1><h2>10<sup>6</sup> people</h2><p>Two.")
+    assert [p.text for p in read_documents(tmp_path)] == ["10^6 people: Two."]
+
+
 @pytest.mark.parametrize(
     "hidden",
     [
