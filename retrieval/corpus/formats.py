@@ -30,6 +30,10 @@ _DOCX_RUNS = _DOCX_HOLDERS | {
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _OFF = ("0", "false", "off")
+_OUTLINE = tuple("012345678")
+"""The levels that a style gives a heading; 9 is that of text."""
+_LONGEST_HEADING = 15
+"""Words of a heading in a style that is not called so."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
@@ -176,15 +180,33 @@ def _docx_sections(
         named = element.find(f"{_W}pPr/{_W}pStyle")
         used = None if named is None else styles.get(named.get(f"{_W}val"))
         style = (used and used.name) or ""
-        if not style.startswith(("Heading", "Title")) or not text.strip():
+        depth = _level_of(used, text) if text.strip() else 0
+        if not depth:
             item = text.strip() and _is_item(element, used)
             lines += [f"- {text}" if item else text, *below]
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
-        heading, lines = ("" if style == "Title" else clean(text)), below
-        level = 1 if style == "Title" else 1 + int(style[-1]) if style[-1].isdecimal() else 2
+        heading, lines, level = ("" if style == "Title" else clean(text)), below, depth
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)
+
+
+def _level_of(style: Any, text: str) -> int:
+    """The level of a heading, 0 of another text: a style of one's own is what it is based on, unless it says otherwise.
+
+    Contracts have whole clauses in such styles.
+    """
+    name = (style and style.name) or ""
+    if name.startswith(("Heading", "Title")):
+        return 1 if name == "Title" else 1 + int(name[-1]) if name[-1].isdecimal() else 2
+    if style is None or len(text.split()) > _LONGEST_HEADING:
+        return 0
+    told = style.element.find(f"{_W}pPr/{_W}outlineLvl")
+    if told is not None:
+        level = told.get(f"{_W}val")
+        return 2 + int(level) if level in _OUTLINE else 0
+    base = style.base_style
+    return 0 if base is not None and base.name == "Title" else _level_of(base, text)
 
 
 def _is_item(paragraph: Any, style: Any) -> bool:

@@ -236,3 +236,42 @@ def test_a_number_that_is_raised_in_a_docx_does_not_grow_together_with_the_one_b
         paragraph.add_run(part).font.superscript = raised
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Some 10^-6 mol, 500^1 men, 5th"]
+
+
+def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
+    """Its text stood under the heading before it."""
+
+    def styled(name: str, base: str | None, outline: str = "") -> None:
+        style = document.styles.add_style(name, docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+        style.base_style = document.styles[base] if base else None
+        if outline:
+            told = element("w:outlineLvl")
+            told.set(f"{{{told.nsmap['w']}}}val", outline)
+            style.element.get_or_add_pPr().append(told)
+
+    document = docx.Document()
+    styled("Chapter", "Heading 1")
+    styled("Part of a chapter", "Chapter")
+    styled("Contents", "Heading 1", outline="9")
+    styled("Marked", None, outline="1")
+    for text, style in [
+        ("Fees", "Heading 1"),
+        ("Twelve a day.", None),
+        ("Ferries", "Chapter"),
+        ("At nine.", None),
+        ("Cranes", "Part of a chapter"),
+        ("Forty tons.", None),
+        ("Where", "Contents"),
+        ("Below", "Subtitle"),
+        ("Tugs", "Marked"),
+        ("Two.", None),
+        ("The crew is paid by " + "the day and " * 5 + "night.", "Marked"),
+    ]:
+        document.add_paragraph(text, style=style)
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Fees: Twelve a day.",
+        "Ferries: At nine.",
+        "Cranes: Forty tons. Where Below",
+        "Tugs: Two. The crew is paid by " + "the day and " * 5 + "night.",
+    ]
