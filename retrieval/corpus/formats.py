@@ -13,6 +13,7 @@ from typing import Any
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.corpus.web import names_together, number_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
@@ -32,6 +33,8 @@ _TITLE_LINES = 3
 _OFF = ("0", "false", "off")
 _OUTLINE = tuple("012345678")
 """The levels that a style gives a heading; 9 is that of text."""
+_WIDEST = 50
+"""Columns that a cell spans at most."""
 _LONGEST_HEADING = 15
 """Words of a heading in a style that is not called so."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
@@ -220,30 +223,63 @@ def _is_item(paragraph: Any, style: Any) -> bool:
 def _docx_rows(table: Any) -> list[str]:
     """The rows of a table, by its columns' names where its first row has them; a table in a cell is text."""
     rows = [row for row in _docx_blocks(table, "tr") if not _is_gone(row)]
-    texts = [[_docx_cell(cell) for cell in _docx_blocks(row, "tc")] for row in rows]
-    return table_rows(texts, bool(rows) and _names_columns(table, rows, texts))
+    cells = [list(_docx_blocks(row, "tc")) for row in rows]
+    texts = {cell: _docx_cell(cell) for row in cells for cell in row}
+    wide = max(map(len, cells), default=0)
+    captions = next((place for place, row in enumerate(cells) if not len(row) == 1 < wide), 0)
+    above = [[texts[cell] for cell in row] for row in cells[:captions]]
+    rows, cells = rows[captions:], cells[captions:]
+    named = _names_columns(table, rows, [[texts[cell] for cell in row] for row in cells], _docx_grid(rows, texts, 1))
+    told = table_rows(names_together(_docx_grid(rows, texts, named), named), bool(named))
+    for number, row in enumerate(cells[named:], start=min(named, 1)):
+        if len(row) == 1 < wide:  # it stands over all columns, and under the name of none
+            told[number] = "".join(table_rows([[texts[row[0]]]], named=False))
+    return [*table_rows(above, named=False), *told]
 
 
-def _names_columns(table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str]]) -> bool:
-    """Whether a table's first row has its columns' names: is marked as such, bold alone, or in words above numbers.
+def _docx_grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[list[str]]:
+    """The cells' texts by row and column: one merged over rows stands in each, a name over columns over each."""
+    grid = list[list[str]]()
+    for number, row in enumerate(rows):
+        line = [""] * _span(row.find(f"{_W}trPr/{_W}gridBefore"), 0)
+        for cell in _docx_blocks(row, "tc"):
+            merged, column = cell.find(f"{_W}tcPr/{_W}vMerge"), len(line)
+            below = merged is not None and merged.get(f"{_W}val") != "restart" and number > 0
+            text = grid[-1][column] if below and column < len(grid[-1]) else texts[cell]
+            wide = _span(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1)
+            line += [text, *[text if number < named else ""] * (wide - 1)]
+        grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
+    return grid
+
+
+def _span(mark: Any, otherwise: int) -> int:
+    """How many columns a mark says; otherwise where there is none, or it says nothing sensible."""
+    return otherwise if mark is None else min(number_of(mark.get(f"{_W}val"), otherwise), _WIDEST)
+
+
+def _names_columns(
+    table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str]], grid: Sequence[Sequence[str]]
+) -> int:
+    """How many of a table's first rows have its columns' names: are marked as such; one bold alone, or above numbers.
 
     That a first row is to look different, Word says of every new table: it counts with numbers below words alone.
     """
-    if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:
-        return True
+    marked = list(itertools.takewhile(lambda row: row.find(f"{_W}trPr/{_W}tblHeader") is not None, rows))
+    if marked:
+        return len(marked) if len(marked) < len(rows) else 1
     labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
-    if labelled or not all(texts[0]) or len(rows) < 2:
-        return False
+    if len(rows) < 2 or labelled or not all(texts[0]):
+        return 0
     if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
-        return True
+        return 1
     look = table.find(f"{_W}tblPr/{_W}tblLook")
     told = "" if look is None else look.get(f"{_W}firstRow") or ""
     differs = told in ("1", "true", "on") or (
         not told and look is not None and int(look.get(f"{_W}val") or "0", 16) & _FIRST_ROW
     )
-    columns = zip(*texts, strict=False)
+    columns = zip(*grid, strict=False)
     numbers = (not _DIGIT.search(name) and all(map(_DIGIT.search, cells)) for name, *cells in columns)
-    return bool(differs) and len(rows) > 2 and not any(map(_DIGIT.search, texts[0])) and any(numbers)
+    return int(bool(differs) and len(rows) > 2 and not any(map(_DIGIT.search, texts[0])) and any(numbers))
 
 
 def _is_bold(row: Any) -> bool:

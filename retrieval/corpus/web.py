@@ -277,7 +277,11 @@ def named_grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list
         texts: Of each cell.
         named: How many rows have the columns' names.
     """
-    grid = _grid(rows, texts, named)
+    return names_together(_grid(rows, texts, named), named)
+
+
+def names_together(grid: list[list[str]], named: int) -> list[list[str]]:
+    """A table's rows, the first of them, which have the columns' names, as one."""
     if named:
         names = zip_longest(*grid[:named], fillvalue="")
         grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]

@@ -275,3 +275,43 @@ def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
         "Cranes: Forty tons. Where Below",
         "Tugs: Two. The crew is paid by " + "the day and " * 5 + "night.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "merged", "names", "text"),
+    [
+        (  # one that spans rows stands in each
+            ["Region|Town|Fee", "North|Alta|12", "|Bodo|13", "Total||25"],
+            [((1, 0), (2, 0)), ((3, 0), (3, 1))],
+            [0],
+            "Region: North; Town: Alta; Fee: 12. Region: North; Town: Bodo; Fee: 13. Region: Total; Fee: 25.",
+        ),
+        (  # names in two rows
+            ["Line|Fare||Note", "|Adult|Child|", "A|3|2|new"],
+            [((0, 0), (1, 0)), ((0, 1), (0, 2)), ((0, 3), (1, 3))],
+            [0, 1],
+            "Line: A; Fare Adult: 3; Fare Child: 2; Note: new.",
+        ),
+        (  # a caption, and what heads the rows below it
+            ["Fees of 2024||", "Town|Fee|Tax", "The north||", "Alta|1|2"],
+            [((0, 0), (0, 2)), ((2, 0), (2, 2))],
+            [1],
+            "Fees of 2024. The north. Town: Alta; Fee: 1; Tax: 2.",
+        ),
+    ],
+)
+def test_cells_of_a_docx_table_that_are_merged_are_read_with_all_that_they_span(
+    rows: list[str], merged: list[Any], names: list[int], text: str, tmp_path: Path
+):
+    """One merged cell, and no row of the table was read with the names of its columns."""
+    document = docx.Document()
+    table = document.add_table(len(rows), rows[0].count("|") + 1)
+    for number, row in enumerate(rows):
+        for cell, told in zip(table.rows[number].cells, row.split("|"), strict=True):
+            cell.text = told
+    for first, last in merged:
+        table.cell(*first).merge(table.cell(*last))
+    for number in names:
+        table.rows[number]._tr.get_or_add_trPr().append(element("w:tblHeader"))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [text]
