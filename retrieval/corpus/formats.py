@@ -28,6 +28,7 @@ _DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "i
 _DOCX_RUNS = _DOCX_HOLDERS | {
     f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo", "ruby", "rubyBase")
 }
+_LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _OFF = ("0", "false", "off")
@@ -105,8 +106,11 @@ def _told(error: Exception) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Words that a line end breaks with a hyphen, put together; on a page a soft hyphen is seen as any other."""
-    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-"))
+    """Words that a line end breaks with a hyphen, put together, and letters that are set as one, apart.
+
+    On a page a soft hyphen is seen as any other. Encoders know no word with a letter such as `\ufb01`.
+    """
+    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-").translate(_LIGATURES))
 
 
 def _below_title(text: str, title: str) -> str:

@@ -148,6 +148,10 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
     assert formats._unbroken("A well\u00adknown dough\u00ad\nnut") == "A well-known doughnut"
 
 
+def test_letters_that_are_set_as_one_are_letters_on_a_page():
+    assert formats._unbroken("The \ufb01rst su\ufb03x of-\n\ufb01ce") == "The first suffix office"
+
+
 @pytest.mark.parametrize(
     ("table", "text"),
     [
