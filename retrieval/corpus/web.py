@@ -62,6 +62,8 @@ _WORDY, _WIDEST = 60, 50
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
+_FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
+"""What the last part of an element of MathML shows by where it stands."""
 _TERMS = {"dt": ":", "dd": "."}
 """What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
@@ -123,9 +125,17 @@ def _all_of(root: Any) -> list[Any]:
 def _drop_hidden(root: Any) -> None:
     """Takes out what a page hides from the eye by an attribute; a whole page is hidden only while it loads."""
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
-        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
+        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", "")) or _is_again(element)
         if hidden and element.tag not in ("html", "body"):
             element.drop_tree()
+
+
+def _is_again(element: Any) -> bool:
+    """Whether an element says again what a formula in MathML says, as TeX or, by KaTeX, in pieces."""
+    before = element.getprevious() if element.get("class") == "katex-html" else None
+    return element.tag in ("annotation", "annotation-xml") or (
+        before is not None and before.get("class") == "katex-mathml"
+    )
 
 
 def _html_sections(root, title: str) -> Iterator[Section]:
@@ -210,9 +220,10 @@ def _apart(element: Any, before: str, within: str) -> str:
 
 
 def _raised(element: Any, before: str) -> str:
-    """The sign before a number that an element raises, which may be a link to a note."""
+    """The sign before a number that an element raises, which may be a link to a note, or of a formula's last part."""
     if element.tag != "sup":
-        return ""
+        within = element.getparent() if element.getnext() is None else None
+        return "" if within is None or element.getprevious() is None else _FORMULAS.get(within.tag, "")
     behind, stroke = element.getnext(), clean(element.tail)
     parted = behind is not None and behind.tag == "sub" and stroke in STROKES
     return power_sign("sup", before, element.text_content(), parted)
