@@ -1,6 +1,7 @@
 """Changing an index in use: documents and passages come in, change and go; only what is new is encoded."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections import defaultdict
@@ -130,10 +131,16 @@ def change_documents(
         place = place_of(writer.checkpoint, path) if checkpoint else {}
         known = writer.manifest.documents
 
+        @functools.cache
+        def sources() -> set[str | None]:
+            return {passage.source for passage in writer.live()}
+
         def told(file: Skipped) -> None:
-            stays = file.name in known and not file.empty
-            reason = f"{file.reason}; its older version stays in the index" if stays else file.reason
-            skip(dataclasses.replace(file, reason=reason))
+            what = "its older version" if file.name in known else "what is left of its older version"
+            stays = not file.empty and (file.name in known or file.name in sources())
+            skip(
+                dataclasses.replace(file, reason=f"{file.reason}; {what} stays in the index" if stays else file.reason)
+            )
 
         prints = fingerprints(documents, told)
         changed = [document for document in documents if known.get(document.name) != prints.get(document.name)]

@@ -3,6 +3,7 @@
 They run in a process of their own, see `raisf.retrieval.corpus.parsing`.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, table_rows, without_leaders
+from raisf.retrieval.corpus.splitting import BREAK, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.corpus.web import names_together, number_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
@@ -26,9 +28,16 @@ _DOCX_HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "i
 _DOCX_RUNS = _DOCX_HOLDERS | {
     f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo", "ruby", "rubyBase")
 }
+_LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _OFF = ("0", "false", "off")
+_OUTLINE = tuple("012345678")
+"""The levels that a style gives a heading; 9 is that of text."""
+_WIDEST = 50
+"""Columns that a cell spans at most."""
+_LONGEST_HEADING = 15
+"""Words of a heading in a style that is not called so."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
@@ -97,8 +106,11 @@ def _told(error: Exception) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Words that a line end breaks with a hyphen, put together; on a page a soft hyphen is seen as any other."""
-    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-"))
+    """Words that a line end breaks with a hyphen, put together, and letters that are set as one, apart.
+
+    On a page a soft hyphen is seen as any other. Encoders know no word with a letter such as `\ufb01`.
+    """
+    return re.sub(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])", "", text.replace("\u00ad", "-").translate(_LIGATURES))
 
 
 def _below_title(text: str, title: str) -> str:
@@ -175,15 +187,33 @@ def _docx_sections(
         named = element.find(f"{_W}pPr/{_W}pStyle")
         used = None if named is None else styles.get(named.get(f"{_W}val"))
         style = (used and used.name) or ""
-        if not style.startswith(("Heading", "Title")) or not text.strip():
+        depth = _level_of(used, text) if text.strip() else 0
+        if not depth:
             item = text.strip() and _is_item(element, used)
             lines += [f"- {text}" if item else text, *below]
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
-        heading, lines = ("" if style == "Title" else clean(text)), below
-        level = 1 if style == "Title" else 1 + int(style[-1]) if style[-1].isdecimal() else 2
+        heading, lines, level = ("" if style == "Title" else clean(text)), below, depth
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)
+
+
+def _level_of(style: Any, text: str) -> int:
+    """The level of a heading, 0 of another text: a style of one's own is what it is based on, unless it says otherwise.
+
+    Contracts have whole clauses in such styles.
+    """
+    name = (style and style.name) or ""
+    if name.startswith(("Heading", "Title")):
+        return 1 if name == "Title" else 1 + int(name[-1]) if name[-1].isdecimal() else 2
+    if style is None or len(text.split()) > _LONGEST_HEADING:
+        return 0
+    told = style.element.find(f"{_W}pPr/{_W}outlineLvl")
+    if told is not None:
+        level = told.get(f"{_W}val")
+        return 2 + int(level) if level in _OUTLINE else 0
+    base = style.base_style
+    return 0 if base is not None and base.name == "Title" else _level_of(base, text)
 
 
 def _is_item(paragraph: Any, style: Any) -> bool:
@@ -197,30 +227,63 @@ def _is_item(paragraph: Any, style: Any) -> bool:
 def _docx_rows(table: Any) -> list[str]:
     """The rows of a table, by its columns' names where its first row has them; a table in a cell is text."""
     rows = [row for row in _docx_blocks(table, "tr") if not _is_gone(row)]
-    texts = [[_docx_cell(cell) for cell in _docx_blocks(row, "tc")] for row in rows]
-    return table_rows(texts, bool(rows) and _names_columns(table, rows, texts))
+    cells = [list(_docx_blocks(row, "tc")) for row in rows]
+    texts = {cell: _docx_cell(cell) for row in cells for cell in row}
+    wide = max(map(len, cells), default=0)
+    captions = next((place for place, row in enumerate(cells) if not len(row) == 1 < wide), 0)
+    above = [[texts[cell] for cell in row] for row in cells[:captions]]
+    rows, cells = rows[captions:], cells[captions:]
+    named = _names_columns(table, rows, [[texts[cell] for cell in row] for row in cells], _docx_grid(rows, texts, 1))
+    told = table_rows(names_together(_docx_grid(rows, texts, named), named), bool(named))
+    for number, row in enumerate(cells[named:], start=min(named, 1)):
+        if len(row) == 1 < wide:  # it stands over all columns, and under the name of none
+            told[number] = "".join(table_rows([[texts[row[0]]]], named=False))
+    return [*table_rows(above, named=False), *told]
 
 
-def _names_columns(table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str]]) -> bool:
-    """Whether a table's first row has its columns' names: is marked as such, bold alone, or in words above numbers.
+def _docx_grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[list[str]]:
+    """The cells' texts by row and column: one merged over rows stands in each, a name over columns over each."""
+    grid = list[list[str]]()
+    for number, row in enumerate(rows):
+        line = [""] * _span(row.find(f"{_W}trPr/{_W}gridBefore"), 0)
+        for cell in _docx_blocks(row, "tc"):
+            merged, column = cell.find(f"{_W}tcPr/{_W}vMerge"), len(line)
+            below = merged is not None and merged.get(f"{_W}val") != "restart" and number > 0
+            text = grid[-1][column] if below and column < len(grid[-1]) else texts[cell]
+            wide = _span(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1)
+            line += [text, *[text if number < named else ""] * (wide - 1)]
+        grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
+    return grid
+
+
+def _span(mark: Any, otherwise: int) -> int:
+    """How many columns a mark says; otherwise where there is none, or it says nothing sensible."""
+    return otherwise if mark is None else min(number_of(mark.get(f"{_W}val"), otherwise), _WIDEST)
+
+
+def _names_columns(
+    table: Any, rows: Sequence[Any], texts: Sequence[Sequence[str]], grid: Sequence[Sequence[str]]
+) -> int:
+    """How many of a table's first rows have its columns' names: are marked as such; one bold alone, or above numbers.
 
     That a first row is to look different, Word says of every new table: it counts with numbers below words alone.
     """
-    if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:
-        return True
+    marked = list(itertools.takewhile(lambda row: row.find(f"{_W}trPr/{_W}tblHeader") is not None, rows))
+    if marked:
+        return len(marked) if len(marked) < len(rows) else 1
     labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
-    if labelled or not all(texts[0]) or len(rows) < 2:
-        return False
+    if len(rows) < 2 or labelled or not all(texts[0]):
+        return 0
     if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
-        return True
+        return 1
     look = table.find(f"{_W}tblPr/{_W}tblLook")
     told = "" if look is None else look.get(f"{_W}firstRow") or ""
     differs = told in ("1", "true", "on") or (
         not told and look is not None and int(look.get(f"{_W}val") or "0", 16) & _FIRST_ROW
     )
-    columns = zip(*texts, strict=False)
+    columns = zip(*grid, strict=False)
     numbers = (not _DIGIT.search(name) and all(map(_DIGIT.search, cells)) for name, *cells in columns)
-    return bool(differs) and len(rows) > 2 and not any(map(_DIGIT.search, texts[0])) and any(numbers)
+    return int(bool(differs) and len(rows) > 2 and not any(map(_DIGIT.search, texts[0])) and any(numbers))
 
 
 def _is_bold(row: Any) -> bool:
@@ -259,6 +322,20 @@ def _docx_text(paragraph: Any) -> str:
         elif element.tag in _DOCX_SPACES:
             words.append(_DOCX_SPACES[element.tag])
         elif (element.tag in _DOCX_RUNS or str(element.tag).startswith(_M)) and not _is_hidden(element):
-            words.append(_DOCX_SIGNS.get(element.tag, ""))
+            words.append(_DOCX_SIGNS.get(element.tag, "") or _raised_sign(element, words))
             waiting += [*element][::-1]
     return "".join(words)
+
+
+def _raised_sign(run: Any, before: Sequence[str]) -> str:
+    """The sign before a number that a run begins to raise; Word parts one number into several runs."""
+    if not _is_raised(run) or _is_raised(next(run.itersiblings(run.tag, preceding=True), None)):
+        return ""
+    raised = (run, *itertools.takewhile(_is_raised, run.itersiblings(run.tag)))
+    last = next(filter(None, reversed(before)), "")
+    return power_sign("sup", last, "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t")))
+
+
+def _is_raised(run: Any) -> bool:
+    mark = None if run is None else run.find(f"{_W}rPr/{_W}vertAlign")
+    return mark is not None and mark.get(f"{_W}val") == "superscript"

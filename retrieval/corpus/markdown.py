@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from raisf.retrieval.corpus.jsx import without_jsx
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
@@ -224,7 +224,7 @@ def _words(token: "Token") -> str:
     words, link, parts = "", "", token.children or ()
     written, at = token.content, 0
     flat = written.replace("\n", " ")  # as code is told
-    for before, part, after in zip((None, *parts), parts, (*parts[1:], None), strict=False):
+    for place, (before, part) in enumerate(zip((None, *parts), parts, strict=False)):
         match part.type:
             case "text":
                 linked = before is not None and before.type in ("link_close", "image")
@@ -240,7 +240,7 @@ def _words(token: "Token") -> str:
             case "html_inline":
                 tag = _TAG.fullmatch(part.content)
                 name = tag[1].lower() if tag else ""
-                words += power_sign(name, words, after.content if after else "")
+                words += "" if part.content[1] == "/" else _raised(name, words, parts[place + 1 : place + 7])
                 words += " " if name in _PARTING else part.content if tag and name not in _SILENT else ""
             case "image":
                 told = (clean(text) for text in (part.content, part.attrs.get("title", "")))
@@ -250,6 +250,14 @@ def _words(token: "Token") -> str:
             case "link_close":
                 words += address_of(link, words)
     return words
+
+
+def _raised(name: str, before: str, behind: Sequence["Token"]) -> str:
+    """The sign before a number that a tag of this name raises, which may be a link to a note."""
+    end = next((place for place, part in enumerate(behind) if part.content.lower() == "</sup>"), len(behind))
+    within = "".join(part.content for part in behind[:end] if part.type != "html_inline")
+    stroke, *below = [part.content.strip().lower() for part in behind[end + 1 : end + 3]] or [""]
+    return power_sign(name, before, within, stroke in STROKES and below == ["<sub>"])
 
 
 @cache

@@ -29,6 +29,9 @@ _HEADING = 8
 _CAPTION = 5
 """Words of a picture's text that say what it shows."""
 _LEADERS = re.compile(r"\.(?:[ \t]{0,3}\.){5,}")
+_RAISED = re.compile(r"\s*[-+\u2212\u2013]?\d")
+STROKES = ("/", "\u2044")
+"""What parts the two numbers of a fraction."""
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 
 
@@ -66,9 +69,17 @@ def address_of(link: str | None, words: str) -> str:
     return f" ({found[1]})" if found and found[1] not in words else ""
 
 
-def power_sign(tag: str, before: str, within: str) -> str:
-    """What stands between a word and an element of HTML that raises a number: 10<sup>6</sup> is 10^6, not 106."""
-    return "^" if tag == "sup" and before[-1:].isalnum() and within[:1].isdigit() else ""
+def power_sign(tag: str, before: str, within: str, parted: bool = False) -> str:
+    """What stands before a number that an element of HTML raises: 10<sup>6</sup> is 10^6, not 106.
+
+    Args:
+        tag: The element's.
+        before: What stands before it.
+        within: What it says, or begins to say.
+        parted: Whether a fraction's stroke and the number below it follow: 1<sup>1</sup>/<sub>2</sub> is 1 1/2.
+    """
+    beside = before and not before[-1].isspace() and before[-1] not in "([{"
+    return (" " if parted else "^") if tag == "sup" and beside and _RAISED.match(within) else ""
 
 
 def is_caption(words: str) -> bool:

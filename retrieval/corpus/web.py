@@ -9,7 +9,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import title_of, without_front_matter
 from raisf.retrieval.passage import Passage
@@ -62,6 +62,8 @@ _WORDY, _WIDEST = 60, 50
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
+_FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
+"""What the last part of an element of MathML shows by where it stands."""
 _TERMS = {"dt": ":", "dd": "."}
 """What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
@@ -123,9 +125,17 @@ def _all_of(root: Any) -> list[Any]:
 def _drop_hidden(root: Any) -> None:
     """Takes out what a page hides from the eye by an attribute; a whole page is hidden only while it loads."""
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
-        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
+        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", "")) or _is_again(element)
         if hidden and element.tag not in ("html", "body"):
             element.drop_tree()
+
+
+def _is_again(element: Any) -> bool:
+    """Whether an element says again what a formula in MathML says, as TeX or, by KaTeX, in pieces."""
+    before = element.getprevious() if element.get("class") == "katex-html" else None
+    return element.tag in ("annotation", "annotation-xml") or (
+        before is not None and before.get("class") == "katex-mathml"
+    )
 
 
 def _html_sections(root, title: str) -> Iterator[Section]:
@@ -139,21 +149,21 @@ def _html_sections(root, title: str) -> Iterator[Section]:
     yield Section(title, heading, {}, "".join(body), level)
 
 
-def _shown(elements: Iterable[Any]) -> str:
-    """What is seen of elements and of the text behind each, its paragraphs parted by `BREAK`."""
-    return "".join(text for _, text in _html_parts(elements))
+def _shown(elements: Iterable[Any], before: str = "") -> str:
+    """What is before, is seen of elements, and stands behind each of them, its paragraphs parted by `BREAK`."""
+    return before + "".join(text for _, text in _html_parts(elements, last=before[-1:]))
 
 
 def _heading(element: Any) -> str:
-    return clean(_run(element.text) + _shown(element))
+    return clean(_shown(element, _run(element.text)))
 
 
-def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Iterator[tuple[str, str]]:
-    """Runs of text, and headings of these kinds, in the order of the page.
+def _html_parts(elements: Iterable[Any], headings: Container[str] = (), last: str = "") -> Iterator[tuple[str, str]]:
+    """Runs of text, and headings of these kinds, in the order of the page, behind a last character of others.
 
     Without recursion: pages nest as deep as they like.
     """
-    waiting, last, numbers = [(element, False) for element in elements][::-1], "", dict[Any, int]()
+    waiting, numbers = [(element, False) for element in elements][::-1], dict[Any, int]()
     while waiting:
         element, left = waiting.pop()
         block = BREAK if element.tag in _BLOCKS else ""
@@ -173,7 +183,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = ()) -> Itera
                 continue
             mark = _next_number(element, numbers) or _MARKS.get(element.tag, "")
             text = block + mark + _run(element.text)
-            text = (power_sign(element.tag, last, text) or _apart(element, last, text)) + text
+            text = (_raised(element, last) or _apart(element, last, text)) + text
             waiting += [(child, False) for child in reversed(element)]
         last = text[-1:] or last
         yield "text", text
@@ -207,6 +217,16 @@ def _apart(element: Any, before: str, within: str) -> str:
         return ""
     ends = before[-1:], within[:1]
     return " " if all(map(str.isalnum, ends)) and any(map(str.isdigit, ends)) else ""
+
+
+def _raised(element: Any, before: str) -> str:
+    """The sign before a number that an element raises, which may be a link to a note, or of a formula's last part."""
+    if element.tag != "sup":
+        within = element.getparent() if element.getnext() is None else None
+        return "" if within is None or element.getprevious() is None else _FORMULAS.get(within.tag, "")
+    behind, stroke = element.getnext(), clean(element.tail)
+    parted = behind is not None and behind.tag == "sub" and stroke in STROKES
+    return power_sign("sup", before, element.text_content(), parted)
 
 
 def _unclosed_nav(element: Any) -> bool:
@@ -268,7 +288,11 @@ def named_grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list
         texts: Of each cell.
         named: How many rows have the columns' names.
     """
-    grid = _grid(rows, texts, named)
+    return names_together(_grid(rows, texts, named), named)
+
+
+def names_together(grid: list[list[str]], named: int) -> list[list[str]]:
+    """A table's rows, the first of them, which have the columns' names, as one."""
     if named:
         names = zip_longest(*grid[:named], fillvalue="")
         grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]

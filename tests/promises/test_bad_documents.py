@@ -18,7 +18,7 @@ from raisf.retrieval.corpus.documents import Document, Skipped, stop
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import KINDS
 from raisf.retrieval.corpus.reading import read_whole
-from raisf.retrieval.index import add_to_index, build_index, open_folder
+from raisf.retrieval.index import add_to_index, build_index, open_folder, remove_from_index
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 
@@ -191,6 +191,18 @@ def test_what_was_read_of_a_document_stays_while_it_cannot_be_read_and_goes_when
     texts, skipped = indexed(docs, out)
     assert texts == [GOOD] and "has no text" in skipped["a.jsonl"]
     assert open_folder(out).corpus_hash == build_index(docs, docs.parent / "fresh", "bm25").corpus_hash
+
+
+def test_what_is_left_of_a_document_is_told_while_the_rest_cannot_be_read(docs: Path):
+    (docs / "a.jsonl").write_text('{"text": "old", "page": 1}\n{"text": "older", "page": 9}')
+    out = docs.parent / "index"
+    indexed(docs, out)
+    remove_from_index(out, "page > 5")
+    (docs / "a.jsonl").write_text('{"text": ')
+    for _ in range(2):
+        texts, skipped = indexed(docs, out)
+        assert sorted(texts) == sorted(["old", GOOD])
+        assert skipped["a.jsonl"].endswith("; what is left of its older version stays in the index")
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "pdf", "docx", "html", "md", "mdx", "rst", "txt"])

@@ -227,3 +227,91 @@ def test_repeated_rows_of_a_docx_are_rows_and_deleted_ones_are_not_read(tmp_path
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
         "Drug: Aspirin; Dose: 100 mg. Drug: Ibuprofen; Dose: 400 mg."
     ]
+
+
+def test_a_number_that_is_raised_in_a_docx_does_not_grow_together_with_the_one_before(tmp_path: Path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("Some 10")
+    for part, raised in [("-", True), ("6", True), (" mol, 500", False), ("1", True), (" men, 5", False), ("th", True)]:
+        paragraph.add_run(part).font.superscript = raised
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Some 10^-6 mol, 500^1 men, 5th"]
+
+
+def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
+    """Its text stood under the heading before it."""
+
+    def styled(name: str, base: str | None, outline: str = "") -> None:
+        style = document.styles.add_style(name, docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+        style.base_style = document.styles[base] if base else None
+        if outline:
+            told = element("w:outlineLvl")
+            told.set(f"{{{told.nsmap['w']}}}val", outline)
+            style.element.get_or_add_pPr().append(told)
+
+    document = docx.Document()
+    styled("Chapter", "Heading 1")
+    styled("Part of a chapter", "Chapter")
+    styled("Contents", "Heading 1", outline="9")
+    styled("Marked", None, outline="1")
+    for text, style in [
+        ("Fees", "Heading 1"),
+        ("Twelve a day.", None),
+        ("Ferries", "Chapter"),
+        ("At nine.", None),
+        ("Cranes", "Part of a chapter"),
+        ("Forty tons.", None),
+        ("Where", "Contents"),
+        ("Below", "Subtitle"),
+        ("Tugs", "Marked"),
+        ("Two.", None),
+        ("The crew is paid by " + "the day and " * 5 + "night.", "Marked"),
+    ]:
+        document.add_paragraph(text, style=style)
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
+        "Fees: Twelve a day.",
+        "Ferries: At nine.",
+        "Cranes: Forty tons. Where Below",
+        "Tugs: Two. The crew is paid by " + "the day and " * 5 + "night.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "merged", "names", "text"),
+    [
+        (  # one that spans rows stands in each
+            ["Region|Town|Fee", "North|Alta|12", "|Bodo|13", "Total||25"],
+            [((1, 0), (2, 0)), ((3, 0), (3, 1))],
+            [0],
+            "Region: North; Town: Alta; Fee: 12. Region: North; Town: Bodo; Fee: 13. Region: Total; Fee: 25.",
+        ),
+        (  # names in two rows
+            ["Line|Fare||Note", "|Adult|Child|", "A|3|2|new"],
+            [((0, 0), (1, 0)), ((0, 1), (0, 2)), ((0, 3), (1, 3))],
+            [0, 1],
+            "Line: A; Fare Adult: 3; Fare Child: 2; Note: new.",
+        ),
+        (  # a caption, and what heads the rows below it
+            ["Fees of 2024||", "Town|Fee|Tax", "The north||", "Alta|1|2"],
+            [((0, 0), (0, 2)), ((2, 0), (2, 2))],
+            [1],
+            "Fees of 2024. The north. Town: Alta; Fee: 1; Tax: 2.",
+        ),
+    ],
+)
+def test_cells_of_a_docx_table_that_are_merged_are_read_with_all_that_they_span(
+    rows: list[str], merged: list[Any], names: list[int], text: str, tmp_path: Path
+):
+    """One merged cell, and no row of the table was read with the names of its columns."""
+    document = docx.Document()
+    table = document.add_table(len(rows), rows[0].count("|") + 1)
+    for number, row in enumerate(rows):
+        for cell, told in zip(table.rows[number].cells, row.split("|"), strict=True):
+            cell.text = told
+    for first, last in merged:
+        table.cell(*first).merge(table.cell(*last))
+    for number in names:
+        table.rows[number]._tr.get_or_add_trPr().append(element("w:tblHeader"))
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == [text]

@@ -148,6 +148,10 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
     assert formats._unbroken("A well\u00adknown dough\u00ad\nnut") == "A well-known doughnut"
 
 
+def test_letters_that_are_set_as_one_are_letters_on_a_page():
+    assert formats._unbroken("The \ufb01rst su\ufb03x of-\n\ufb01ce") == "The first suffix office"
+
+
 @pytest.mark.parametrize(
     ("table", "text"),
     [
@@ -211,6 +215,38 @@ def test_words_on_a_page_are_not_run_together(tmp_path: Path):
         "<p>10<sup>6</sup> or 1<sup>st</sup><p><option>Red</option><option>Green</option> <kbd>Ctrl</kbd><kbd>C</kbd>"
     )
     assert [p.text for p in read_documents(tmp_path)] == ["10^6 or 1st Red Green Ctrl C"]
+
+
+RAISED = [
+    ("500<sup>{link}</sup> people", "500^1 people"),
+    ("It costs 5.<sup>1</sup> In 2020,<sup>[2]</sup> (<sup>3</sup>)", "It costs 5.^1 In 2020,[2] (3)"),
+    ("10<sup>-6</sup> or 10<sup>\u2212{bold}</sup> mol", "10^-6 or 10^\u22126 mol"),
+    ("10<sup>6</sup>/mm<sup>3</sup>, Na<sup>+</sup>, 5<sup>th</sup> 7", "10^6/mm^3, Na+, 5th 7"),
+    ("1<sup>1</sup>/<sub>2</sub> cups, <sup>1</sup>/<sub>3</sub> cup", "1 1/2 cups, 1/3 cup"),
+]
+
+
+@pytest.mark.parametrize(("written", "text"), RAISED)
+def test_a_raised_number_does_not_grow_together_with_what_is_before_it(written: str, text: str, tmp_path: Path):
+    (tmp_path / "p.html").write_text(f"<p>{written.format(link='<a href=#n>1</a>', bold='<b>6</b>')}</p>")
+    (tmp_path / "p.md").write_text(written.format(link="[1](#n)", bold="**6**"))
+    assert [p.text for p in read_documents(tmp_path)] == [text, text]
+
+
+def test_a_formula_of_a_page_is_read_once_and_on_one_line(tmp_path: Path):
+    power, half = "<msup><mn>10</mn><mn>6</mn></msup>", "<mfrac><mn>1</mn><mn>2</mn></mfrac>"
+    tex = "<annotation>10^6+\\frac12</annotation>"
+    (tmp_path / "p.html").write_text(
+        f"<p>With <math><semantics><mrow>{power}<mo>+</mo>{half}</mrow>{tex}</semantics></math>,"
+        f'<b><i class="katex-mathml"><math>{power}</math></i><i class="katex-html">106</i></b>,'
+        f'<i class="katex-html">7</i>.<table><tr><th>A<th>B<tr><td><math>{power}{tex}</math><td>{tex}1</table>'
+    )
+    assert [p.text for p in read_documents(tmp_path)] == ["With 10^6+1/2,10^6,7. A: 10^6; B: 1."]
+
+
+def test_a_number_that_a_heading_raises_behind_its_first_words_is_told_as_such(tmp_path: Path):
+    (tmp_path / "p.html").write_text("<h1>Towns</h1><h2>10<sup>6</sup> people</h2><p>Two.")
+    assert [p.text for p in read_documents(tmp_path)] == ["10^6 people: Two."]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
             "ls, Ctrl+C, ~/name/x, Save, File > Open",
         ),
         (":py:func:`~a.b.run`, :unheard-of:`kept <x>`, :math:`a < b`, :pep:`8`", "run, kept, a < b, PEP 8"),
-        ("10\\ :sup:`6`, H\\ :sub:`2`\\ O, 1\\ :sup:`st`", "10^6, H2O, 1st"),
+        ("10\\ :sup:`6`, 10\\ :sup:`-6`, H\\ :sub:`2`\\ O, 1\\ :sup:`st`", "10^6, 10^-6, H2O, 1st"),
         (":fas:`gear` :raw-html:`<br>` Turn it.", "Turn it."),
         (
             "|w| runs |v|.\n\n.. |w| replace:: The *Widget* |x|\n.. |x| replace:: **X**",

@@ -135,8 +135,8 @@ def _place(passage: Passage) -> tuple[int, ...]:
     numbers = [int(number) for number in numbered[0][1:].split("#")] if numbered else []
     if numbered and passage.pid[: numbered.start()] == passage.source:
         return tuple(numbers)
-    row = next((value for name in PLACES if isinstance(value := passage.metadata.get(name), int)), 0)
-    return row, *numbers
+    row = next((value for name, value in passage.metadata.items() if name in PLACES), 0)  # as it is cited
+    return row if isinstance(row, int) else 0, *numbers
 
 
 def _row(passage: Passage) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def test_a_passage_stands_among_its_neighbours(server: Any) -> None:
     assert json.loads(get(server, "/source?program=zzz&pid=r1")[2])["error"]["code"] == "model_not_found"
 
 
-@pytest.mark.parametrize("kind", ["md", "csv", "jsonl"])
+@pytest.mark.parametrize("kind", ["md", "csv", "jsonl", "paged.jsonl"])
 def test_after_a_change_the_neighbours_are_those_in_the_document(tmp_path: Path, kind: str) -> None:
     def documents(changed: int | None = None) -> Path:
         texts = [f"{'New' if number == changed else 'Old'} words about matter {number}." for number in range(12)]
@@ -161,6 +161,10 @@ def test_after_a_change_the_neighbours_are_those_in_the_document(tmp_path: Path,
             "md": "".join(f"# Part {number}\n\n{text}\n\n" for number, text in enumerate(texts)),
             "csv": "id,text\n" + "".join(f"k{99 - number},{text}\n" for number, text in enumerate(texts)),
             "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in texts),
+            "paged.jsonl": "".join(  # of another document's pages
+                json.dumps({"id": f"k{number}", "page": 99 - number, "text": text}) + "\n"
+                for number, text in enumerate(texts)
+            ),
         }
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / f"b.{kind}").write_text(rows[kind])
