@@ -55,7 +55,7 @@ _LABELS = {
 }
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe", "select", "datalist", "textarea")
+_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe", "select", "datalist", "textarea", "rt", "rp")
 _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
@@ -68,7 +68,7 @@ _TERMS = {"dt": ":", "dd": "."}
 """What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
 # What begins an item, and what parts words that stand in one line.
-_MARKS = {"li": "- "} | dict.fromkeys(("br", "option", "label", "button", "kbd", "rt"), " ")
+_MARKS = {"li": "- "} | dict.fromkeys(("br", "option", "label", "button", "kbd"), " ")
 _BLOCKS = frozenset(
     "address article aside blockquote caption center dd details div dl dt fieldset figcaption figure footer form "
     "h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody td tfoot th thead title tr ul".split()
@@ -247,15 +247,20 @@ def _html_rows(table) -> list[str]:
     texts = {cell: clean(_shown([cell])) for row in rows for cell in row}
     if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for text in texts.values()):
         return []
-    captions = [_shown([caption]) for caption in table.iter("caption")]
+    above = [clean(_shown([caption])) for caption in table.iter("caption")]
     while _is_names(rows[0]) and len(rows[0]) == 1 < len(rows):
-        captions += table_rows([[texts[rows.pop(0)[0]]]], named=False)  # one name over all columns
+        above.append(texts[rows.pop(0)[0]])  # one name over all columns
     # The rows of names: below one that spans columns stand those of each. A table may consist of names alone.
     named = next((count for count, row in enumerate(rows) if not _is_names(row) or len(row) == 1), 1)
     grid = named_grid(rows, texts, named)
     if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
-    return [*captions, *filter(None, table_rows(grid, bool(named)))]
+    told = table_rows(grid, bool(named))
+    captions = table_rows([[text] for text in above], named=False)
+    for number, row in enumerate(rows[named:], start=min(named, 1)):
+        if len(row) == 1 < len(grid[0]) <= _span(row[0], "colspan"):  # over all columns, and under the name of none
+            told[number] = "".join(table_rows([[texts[row[0]]]], named=False))
+    return list(filter(None, [*captions, *told]))
 
 
 def _is_names(row: list[Any]) -> bool:

@@ -157,7 +157,7 @@ def test_letters_that_are_set_as_one_are_letters_on_a_page():
     [
         (
             "<caption>Fees</caption><tr><th>Plan<th>Fee</tr><tr><td>Lite<br>(new)<td><p>$39</p><p>a month</p></tr>",
-            "Fees Plan: Lite (new); Fee: $39 a month.",
+            "Fees. Plan: Lite (new); Fee: $39 a month.",
         ),
         ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open: 9 to 5. Closed: Sundays."),
         ("<tr><th colspan=2>Danube</tr><tr><th>Length:<td>2850 km</tr>", "Danube. Length: 2850 km."),
@@ -169,7 +169,7 @@ def test_letters_that_are_set_as_one_are_letters_on_a_page():
         ("<tr><th>Route<th>Fare</tr><tr><th>Oslo<th>20</tr>", "Route: Oslo; Fare: 20."),
         (
             "<tr><th>Route<th>Fare</tr><tr><th colspan=2>South</tr><tr><td>Oslo<td>20</tr>",
-            "Route: South. Route: Oslo; Fare: 20.",
+            "South. Route: Oslo; Fare: 20.",
         ),
         ("<tr><th>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube. Length; 2850 km."),
         (
