@@ -104,7 +104,7 @@ def _describe_module(module: Any) -> dict[str, Any]:
         elif hasattr(value, "corpus_hash"):
             described[name] = _searched_by(value)
         elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
-            described[name] = digest(_plain_or_told(value))
+            described[name] = digest(_json_or_data(value))
     return described
 
 
@@ -133,11 +133,11 @@ def _own_options(module: Any) -> set[str]:
     return names | {attribute for kind in kinds for attribute in vars(kind).get("stored", {}).values()}
 
 
-def _plain_or_told(value: Any) -> Any:
+def _json_or_data(value: Any) -> Any:
     try:
         return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
     except (TypeError, ValueError):
-        return _told(value, ())
+        return _as_data(value, ())
 
 
 def code_of(function: Any) -> Any:
@@ -147,11 +147,11 @@ def code_of(function: Any) -> Any:
     it has at hand: what a partial was given, what a closure holds (but for lists and the like, which may change with
     each call), the public attributes of an object.
     """
-    return _told(function, ())
+    return _as_data(function, ())
 
 
-def _told(value: Any, above: tuple[int, ...]) -> Any:
-    """A value as plain data; of what is met again within itself, or holds too much, the class."""
+def _as_data(value: Any, above: tuple[int, ...]) -> Any:
+    """A value as plain data; where it contains itself, or is nested too deeply, its class stands for it."""
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -164,22 +164,22 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
         return _class_of(value)
     above = (*above, id(value))
     if isinstance(value, list | tuple):
-        return [_told(one, above) for one in value]
+        return [_as_data(one, above) for one in value]
     if isinstance(value, set | frozenset):
-        return sorted(repr(_told(one, above)) for one in value)
+        return sorted(repr(_as_data(one, above)) for one in value)
     if isinstance(value, Mapping):
-        return [[_told(key, above), _told(one, above)] for key, one in value.items()]
+        return [[_as_data(key, above), _as_data(one, above)] for key, one in value.items()]
     if isinstance(value, functools.partial):
-        return ["partial", *(_told(one, above) for one in (value.func, value.args, value.keywords))]
+        return ["partial", *(_as_data(one, above) for one in (value.func, value.args, value.keywords))]
     if hasattr(value, "corpus_hash"):
         return _searched_by(value)
     if inspect.ismethod(value):
-        return [_told(value.__func__, above), _told(value.__self__, above)]
+        return [_as_data(value.__func__, above), _as_data(value.__self__, above)]
     if (code := getattr(value, "__code__", None)) is not None:
         held = [value.__defaults__, value.__kwdefaults__, [_constant(cell) for cell in value.__closure__ or ()]]
-        return [value.__module__, value.__qualname__, _parts(code), *(_told(one, above) for one in held)]
+        return [value.__module__, value.__qualname__, _parts(code), *(_as_data(one, above) for one in held)]
     if isinstance(value, dspy.Example):
-        return _told(value.toDict(), above)
+        return _as_data(value.toDict(), above)
     if isinstance(value, type) or inspect.isbuiltin(value):
         return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
     if (plain := _plain(value)) is not None:
@@ -188,7 +188,7 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     public = {name: one for name, one in held.items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
-    return [_class_of(value), _told(called, above), _told(public, above)]
+    return [_class_of(value), _as_data(called, above), _as_data(public, above)]
 
 
 def _plain(value: Any) -> str | None:

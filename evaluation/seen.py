@@ -25,9 +25,9 @@ def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]
         examples: What it is measured on, with `question`.
     """
     asked = [asked_text(example) for example in examples]
-    told = _told("the program was compiled", learnt_by(program), asked)
+    told = _message("the program was compiled", learnt_by(program), asked)
     for retriever in retrievers_of(program):
-        told += _told("the encoder of its index was trained", learnt_by(retriever), asked)
+        told += _message("the encoder of its index was trained", learnt_by(retriever), asked)
     return told
 
 
@@ -49,7 +49,7 @@ def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: s
     return seen
 
 
-def _told(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:
+def _message(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:
     seen = [question for question in asked if print_of(question) in prints]
     if not seen:
         return []

@@ -180,7 +180,7 @@ class OutcomeJudges(Optimizer):
             "unreadable": found.unreadable,
             "validation": {"questions": held_out.questions, "failed": held_out.failed},
             **(self._seconds(found, held_out) if self.tries is not None else {}),
-            "judges": {judge: _told(judge, found, taken[judge]) for judge in wanted},
+            "judges": {judge: _judge_report(judge, found, taken[judge]) for judge in wanted},
         }
         for judge, gold in self._gold(trying, task.student, samples[0], wanted, task.journal).items():
             told["judges"][judge] |= _agreement(found.of[judge], gold)
@@ -240,7 +240,7 @@ def _check(judge: str, rows: Sequence[dspy.Example], found: Advantages) -> None:
         )
 
 
-def _told(judge: str, found: Advantages, taken: Sequence[dspy.Example]) -> dict[str, Any]:
+def _judge_report(judge: str, found: Advantages, taken: Sequence[dspy.Example]) -> dict[str, Any]:
     rows = found.of[judge]
     return {
         "rows": {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS[judge]},

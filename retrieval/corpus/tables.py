@@ -58,7 +58,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     names = [clean(cell) for cell in next(rows, (0, []))[1]]
     columns = [column.lower() for column in names]
     if "text" not in columns:
-        yield from _told(rows, names, title_of(file, caption), name)
+        yield from _passages_in_words(rows, names, title_of(file, caption), name)
         return
     if double := next((column for column in columns if column and columns.count(column) > 1), None):
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
@@ -172,8 +172,8 @@ def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:
         yield line, cells + [""] * (columns - len(cells))
 
 
-def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
-    """The passages of rows without a text: their cells by their columns' names.
+def _passages_in_words(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
+    """The passages of rows that have no `text`: each cell is written behind its column's name.
 
     `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
     or there are many, a row is a passage of its own, with that or the table's name for a title, and its short cells
