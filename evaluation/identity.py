@@ -109,15 +109,15 @@ def _describe_module(module: Any) -> dict[str, Any]:
 
 
 def _taken(kind: type[Any]) -> set[str]:
-    """What the constructors of a class and those that it grew from take, but for what changes no answer."""
+    """The parameters of the constructors of a class and its bases, without those that change no answer."""
     made = (vars(one).get("__init__") for one in kind.__mro__ if not one.__module__.startswith(("dspy.", "builtins")))
     return {name for one in made if inspect.isfunction(one) for name in inspect.signature(one).parameters} - _NO_SETTING
 
 
 def _searched_by(retriever: Any) -> str:
-    """What is found by, and of a function of the user's own what it does.
+    """What a retriever finds by, and of a function of the user's own a hash of its code.
 
-    What it was given is known by then: a client may count its calls, or keep what it found.
+    Arguments bound to the function do not count: a client among them may change with every call.
     """
     given = getattr(retriever, "given", None)
     while isinstance(given, functools.partial):
@@ -207,7 +207,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _constant(cell: Any) -> Any:
-    """What a closure holds; of what it may note things in, such as the calls so far, the class."""
+    """The value in a closure's cell; of a list, dict or set, which may change with each call, its class."""
     try:
         held = cell.cell_contents
     except ValueError:  # not filled yet
@@ -216,7 +216,7 @@ def _constant(cell: Any) -> Any:
 
 
 def _parts(code: Any) -> list[Any]:
-    """The code with that of the functions inside it, and none of the places it stands at."""
+    """What a code object does, functions inside it included, without its file names and line numbers."""
     constants = [_parts(one) if hasattr(one, "co_code") else _shown(one) for one in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), constants]
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]:
-    """What to say of a program that was compiled on some of these questions, or whose index's encoder was trained on.
+    """Messages where a program was compiled, or the encoder of its index trained, on some of these questions.
 
     As far as that is known: artifacts and checkpoints that were made here keep a print of each question. An index that
     is searched through its server does not tell.
@@ -42,7 +42,7 @@ def retrievers_of(program: dspy.Module) -> list[Any]:
 
 
 def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> list[str]:
-    """Says it on the log, under the name of the measurement, and gives it back."""
+    """Logs what `seen_by` says as warnings, under the name of the measurement, and gives it back."""
     seen = seen_by(program, examples)
     for told in seen:
         logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
