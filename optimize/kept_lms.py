@@ -27,7 +27,7 @@ OPTIONS = ("temperature", "max_tokens", "max_completion_tokens")  # the last is 
 
 
 def warn_of_lms(program: dspy.Module, folder: Path) -> None:
-    """An LM that is dropped in silence would be another one's answers after loading: that of DSPy's settings."""
+    """Warns of LMs and adapters that an artifact cannot keep: once loaded, those of DSPy's settings would be asked."""
     lost, unformatted = {}, list[str]()
     for name, predictor in all_predictors(program):
         lm = predictor.lm or dspy.settings.lm

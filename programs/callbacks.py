@@ -34,7 +34,7 @@ class RunCallback(BaseCallback):
 
 
 def observed_program(program: dspy.Module, question: str, answer: Callable[[], dspy.Prediction]) -> dspy.Prediction:
-    """What a program answers that is not called: it is told of as DSPy tells of its call, with all that is below it."""
+    """The answer of a program that is run without `__call__`, observed by DSPy's callbacks as a call would be."""
 
     @with_callbacks
     def called(instance: dspy.Module, question: str) -> dspy.Prediction:

@@ -133,7 +133,7 @@ class Optimizer(Teleprompter):
         return compiled
 
     def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
-        """By predictor that gets an adapter or a probe, the LM whose base that is of, and is of no use without.
+        """By name of each predictor that gets an adapter or a probe, the LM on whose base that works, and on no other.
 
         Raises:
             InputError: That LM is not in this process, or cannot be taken.
@@ -166,7 +166,7 @@ class Spent(BaseCallback):
             self.lm_calls += 1
 
     def told(self) -> dict[str, float]:
-        """Both so far, as reports hold them."""
+        """The calls and seconds so far, as reports hold them."""
         return {"lm_calls": self.lm_calls, "seconds": round(time.perf_counter() - self._start, 2)}
 
 
@@ -198,7 +198,7 @@ def earlier(student: dspy.Module) -> dict[str, Any]:
 
 
 def _asking(example: dspy.Example) -> Any:
-    """What an example is, with what of it is asked, where that is not its question alone."""
+    """An example as plain data, with the names of its inputs where that is not its question alone."""
     inputs = sorted(marked(example).inputs().keys())
     return dict(example) if inputs == ["question"] else [dict(example), inputs]
 

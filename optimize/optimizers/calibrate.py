@@ -131,7 +131,7 @@ class Calibrate(Teleprompter):
         check_asking(self.labels, self.threads)
 
     def check(self, student: dspy.Module, valset: Sequence[dspy.Example] | None) -> RAISF:
-        """Makes sure that `compile` can begin, for who has long work to do before; the RA-ISF that it is about.
+        """Checks what `compile` needs, for callers with long work to do before; gives the RA-ISF that it calibrates.
 
         Raises:
             InputError: See `compile`.

@@ -193,7 +193,7 @@ class OutcomeJudges(Optimizer):
 
     @contextlib.contextmanager
     def _tries(self, task: Compilation) -> Iterator[Journal]:
-        """Where the tries are kept; with the name of all that decides them, if others are to find them."""
+        """The journal of the tries: the compilation's own, or one in `tries`, where other compilations find it."""
         if self.tries is None:
             yield task.journal
             return
