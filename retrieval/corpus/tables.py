@@ -68,9 +68,9 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
-    """The lines to the first that says something, and what parts the columns where Excel's `sep=;` before it tells.
+    """The lines up to the first that says something, and the delimiter if Excel's line `sep=;` before it names one.
 
-    Those before it are empty then: they count as lines of the file.
+    Lines before that one are given as empty: they count as lines of the file.
     """
     begun, told = [next(lines, "")], None
     while (said := _SEPARATOR.fullmatch(begun[-1].strip("\r\n "))) or (begun[-1] and not begun[-1].strip(_BLANK)):
@@ -80,7 +80,7 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
 
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:
-    """What parts the columns of a table, by its first lines: of `,`, `;` and tabs the one that parts all alike.
+    """The delimiter of a table, by its first lines: of `,`, `;` and tab the one that parts all of them alike.
 
     First lines of several words that nothing parts are captions, where three rows or more follow that are all alike,
     but for empty cells left off their ends.
@@ -102,7 +102,7 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
 
 
 def _even_below(counts: Sequence[int]) -> bool:
-    """Whether rows, the names' first, are a table's below a caption: of several cells, most of as many as the names."""
+    """Whether rows of so many cells, the names first, are a table: none has one cell, most have as many as names."""
     return min(counts) > 1 and max(counts) == counts[0] and 2 * counts.count(counts[0]) > len(counts)
 
 

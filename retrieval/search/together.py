@@ -1,4 +1,4 @@
-"""Work that threads ask for one by one and that is cheaper done together: what comes meanwhile goes next, as one."""
+"""Work that threads ask for one by one and that is cheaper in batches: what comes during one goes into the next."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ class MicroBatcher(Generic[Item, Result]):
             return taken
 
     def _do(self, jobs: list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]) -> None:
-        """Where the work fails, each job is done alone, so that only the bad one does."""
+        """Does some jobs together; where that fails, each alone, so that only the bad one fails."""
         try:
             found = self._work([item for items, _ in jobs for item in items])
         except Exception as error:
