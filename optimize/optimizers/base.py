@@ -117,11 +117,11 @@ class Optimizer(Teleprompter):
         check_disjoint(trainset, {"validation": valset})
         _check_not_frozen(student)
         require_lm(student)
-        if (guide := _one(teacher)) is not None:
+        if (guide := _single_teacher(teacher)) is not None:
             require_lm(guide)
-        asked = self._asked(student, trainset, valset)
+        settings = self._settings(student, trainset, valset)
         sets = [list(map(_asking, examples)) for examples in (trainset, valset)]
-        identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
+        identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), settings])
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
             fitted = fit_skr(student, trainset, self.threads, journal)
@@ -140,7 +140,7 @@ class Optimizer(Teleprompter):
         """
         return {}
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         """The options that decide the result, JSON-able; what cannot be used is refused here, before any work."""
         raise NotImplementedError
 
@@ -211,7 +211,7 @@ def _check_not_frozen(student: dspy.Module) -> None:
         )
 
 
-def _one(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
+def _single_teacher(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
     if isinstance(teacher, Sequence) and not isinstance(teacher, str):
         if len(teacher) != 1:
             raise InputError(f"{len(teacher)} teachers: give one")

@@ -115,14 +115,14 @@ class OutcomeJudges(Optimizer):
         """As those of what takes the rows."""
         return self._learner().bases(student)
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
         if self.metric in FROM_GOLD:
             check_answered(trainset, "training")
             check_answered(valset, "validation")
         settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
-        return [*own, self._learner()._asked(student, trainset, valset)]
+        return [*own, self._learner()._settings(student, trainset, valset)]
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
