@@ -36,13 +36,14 @@ class MicroBatcher(Generic[Item, Result]):
             self._waiting.append((items, mine))
         while not mine.done():
             with self._working:
-                if not mine.done():
-                    jobs = self._taken()
-                    try:
-                        self._do(jobs)
-                    finally:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
-                        with self._arriving:
-                            self._waiting[:0] = [job for job in jobs if not job[1].done()]
+                if mine.done():
+                    break
+                jobs = self._taken()
+                try:
+                    self._do(jobs)
+                finally:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
+                    with self._arriving:
+                        self._waiting[:0] = [job for job in jobs if not job[1].done()]
         return mine.result()
 
     def _taken(self) -> list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]:
