@@ -49,7 +49,7 @@ def read_rows(path: Path | str) -> Iterator[dict[str, Any]]:
 
 
 def _check_kind(path: Path, kind: str) -> None:
-    """Raise InputError for a file that its first bytes or its name tell to be of a kind that is not read here."""
+    """Raise InputError for a file whose first bytes or name show a kind that is not read here."""
     check_file(path)
     with path.open("rb") as file:
         start = file.read(64)

@@ -266,7 +266,7 @@ _SCHEMAS = {
 
 
 def _listed(value: Any) -> list[Any]:
-    """The values of a list, or one that stands there in place of a list of one; none where there is nothing."""
+    """The value if it is a list; a list of it if it is a single one; an empty list for None and ""."""
     return value if isinstance(value, list) else [] if value in (None, "") else [value]
 
 

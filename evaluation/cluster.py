@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error on its way; not every exception survives being pickled."""
+    """What of an error travels back from a node: not every exception survives being pickled."""
 
     name: str
     text: str
@@ -55,12 +55,12 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
-        """What is told of an error."""
+        """The part of an error that travels."""
         code, too_long = getattr(error, "exit_code", 1), getattr(error, "too_long", False)
         return cls(type(error).__name__, str(error), isinstance(error, LMError), code, too_long)
 
     def error(self) -> RaisfError:
-        """An error that is shown as the one that it was."""
+        """An error with the name, text and exit code of the original."""
         kind: Any = type(self.name, (LMError if self.of_lm else RaisfError,), {})
         error = kind(self.text)
         error.exit_code, error.too_long = self.exit_code, self.too_long
@@ -101,9 +101,9 @@ class _Cluster:
         inputs: Sequence[str],
         judge: Callable[[Outcome], Outcome] | None,
     ) -> None:
-        """As `raisf.evaluation.runner.ask_here`; one chunk a node at a time, each with so many threads.
+        """As `raisf.evaluation.runner.ask_here`; each node has one chunk at a time, and asks with so many threads.
 
-        What an outcome is judged by stays here, where one is judged at a time.
+        `judge` is called in this process, for one outcome at a time.
         """
         names = ("lm", "adapter", "rm")
         settings = {name: value for name in names if (value := getattr(dspy.settings, name)) is not None}
@@ -133,11 +133,11 @@ class _Cluster:
     def _answers(
         self, waiting: list[range], start: Callable[[str, dict[str, float], range], Any]
     ) -> "Generator[tuple[_Rows, Failure | None]]":
-        """What comes of the chunks, as it comes: a free node takes the next one, and what a node loses is asked anew.
+        """The results of the chunks as they come: a free node takes the next chunk, a lost chunk goes to another node.
 
         Args:
             waiting: The chunks.
-            start: Has a node, which has this much, take a chunk.
+            start: Starts a chunk on a node with these resources.
         """
         ray, lost = self._ray, Counter[int]()
         rests: dict[str, float] = {}
@@ -185,7 +185,7 @@ class _Cluster:
         return self._answer.options(**options).remote(work, rows, threads, int(resources.get("CPU", 0)))
 
     def _nodes(self) -> dict[str, dict[str, float]]:
-        """What those have that are alive and have a CPU for a task."""
+        """The resources of each node that is alive and has a CPU for a task."""
         found = {node["NodeID"]: node["Resources"] for node in self._ray.nodes() if node["Alive"]}
         return {node: resources for node, resources in found.items() if resources.get("CPU", 0) >= 1}
 

@@ -90,7 +90,7 @@ def compare_records(records: Mapping[str, RecordsById], against: str | None = No
 
 
 def mcnemar(won: int, lost: int) -> float:
-    """The two-sided p of as uneven a split of the questions that two systems answer differently.
+    """The two-sided p-value of a split at least this uneven of the questions that only one of two systems has right.
 
     Source: McNemar 1947; the exact binomial form, which holds for few questions too.
     """
@@ -98,7 +98,7 @@ def mcnemar(won: int, lost: int) -> float:
 
 
 def randomisation(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0) -> float:
-    """The two-sided p of as large a mean difference if each question's two values were swapped by the toss of a coin.
+    """The two-sided p-value of a mean difference this large if each question's two values were swapped at random.
 
     Args:
         ours: One number a question, (n,).

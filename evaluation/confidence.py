@@ -78,7 +78,7 @@ def _answered(node: Any) -> list[Any]:
 
 
 def _unanswered(node: Any) -> float | None:
-    """Of an answer that was composed though no sub-answer was found: by the passages that stood beside, if any."""
+    """The confidence of an answer composed without any sub-answer: that of the relevant passages beside, else 0."""
     relevant = any(one.judgement and one.judgement.verdict == "relevant" for one in node.passages)
     return _of_passages(node) if relevant else 0.0
 

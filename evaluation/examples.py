@@ -48,9 +48,9 @@ def asked_text(example: dspy.Example) -> str:
 
 
 def listed(value: Any) -> list[Any]:
-    """What a field of gold holds, one thing or several: lists, tuples, sets, and arrays as columns of tables have them.
+    """The values in a field of gold: a single one, or those of a list, a tuple, a set or an array (a column's cell).
 
-    Nothing of a mapping, as some data sets have theirs: it does not say which of its values is meant.
+    None of a mapping, which some data sets have there: it does not say which of its values is meant.
     """
     if isinstance(value, Mapping):
         return []
@@ -119,7 +119,11 @@ def gold_passages(example: dspy.Example) -> tuple[list[str], bool]:
 
 
 def answer_of(prediction: object, program: object = None) -> str:
-    """The answer that a program gave, which may be a module of the user's own; None: nobody knows which.
+    """The answer in what a program gave.
+
+    Args:
+        prediction: What it gave; a module of the user's own may give anything.
+        program: The program, for the error; None: it is not known.
 
     Raises:
         InputError: It gave something else than a prediction with an answer.

@@ -24,7 +24,7 @@ _TOLD: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def outside(retriever: Any, asked: Sequence[Wanted]) -> list[Wanted]:
-    """Those whose gold is named, and of it nothing is in the index; none where the index cannot be asked.
+    """The questions that name gold passages, none of which is in the index; empty where the index cannot be asked.
 
     A served index, a retriever of another make and one of more than `MOST_PASSAGES` are not asked.
     """
@@ -42,7 +42,7 @@ def outside(retriever: Any, asked: Sequence[Wanted]) -> list[Wanted]:
 
 
 def warn_of_outside(retriever: Any, asked: Sequence[Wanted], so: str) -> list[Wanted]:
-    """Says of those that are `outside` on the log what they are `so`, each once, and gives them back."""
+    """The questions that are `outside`, with a warning for those not warned of before; `so` says what comes of it."""
     missing = outside(retriever, asked)
     told = _TOLD[getattr(retriever, "corpus_hash", "")]
     if new := [one for one in missing if one[0] not in told]:

@@ -104,12 +104,12 @@ def _describe_module(module: Any) -> dict[str, Any]:
         elif hasattr(value, "corpus_hash"):
             described[name] = _searched_by(value)
         elif name not in _KEPT and not isinstance(value, dspy.Module | Parameter):
-            described[name] = digest(_plain_or_told(value))
+            described[name] = digest(_json_or_data(value))
     return described
 
 
 def _taken(kind: type[Any]) -> set[str]:
-    """What the constructors of a class and those that it grew from take, but for what changes no answer."""
+    """The parameters of the constructors of a class and its bases, without those that change no answer."""
     made = (vars(one).get("__init__") for one in kind.__mro__ if not one.__module__.startswith(("dspy.", "builtins")))
     return {name for one in made if inspect.isfunction(one) for name in inspect.signature(one).parameters} - _NO_SETTING
 
@@ -122,9 +122,9 @@ def _given(made: Any) -> dict[str, Any]:
 
 
 def _searched_by(retriever: Any) -> str:
-    """What is found by, and of a function of the user's own what it does.
+    """What a retriever finds by, and of a function of the user's own a hash of its code.
 
-    What it was given is known by then: a client may count its calls, or keep what it found.
+    Arguments bound to the function do not count: a client among them may change with every call.
     """
     given = getattr(retriever, "given", None)
     while isinstance(given, functools.partial):
@@ -140,11 +140,11 @@ def _own_options(module: Any) -> set[str]:
     return names | {attribute for kind in kinds for attribute in vars(kind).get("stored", {}).values()}
 
 
-def _plain_or_told(value: Any) -> Any:
+def _json_or_data(value: Any) -> Any:
     try:
         return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
     except (TypeError, ValueError):
-        return _told(value, ())
+        return _as_data(value, ())
 
 
 def code_of(function: Any) -> Any:
@@ -154,11 +154,11 @@ def code_of(function: Any) -> Any:
     it has at hand: what a partial was given, what a closure holds (but for lists and the like, which may change with
     each call), the public attributes of an object.
     """
-    return _told(function, ())
+    return _as_data(function, ())
 
 
-def _told(value: Any, above: tuple[int, ...]) -> Any:
-    """A value as plain data; of what is met again within itself, or holds too much, the class."""
+def _as_data(value: Any, above: tuple[int, ...]) -> Any:
+    """A value as plain data; where it contains itself, or is nested too deeply, its class stands for it."""
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -171,22 +171,22 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
         return _class_of(value)
     above = (*above, id(value))
     if isinstance(value, list | tuple):
-        return [_told(one, above) for one in value]
+        return [_as_data(one, above) for one in value]
     if isinstance(value, set | frozenset):
-        return sorted(repr(_told(one, above)) for one in value)
+        return sorted(repr(_as_data(one, above)) for one in value)
     if isinstance(value, Mapping):
-        return [[_told(key, above), _told(one, above)] for key, one in value.items()]
+        return [[_as_data(key, above), _as_data(one, above)] for key, one in value.items()]
     if isinstance(value, functools.partial):
-        return ["partial", *(_told(one, above) for one in (value.func, value.args, value.keywords))]
+        return ["partial", *(_as_data(one, above) for one in (value.func, value.args, value.keywords))]
     if hasattr(value, "corpus_hash"):
         return _searched_by(value)
     if inspect.ismethod(value):
-        return [_told(value.__func__, above), _told(value.__self__, above)]
+        return [_as_data(value.__func__, above), _as_data(value.__self__, above)]
     if (code := getattr(value, "__code__", None)) is not None:
         held = [value.__defaults__, value.__kwdefaults__, [_constant(cell) for cell in value.__closure__ or ()]]
-        return [value.__module__, value.__qualname__, _parts(code), *(_told(one, above) for one in held)]
+        return [value.__module__, value.__qualname__, _parts(code), *(_as_data(one, above) for one in held)]
     if isinstance(value, dspy.Example):
-        return _told(value.toDict(), above)
+        return _as_data(value.toDict(), above)
     if isinstance(value, type) or inspect.isbuiltin(value):
         return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
     if (plain := _plain(value)) is not None:
@@ -195,7 +195,7 @@ def _told(value: Any, above: tuple[int, ...]) -> Any:
     held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     public = {name: one for name, one in held.items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
-    return [_class_of(value), _told(called, above), _told(public, above)]
+    return [_class_of(value), _as_data(called, above), _as_data(public, above)]
 
 
 def _plain(value: Any) -> str | None:
@@ -214,7 +214,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _constant(cell: Any) -> Any:
-    """What a closure holds; of what it may note things in, such as the calls so far, the class."""
+    """The value in a closure's cell; of a list, dict or set, which may change with each call, its class."""
     try:
         held = cell.cell_contents
     except ValueError:  # not filled yet
@@ -223,7 +223,7 @@ def _constant(cell: Any) -> Any:
 
 
 def _parts(code: Any) -> list[Any]:
-    """The code with that of the functions inside it, and none of the places it stands at."""
+    """What a code object does, functions inside it included, without its file names and line numbers."""
     constants = [_parts(one) if hasattr(one, "co_code") else _shown(one) for one in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), constants]
 

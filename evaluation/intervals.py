@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# Resamples of each bootstrap, from seed 0: they place the ends to about a tenth of the interval's width.
+_SAMPLES = 2_000
 # Resampled indices are drawn in blocks of at most this many (32 MB of int64), whatever the size of the test set.
 _BLOCK = 4_000_000
 # The same of groups: several arrays of that size are to stay in a cache.
@@ -75,13 +77,11 @@ def proportion(successes: float, n: int) -> Score:
     return Score(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)), n)
 
 
-def bootstrap(values: Sequence[float], *, samples: int = 2_000, seed: int = 0) -> Score:
+def bootstrap(values: Sequence[float]) -> Score:
     """The mean of per-question values with its 95% interval: Wilson's for zeros and ones, else the bootstrap's.
 
     Args:
         values: One number in [0, 1] a question, (n,).
-        samples: Resamples; 2,000 place the ends to about a tenth of the interval's width.
-        seed: Equal seeds give equal intervals.
 
     Source: Wilson 1927; the percentile interval of Efron and Tibshirani 1993, chapter 13.
     """
@@ -90,17 +90,15 @@ def bootstrap(values: Sequence[float], *, samples: int = 2_000, seed: int = 0) -
     bounded = len(found) > 0 and 0 <= found.min() and found.max() <= 1
     if bounded and (equal or np.isin(found, (0.0, 1.0)).all()):
         return proportion(float(found.sum()), len(found))
-    return _percentile_interval(found, samples, seed)
+    return _percentile_interval(found)
 
 
-def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples: int = 2_000, seed: int = 0) -> Score:
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Score:
     """The mean of `ours - theirs` over the same questions, with its 95% interval; 0 outside it: they differ.
 
     Args:
         ours: One number a question, (n,).
         theirs: The other system's numbers for the same questions in the same order, (n,).
-        samples: Resamples of the questions.
-        seed: Equal seeds give equal intervals.
 
     Where all differences are equal, two more questions are assumed, of which each system wins half of one: the width is
     then about 4 / (n + 2) at most, and never nothing.
@@ -115,7 +113,7 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float], *, samples
         raise ValueError(f"a paired difference needs the same questions: found {len(ours)} and {len(theirs)} values")
     gaps = np.subtract(ours, theirs, dtype=np.float64)
     if len(gaps) == 0 or gaps.min() != gaps.max():
-        return _percentile_interval(gaps, samples, seed)
+        return _percentile_interval(gaps)
     value, n = float(gaps[0]), len(gaps) + 2
     middle = float(gaps.sum()) / n
     half = _Z * math.sqrt((((gaps**2).sum() + 1) / n - middle**2) / n)
@@ -128,8 +126,6 @@ def bootstrap_groups(
     *,
     n: int,
     among: Sequence[bool] | NDArray[np.bool_] | None = None,
-    samples: int = 2_000,
-    seed: int = 0,
 ) -> Score:
     """A statistic in [0, 1] of rows that belong together in groups, such as a question's passages, and its interval.
 
@@ -139,12 +135,10 @@ def bootstrap_groups(
 
     Args:
         statistic: From the multiplicities of the rows in each of some resamples, (m, n_rows), to its values, (m,); NaN
-            where it is undefined.
+            where it is undefined: such resamples are left out.
         groups: Each row's group, (n_rows,).
         n: What the Score shall say it rests on: the rows that the statistic has in its denominator.
         among: The rows in the denominator, (n_rows,), whose groups are counted at the edge; all if not given.
-        samples: Resamples; those in which the statistic is undefined are left out.
-        seed: Equal seeds give equal intervals.
 
     Returns:
         The Score; NaN with n = 0 where the statistic is undefined on all rows.
@@ -156,10 +150,10 @@ def bootstrap_groups(
         return Score(math.nan, math.nan, math.nan, 0)
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
-    random = np.random.default_rng(seed)
-    values, block = np.empty(samples), max(1, _GROUP_BLOCK // len(groups))
-    for start in range(0, samples, block):
-        shape = min(block, samples - start), len(numbers)
+    random = np.random.default_rng(0)
+    values, block = np.empty(_SAMPLES), max(1, _GROUP_BLOCK // len(groups))
+    for start in range(0, _SAMPLES, block):
+        shape = min(block, _SAMPLES - start), len(numbers)
         picked = random.integers(0, len(numbers), shape) + np.arange(shape[0])[:, None] * len(numbers)
         counts = np.bincount(picked.ravel(), minlength=math.prod(shape)).reshape(shape)
         values[start : start + shape[0]] = statistic(counts.astype(np.float64).take(group_of, axis=1))
@@ -179,15 +173,15 @@ def sums_by_place(values: NDArray[np.float64], place: NDArray[np.int64]) -> NDAr
     return np.asarray(sums, np.float64).reshape(shape)
 
 
-def _percentile_interval(values: NDArray[np.float64], samples: int, seed: int) -> Score:
+def _percentile_interval(values: NDArray[np.float64]) -> Score:
     n = len(values)
     if n == 0:
         return Score(math.nan, math.nan, math.nan, 0)
-    random = np.random.default_rng(seed)
-    means = np.empty(samples)
+    random = np.random.default_rng(0)
+    means = np.empty(_SAMPLES)
     block = max(1, _BLOCK // n)
-    for start in range(0, samples, block):
-        rows = min(block, samples - start)
+    for start in range(0, _SAMPLES, block):
+        rows = min(block, _SAMPLES - start)
         means[start : start + rows] = values[random.integers(0, n, (rows, n))].mean(axis=1)  # (rows, n) -> (rows,)
     low, high = np.quantile(means, (0.025, 0.975))
     return Score(float(values.mean()), float(low), float(high), n)

@@ -212,8 +212,8 @@ def best_cut(gold: Sequence[bool], scores: Sequence[float]) -> float:
 def recentred(probability: float, threshold: float) -> float:
     """The probability on the scale on which the threshold is one half.
 
-    Its log-odds less those of the threshold: what a judge's leaning to one label, which the threshold makes up for,
-    adds to the log-odds of every row.
+    The log-odds of the threshold are taken off: a judge that leans to one label adds the same to the log-odds of every
+    row, and the threshold makes up for that.
 
     Source: Saerens, Latinne and Decaestecker 2002 (priors as shifts of the log-odds); Zhao et al. 2021.
     """

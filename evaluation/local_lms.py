@@ -18,9 +18,9 @@ def questions_at_a_time(program: dspy.Module) -> int:
 
 
 def load_weights(program: object) -> None:
-    """Reads the weights of the models in the process that a program asks; nobody else is asked for anything.
+    """Reads the weights of the models in the process that a program asks. No endpoint is called.
 
-    They are else read at the first call, and each question that waits for that would seem to take so long.
+    Else they would be read at the first call, and the wait would count among the seconds of the questions.
     """
     for lm in local_lms_of(program):
         with contextlib.suppress(Exception):  # what cannot be read is told by the questions

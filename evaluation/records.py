@@ -65,7 +65,7 @@ class Records:
                 self._lines.flush()
 
     def found(self, record: dict[str, Any]) -> None:
-        """Takes note of a record that the file has."""
+        """Counts in a record that the file has."""
         told = {name: value for name, value in record.items() if name != "trace"} | {"confidence": of_record(record)}
         before = self.done.get(record["id"], {"em": 0.0, "error": None})
         self.right += record["em"] - before["em"]

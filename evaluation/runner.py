@@ -30,7 +30,7 @@ GRACE_SECONDS = 2.0
 
 
 class Patience:
-    """Counts failures; over several calls of `ask_all` too, each of which may ask too few questions to give up.
+    """Counts failures and gives up after ten in a row, also over several calls of `ask_all` with few questions each.
 
     Attributes:
         failed: How many there were.
@@ -43,7 +43,7 @@ class Patience:
         self._in_a_row = 0
 
     def saw(self, outcome: Outcome) -> None:
-        """To be called in `keep`.
+        """Counts an outcome; to be called in `keep`.
 
         Raises:
             LMError: The LM failed on ten questions in a row.
@@ -62,7 +62,7 @@ _asker: contextvars.ContextVar[Callable[..., None] | None] = contextvars.Context
 
 @contextlib.contextmanager
 def asked_by(asker: Callable[..., None]) -> Iterator[None]:
-    """As a context: `ask_all` hands its questions to this, which takes what `ask_here` takes, and does as that."""
+    """A context in which `ask_all` calls `asker` in place of `ask_here`, with the same arguments."""
     before = _asker.set(asker)
     try:
         yield
@@ -259,7 +259,7 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
 
 
 def check_ran(asked: int, failed: int, error: Exception | None, where: str) -> None:
-    """Gives up where all there were failed, too few for who goes by failures in a row; not for unreadable replies.
+    """Gives up where all questions failed, however few they were. Replies that cannot be read are no failures here.
 
     Args:
         asked: How many there were.
@@ -276,22 +276,22 @@ def check_ran(asked: int, failed: int, error: Exception | None, where: str) -> N
 
 
 def given_up(where: str, error: Exception) -> RaisfError:
-    """The error that ends a run, of the last one that was met."""
+    """The error that ends a run, made of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
     return _retold(kind, f"{what} failed on {where}, the last time with: {error_text(error)}", error)
 
 
 def error_text(error: Exception) -> str:
-    """What went wrong, for a person: of what a module of anyone's raises the name says more than the text alone.
+    """An error's text for a person, with its class in front unless it is one of this project's.
 
-    That is "'x'" of a KeyError, or nothing.
+    Of a KeyError the text alone would be "'x'", of some errors nothing.
     """
     said = str(error)
     return said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
 
 
 def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
-    """An error with another text, that is otherwise as it was."""
+    """The same error with another text, as a `kind`."""
     told = kind(text)
     told.exit_code = getattr(error, "exit_code", told.exit_code)
     if isinstance(told, LMError):

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]:
-    """What to say of a program that was compiled on some of these questions, or whose index's encoder was trained on.
+    """Messages where a program was compiled, or the encoder of its index trained, on some of these questions.
 
     As far as that is known: artifacts and checkpoints that were made here keep a print of each question. An index that
     is searched through its server does not tell.
@@ -25,9 +25,9 @@ def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]
         examples: What it is measured on, with `question`.
     """
     asked = [asked_text(example) for example in examples]
-    told = _told("the program was compiled", learnt_by(program), asked)
+    told = _message("the program was compiled", learnt_by(program), asked)
     for retriever in retrievers_of(program):
-        told += _told("the encoder of its index was trained", learnt_by(retriever), asked)
+        told += _message("the encoder of its index was trained", learnt_by(retriever), asked)
     return told
 
 
@@ -42,14 +42,14 @@ def retrievers_of(program: dspy.Module) -> list[Any]:
 
 
 def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> list[str]:
-    """Says it on the log, under the name of the measurement, and gives it back."""
+    """Logs what `seen_by` says as warnings, under the name of the measurement, and gives it back."""
     seen = seen_by(program, examples)
     for told in seen:
         logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
     return seen
 
 
-def _told(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:
+def _message(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:
     seen = [question for question in asked if print_of(question) in prints]
     if not seen:
         return []

@@ -250,7 +250,7 @@ class CompactAdapter(WholeReplies):
     def _streaming(
         self, signature: type[dspy.Signature], markers: Markers = CHAT, scored: bool = False
     ) -> AbstractContextManager[Any]:
-        """As a context: `dspy.streamify`'s listeners know DSPy's markers only. Scored labels have no tokens to show."""
+        """A context in which a stream shows the fields between `markers`; scored labels have no tokens to show."""
         stream = dspy.settings.send_stream
         if stream is None or scored:
             return dspy.context(send_stream=None)
@@ -265,13 +265,13 @@ class CompactAdapter(WholeReplies):
         return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}))}
 
     def _stops(self, options: dict[str, Any]) -> tuple[str, ...]:
-        """Where the block ends, or before it where the call says so."""
+        """The texts at which the LM stops: the block's end, and those that the call gives."""
         given = options.get("stop") or ()
         return tuple(dict.fromkeys([self.stop, *([given] if isinstance(given, str) else given)]))
 
     @property
     def stop(self) -> str:
-        """Where what an LM writes ends."""
+        """The text that ends a block, at which an LM stops."""
         return self.end.rstrip() or self.end
 
     def _requests(

@@ -56,8 +56,8 @@ class WholeReplies(dspy.Adapter):
 
     Attributes:
         in_words: Verdicts are written out, and no endpoint is asked for the probabilities of their labels.
-        counted: Whoever asks counts calls: what is to be asked for again in words raises `Unscored`, where there would
-            be a second call inside the first.
+        counted: The caller counts calls: where a verdict must be asked for again in words, `Unscored` is raised, and
+            the caller makes that second call.
     """
 
     in_words = False
@@ -65,7 +65,7 @@ class WholeReplies(dspy.Adapter):
 
     @contextlib.contextmanager
     def _else_in_words(self) -> Iterator[None]:
-        """A context in which labels are to be scored; where it ends early, they were not."""
+        """A context for having labels scored. Where they are not, it ends early; if `counted`, with `Unscored`."""
         try:
             yield
         except LMUnsupportedFeatureError as error:
@@ -119,7 +119,7 @@ class WholeReplies(dspy.Adapter):
 
 
 def _texts_alone(value: Any) -> Any:
-    """The same values, in whose texts DSPy finds no mark of an image or a file; such objects stay what they are."""
+    """The same values, with DSPy's marks of images and files in their texts broken; such objects themselves stay."""
     if isinstance(value, str):
         return value.replace(CUSTOM_TYPE_START_IDENTIFIER, CUSTOM_TYPE_START_IDENTIFIER.replace("-", " "))
     if isinstance(value, dict | dspy.Example):
@@ -333,7 +333,7 @@ def asks_probabilities(lm: dspy.BaseLM, lm_kwargs: dict[str, Any], signature: ty
 
 
 def scored(signature: type[dspy.Signature], bools: bool = False) -> dict[str, Any]:
-    """What a request's config says to have a signature's labels scored; nothing where it has none."""
+    """The part of a request's config that has a signature's labels scored; empty where it has none."""
     if not (labels := scored_labels(signature, bools)):
         return {}
     declared: dict[str, Any] = {labels[0]: choice("", labels[1])}

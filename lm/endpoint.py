@@ -134,7 +134,7 @@ RETRIES, TIMEOUT = 3, 120.0
 
 
 def told_base(provider: str) -> str | None:
-    """Where the environment sends a provider's calls: what DSPy and LiteLLM read there is the caller's word."""
+    """The address that the environment gives for a provider, under the names that DSPy and LiteLLM read."""
     variables = (os.environ.get(f"{provider.upper()}_{name}") for name in ("API_BASE", "BASE_URL"))
     return next(filter(None, variables), None)
 
@@ -190,7 +190,7 @@ class Endpoint:
         return Endpoint, asked
 
     def chosen(self) -> dict[str, Any]:
-        """The arguments of `raisf.lm.connect.connect` that make the same, as far as they are not its defaults."""
+        """The arguments of `raisf.lm.connect.connect` that make this endpoint, without those at their defaults."""
         given: dict[str, Any] = {
             "num_retries": (self.retries, RETRIES),
             "timeout": (self.timeout, TIMEOUT),

@@ -10,7 +10,7 @@ in_call: ContextVar["CallCache | None"] = ContextVar("raisf_endpoint_call", defa
 
 
 class CallCache(int):
-    """A call's option `cache`. DSPy asks it before the call and after; what came meanwhile may say no."""
+    """A call's option `cache`, whose truth DSPy asks before the call and after it: `keep` may deny it in between."""
 
     lasting = True
 
@@ -19,20 +19,20 @@ class CallCache(int):
 
 
 def keep(lasting: bool) -> None:
-    """Whether DSPy may keep the answer of the call in this context."""
+    """Says whether DSPy may keep the answer of the call in this context; once denied, it stays so."""
     if (cache := in_call.get()) is not None:
         cache.lasting = cache.lasting and lasting
 
 
 class Heard:
-    """What a stream has brought, as `transport.check_ended` and `transport.lasting` see a whole response."""
+    """What has come in a stream, for the checks that `transport` makes of a whole response."""
 
     def __init__(self) -> None:
         self._something = False
         self._reason: str | None = None
 
     def note(self, event: Any) -> None:
-        """An event; raises ProviderError where it says that the server broke the answer off."""
+        """Take an event in; raises ProviderError where it says that the server broke the answer off."""
         if event.type == "delta":
             self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
         elif event.type == "end":

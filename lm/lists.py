@@ -162,7 +162,7 @@ def plain(text: str) -> str:
 
 
 def _several(within: str, mark: str) -> bool:
-    """Whether what lies between two marks closes the first, and opens the last anew."""
+    """Whether a text between two marks is several marked texts, as in `"Low" or "Heroes"`: closes one, opens one."""
     own = re.escape(mark)
     # An apostrophe within a word is no mark.
     closes = re.match(rf"(?:(?!{own}).|(?<=\w){own}(?=\w))*(?<=\S){own}(?!\w)", within)

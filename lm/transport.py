@@ -42,7 +42,7 @@ class Stoppable:
         self._lock = threading.Lock()
 
     def add(self, call: "Future[Any]") -> None:
-        """A call is under way; one that comes after the end is cancelled at once."""
+        """Add a call that is under way; after `stop` it is cancelled at once."""
         with self._lock:
             self._calls.add(call)
             stopped = self._stopped
@@ -66,7 +66,7 @@ class Stoppable:
 def until(moment: float | None, stoppable: Stoppable | None = None) -> Iterator[None]:
     """Let no call in this context, to an endpoint or an LM in the process, outlast a moment of `time.monotonic()`.
 
-    What holds around it, as around a program inside a module of one's own, goes on to hold.
+    A limit that holds around this context already, such as that of a module which contains the program, still holds.
 
     Args:
         moment: That moment; None: no limit.
@@ -101,7 +101,7 @@ def late(seconds: float | None) -> LateError:
 
 
 def in_time(future: "Future[T]") -> T:
-    """What a future comes to, within this context's moment; whoever waits for it no more, also for Ctrl-C, cancels it.
+    """A future's result, within this context's time. Where the wait ends before, by Ctrl-C too, it is cancelled.
 
     Raises:
         LateError: It takes longer.
@@ -118,14 +118,14 @@ def in_time(future: "Future[T]") -> T:
 
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Hand a request to the loop; who may stop this context's calls can cancel it."""
+    """Hand a request to the loop; the `Stoppable`s of this context can cancel it."""
     future = asyncio.run_coroutine_threadsafe(work, loop())
     add_to_stoppable(future)
     return future
 
 
 def add_to_stoppable(call: "Future[Any]") -> None:
-    """Let a call be cancelled by who may stop those of this context."""
+    """Let the `Stoppable`s of this context cancel a call."""
     for stoppable in _stoppables.get():
         stoppable.add(call)
 

@@ -54,7 +54,7 @@ def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
 
 
 def base_from(base: str, relative: str | None, artifact: Path) -> str:
-    """The model string of what `base_kept` was given, where it is now."""
+    """The model string that `base_kept` was given, with the folder where it is now."""
     if relative and (artifact / relative).exists():
         return f"{PREFIX}{(artifact / relative).resolve()}#{base.rpartition('#')[2]}"
     return base
@@ -96,7 +96,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
 
 
 def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:
-    """Makes sure, before anything is learnt, that an artifact will not replace what its weights are read beside.
+    """Makes sure, before anything is learnt, that an artifact will not replace the base that its weights need.
 
     Args:
         program: Which is to be compiled; weights that it has already may stay.

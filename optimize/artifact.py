@@ -98,7 +98,7 @@ def save(program: dspy.Module, folder: Path | str) -> None:
 
 
 def _warn_of_forwards(program: dspy.Module, folder: Path) -> None:
-    """Code is never kept: what is loaded by its class would do without, and answer otherwise in silence."""
+    """Warns of a `forward` given to an instance: code is not kept, and once loaded it would answer without it."""
     parts = {place.removeprefix("self."): part for place, part in program.named_sub_modules(dspy.Module)}
     if given := [place for place, part in parts.items() if given_forward(part) is not None]:
         logger.warning(

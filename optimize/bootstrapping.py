@@ -68,14 +68,14 @@ def bootstrap_demos(
     """
     drawn = draw(program, rows, n, rng)
     examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
-    runner = _shown(teacher, drawn) if teacher else drawn
+    runner = _with_demos_of(teacher, drawn) if teacher else drawn
     bare = [name for name, predictor in drawn.named_predictors() if not predictor.demos]
     options: Any = {"threads": threads, "journal": journal, "name": name, "must_run": must_run}
     of, failed = _right_steps(runner, examples, n, bare, metric, **options)
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge = rows.judge.get(name) or JUDGED.get(reasoned_role(predictor))
-        own = _whole(predictor, of.get(name, []))
+        own = _with_all_outputs(predictor, of.get(name, []))
         if name in rows.of and role_of(predictor) in JUDGE_ROLES:
             predictor.demos = shown[name].demos
         elif judge is not None:
@@ -142,13 +142,13 @@ def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     return picked
 
 
-def _whole(predictor: Any, demos: Sequence[Any]) -> list[dspy.Example]:
+def _with_all_outputs(predictor: Any, demos: Sequence[Any]) -> list[dspy.Example]:
     """Demonstrations with all of their outputs: one that was read in part shows how not to answer."""
     outputs = predictor.signature.output_fields
     return [only_fields(predictor, demo) for demo in demos if all(demo.get(key) is not None for key in outputs)]
 
 
-def _shown(teacher: dspy.Module, drawn: dspy.Module) -> dspy.Module:
+def _with_demos_of(teacher: dspy.Module, drawn: dspy.Module) -> dspy.Module:
     """The teacher with the demonstrations drawn for the predictors of the same names."""
     copy, demos = copy_of(teacher), {name: predictor.demos for name, predictor in drawn.named_predictors()}
     for name, predictor in copy.named_predictors():

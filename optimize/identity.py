@@ -113,7 +113,7 @@ def _attributes(value: Any) -> list[Any]:
 
 
 def _of_a_user(function: Any) -> bool:
-    """Whether it may ask the LM of DSPy's settings, in whose place ours ask those of the program."""
+    """Whether a function is not of this package: it may ask the LM of DSPy's settings, and ours never do."""
     return not (getattr(function, "__module__", None) or "").startswith("raisf.")
 
 

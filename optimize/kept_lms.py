@@ -27,11 +27,11 @@ OPTIONS = ("temperature", "max_tokens", "max_completion_tokens")  # the last is 
 
 
 def warn_of_lms(program: dspy.Module, folder: Path) -> None:
-    """An LM that is dropped in silence would be another one's answers after loading: that of DSPy's settings."""
+    """Warns of LMs and adapters that an artifact cannot keep: once loaded, those of DSPy's settings would be asked."""
     lost, unformatted = {}, list[str]()
     for name, predictor in all_predictors(program):
         lm = predictor.lm or dspy.settings.lm
-        if lm is not None and _kept(lm) is None:
+        if lm is not None and _as_kept(lm) is None:
             lost[name] = getattr(lm, "model", repr(lm))
         elif lm is not None and getattr(lm, "adapter", None) is None:
             unformatted.append(name)
@@ -59,7 +59,7 @@ def describe_lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
     """What `raisf.optimize.manifest.KeptLM` says of each LM; one that cannot be opened as it is, is left out."""
     found: list[dict[str, Any]] = []
     for name, predictor in all_predictors(program):
-        kept = _kept(predictor.lm or dspy.settings.lm)
+        kept = _as_kept(predictor.lm or dspy.settings.lm)
         if kept is None:
             continue
         base, where = base_kept(kept["connect"]["spec"], folder)
@@ -72,7 +72,7 @@ def describe_lms(program: dspy.Module, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _kept(lm: Any) -> dict[str, Any] | None:
+def _as_kept(lm: Any) -> dict[str, Any] | None:
     """How `connect` opens an LM, and what it is told then; None if that would be another LM."""
     told = {name: value for name, value in getattr(lm, "kwargs", {}).items() if value is not None}
     strange = told.keys() - {*OPTIONS, *Sampling.model_fields, "api_base", "api_key"}

@@ -33,7 +33,7 @@ class Connection(BaseModel):
 
 
 class Sampling(BaseModel):
-    """What an LM is told beyond what `connect` tells it, as far as it is set: None is not to tell it."""
+    """An LM's options beyond those that `connect` sets, as far as they are given; None takes one away."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +51,7 @@ class Sampling(BaseModel):
     cache: bool = True
 
     def told(self, lm: dspy.LM) -> dspy.LM:
-        """The LM that is told so."""
+        """The LM with these options."""
         settings = self.model_dump(exclude_unset=True)
         return lm.copy(**settings) if settings else lm
 

@@ -34,7 +34,7 @@ class RunCallback(BaseCallback):
 
 
 def observed_program(program: dspy.Module, question: str, answer: Callable[[], dspy.Prediction]) -> dspy.Prediction:
-    """What a program answers that is not called: it is told of as DSPy tells of its call, with all that is below it."""
+    """The answer of a program that is run without `__call__`, observed by DSPy's callbacks as a call would be."""
 
     @with_callbacks
     def called(instance: dspy.Module, question: str) -> dspy.Prediction:
@@ -48,7 +48,7 @@ def observed_node(node: Node) -> Iterator[None]:
     """The work on a node."""
     listeners, call_id, exception = _listeners(), uuid.uuid4().hex, None
     for one in listeners:
-        _told(one.on_node_start, call_id, node)
+        _notify(one.on_node_start, call_id, node)
     try:
         yield
     except BaseException as error:
@@ -56,14 +56,14 @@ def observed_node(node: Node) -> Iterator[None]:
         raise
     finally:
         for one in reversed(listeners):
-            _told(one.on_node_end, call_id, node, exception)
+            _notify(one.on_node_end, call_id, node, exception)
 
 
 def observed_search(retriever: Callable[[str, int], list[Passage]], query: str, k: int) -> list[Passage]:
     """The passages that a retriever finds."""
     listeners, call_id, found, exception = _listeners(), uuid.uuid4().hex, None, None
     for one in listeners:
-        _told(one.on_search_start, call_id, query, k)
+        _notify(one.on_search_start, call_id, query, k)
     try:
         found = retriever(query, k)
         return found
@@ -72,15 +72,15 @@ def observed_search(retriever: Callable[[str, int], list[Passage]], query: str, 
         raise
     finally:
         for one in reversed(listeners):
-            _told(one.on_search_end, call_id, found, exception)
+            _notify(one.on_search_end, call_id, found, exception)
 
 
 def _listeners() -> list[RunCallback]:
     return [one for one in dspy.settings.get("callbacks") or [] if isinstance(one, RunCallback)]
 
 
-def _told(handler: Callable[..., None], *arguments: object) -> None:
-    """As DSPy does: an observer that fails costs a warning, never the answer."""
+def _notify(handler: Callable[..., None], *arguments: object) -> None:
+    """Call an observer. As in DSPy, one that fails costs a warning, never the answer."""
     try:
         handler(*arguments)
     except Exception as error:

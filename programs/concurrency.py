@@ -144,7 +144,7 @@ def _idle_worker(idle: list[_Worker]) -> _Worker:
 
 
 def within(seconds: float | None, work: Callable[[], T], calls: bool = False) -> T:
-    """The result of some work, or no more waiting for it.
+    """The result of some work, which is waited for no longer than so many seconds.
 
     Args:
         seconds: How long to wait; None: for as long as it takes.

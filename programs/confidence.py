@@ -40,7 +40,7 @@ class Confidence:
     least: float = 0.0
 
     def asks(self, lm: dspy.BaseLM) -> dict[str, Any]:
-        """What an answer is asked with besides its inputs, so that its LM tells how likely it finds it."""
+        """The arguments of a call, besides its inputs, that have the LM tell how likely it finds its answer."""
         return {"config": ASKED} if self.source == "path" and gives_logprobs(lm) else {}
 
     def conclude(self, root: "Node") -> None:

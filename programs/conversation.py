@@ -33,7 +33,7 @@ LONGEST_TURN = 500
 _LABEL = re.compile(r"^\**standalone(?: question)?:\**\s*", re.IGNORECASE)
 
 
-def _with(prediction: Any, standalone: str) -> dspy.Prediction:
+def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
     given = dict(prediction.items())
     for name in given:
         del prediction[name]
@@ -72,12 +72,12 @@ class Conversation(dspy.Module):
     def forward(self, question: str, turns: Sequence[Turn] = ()) -> dspy.Prediction:
         """The program's prediction, with `standalone`, the question that it was asked."""
         standalone = self.standalone(question, turns)
-        return _with(self.program(question=standalone), standalone)
+        return _with_standalone(self.program(question=standalone), standalone)
 
     async def aforward(self, question: str, turns: Sequence[Turn] = ()) -> dspy.Prediction:
         """As `forward`, without blocking the event loop."""
         standalone = await anyio.to_thread.run_sync(self.standalone, question, turns, abandon_on_cancel=True)
-        return _with(await self.program.acall(question=standalone), standalone)
+        return _with_standalone(await self.program.acall(question=standalone), standalone)
 
     def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.

@@ -22,7 +22,7 @@ _NO_MORE = ("", "none", "no")  # and whatever else declines to ask
 
 
 def fill_in(node: Node, answers: Mapping[int, str]) -> bool:
-    """Puts earlier answers into the places that name them ("#1"); False: one is "unknown", which has ended the node."""
+    """Puts earlier answers in place of references ("#1"). Where one is "unknown" it ends the node and gives False."""
     if missing := [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]:
         node.end("reference", f"no answer for {' and '.join(missing)}")
         return False

@@ -244,7 +244,7 @@ class _Changes:
 def _finder(
     path: Path | str, checkpoint: str | Path | None = None, ray: str | None = None
 ) -> Callable[[IndexManifest], Checkpoint | None]:
-    """What finds the checkpoint of the index at `path`, once its manifest is safe from other processes."""
+    """A function that finds the checkpoint of the index at `path` by its manifest, which is read under the lock."""
 
     def find(manifest: IndexManifest) -> Checkpoint | None:
         kind = engine_of(path, manifest)

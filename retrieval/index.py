@@ -90,7 +90,7 @@ def build_index(
         logger.warning("%s was an index for %s: it is made anew, for %s", out, told.kind, kind.kind)
         standing = told = None
     if checkpoint is None:
-        checkpoint = (_kept(out, kind, told) if told else None) or kind.default_checkpoint()
+        checkpoint = (_standing_checkpoint(out, kind, told) if told else None) or kind.default_checkpoint()
     mode: Any = search or (told.search if told and kind.compresses else None) or "auto"
     if not isinstance(docs, (str, Path)):
         return kind.build(docs, out, checkpoint, mode, progress, ray=ray)
@@ -111,7 +111,7 @@ def build_index(
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
-    passages = _some(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
+    passages = _at_least_one(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
     return kind.build(passages, out, checkpoint, mode, progress, documents=prints, ray=ray)
 
 
@@ -240,7 +240,7 @@ def _engine(name: str) -> type[Index]:
     return ENGINES[name]
 
 
-def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> Iterator[Passage]:
+def _at_least_one(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> Iterator[Passage]:
     """The same passages, at least one."""
     passage = None
     for passage in passages:
@@ -253,7 +253,7 @@ def _some(passages: Iterator[Passage], docs: Path, reasons: list[Skipped]) -> It
         raise InputError(f"the corpus is empty: no files in {docs}; give a folder that holds documents, or a file")
 
 
-def _kept(out: Path | str, kind: type[Index], standing: IndexManifest) -> str | Path | None:
+def _standing_checkpoint(out: Path | str, kind: type[Index], standing: IndexManifest) -> str | Path | None:
     """The checkpoint of the index of this engine that stands at `out`, so that what has not changed stays encoded."""
     try:
         found = find_again(kind.find, Path(out), standing) if kind.find else None

@@ -98,7 +98,7 @@ def own(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _lock(descriptor) and _is(descriptor, path)
+        yield _lock(descriptor) and _leads_to(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -136,7 +136,7 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _is(descriptor: int, path: Path) -> bool:
+def _leads_to(descriptor: int, path: Path) -> bool:
     """Whether `path` still leads to what was opened."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())

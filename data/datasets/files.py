@@ -145,7 +145,7 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
     asked: list[Asked] = []
     seen: dict[str, int] = {}
     repeated = 0
-    for number, raw in enumerate(_shown(source, "reading", progress), start=1):
+    for number, raw in enumerate(_rows_with_bar(source, "reading", progress), start=1):
         schema = schema_of(raw)
         # Copies of 2WikiMultihopQA may be in HotpotQA's schema, but have none of its levels.
         if schema not in (*benchmark.schemas, "plain") or (benchmark.name == "2wiki" and "level" in raw):
@@ -190,7 +190,7 @@ def _write(
         for name in dict.fromkeys(origin[split] for split in draws):
             source = sources[name]
             place = {a.number: split for split, draw in draws.items() if origin[split] == name for a in draw.questions}
-            for number, raw in enumerate(_shown(source, "writing", progress), start=1):
+            for number, raw in enumerate(_rows_with_bar(source, "writing", progress), start=1):
                 if number not in place:
                     continue
                 split, row = place[number], numbered_row(source.place, number, raw)
@@ -211,7 +211,7 @@ def _write(
     return kinds, listed, corpus.facts() if corpus else None
 
 
-def _shown(source: Source, doing: str, progress: bool) -> Iterator[dict[str, Any]]:
+def _rows_with_bar(source: Source, doing: str, progress: bool) -> Iterator[dict[str, Any]]:
     """A source's rows, with a bar on standard error."""
     from raisf.utils.progress import ProgressBars
 

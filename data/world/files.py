@@ -2,6 +2,7 @@
 
 import logging
 import random
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,27 +51,24 @@ def write_world(
     total = -(-entities // REGION_SIZE)
     written = dict.fromkeys(("passages", "facts", *counts), 0)
     hotpot: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
-    with atomic_folder(out, *WORLD) as folder:
-        files = {name: (folder / f"{name}.jsonl").open("w", encoding="utf-8") for name in ("corpus", "facts", *counts)}
-        try:
-            for made in regions(seed, entities):
-                for row in made.corpus():
-                    files["corpus"].write(dump_line(row))
-                    written["passages"] += 1
-                for fact in made.facts.values():
-                    files["facts"].write(dump_line(_fact_row(fact)))
-                    written["facts"] += 1
-                split = SPLITS[made.number % len(SPLITS)]
-                share = _share(counts[split], split, made.number, total)
-                for question in questions(made, share, random.Random(f"{seed}/questions/{made.number}")):
-                    row = {"id": f"w{seed}-{split}-{written[split]}", **_question_row(question)}
-                    files[split].write(dump_line(row))
-                    written[split] += 1
-                    if question.in_corpus:
-                        hotpot[split].append(hotpot_row(row["id"], question, made))
-        finally:
-            for file in files.values():
-                file.close()
+    with atomic_folder(out, *WORLD) as folder, ExitStack() as stack:
+        names = ("corpus", "facts", *counts)
+        files = {name: stack.enter_context((folder / f"{name}.jsonl").open("w", encoding="utf-8")) for name in names}
+        for made in regions(seed, entities):
+            for row in made.corpus():
+                files["corpus"].write(dump_line(row))
+                written["passages"] += 1
+            for fact in made.facts.values():
+                files["facts"].write(dump_line(_fact_row(fact)))
+                written["facts"] += 1
+            split = SPLITS[made.number % len(SPLITS)]
+            share = _share(counts[split], split, made.number, total)
+            for question in questions(made, share, random.Random(f"{seed}/questions/{made.number}")):
+                row = {"id": f"w{seed}-{split}-{written[split]}", **_question_row(question)}
+                files[split].write(dump_line(row))
+                written[split] += 1
+                if question.in_corpus:
+                    hotpot[split].append(hotpot_row(row["id"], question, made))
         for split, rows in hotpot.items():
             write_json(folder / f"hotpot_{split}.json", rows)
         summary = {"seed": seed, "entities": total * REGION_SIZE, **written}

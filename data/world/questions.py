@@ -137,7 +137,7 @@ def _inferred(region: Region, rng: random.Random) -> Made:
         facts = _walk(region, subject, implicit.path)
         if facts[-1].object != subject:
             text = put(rng.choice(implicit.questions), s=subject)
-            return _asked(text, facts[-1].object, "inference", facts), facts
+            return _of_several_facts(text, facts[-1].object, "inference", facts), facts
 
 
 def _chained(region: Region, kind: str, hops: int, rng: random.Random) -> Made:
@@ -157,7 +157,7 @@ def _chained(region: Region, kind: str, hops: int, rng: random.Random) -> Made:
             subject = fact.object
         visited = [fact.subject for fact in facts]
         if len(facts) == hops and len(set(visited)) == hops and subject not in visited:
-            return _asked(text, subject, kind, facts), facts
+            return _of_several_facts(text, subject, kind, facts), facts
 
 
 def _compared(region: Region, rng: random.Random) -> Made:
@@ -168,7 +168,7 @@ def _compared(region: Region, rng: random.Random) -> Made:
         facts = [region.fact(a, relation.name), region.fact(b, relation.name)]
         if facts[0].object != facts[1].object:
             answer = a if _comes_first(*facts) else b
-            return _asked(put(relation.comparison, a=a, b=b), answer, "comparison", facts), facts
+            return _of_several_facts(put(relation.comparison, a=a, b=b), answer, "comparison", facts), facts
 
 
 def _yes_or_no(region: Region, rng: random.Random) -> Made:
@@ -196,10 +196,10 @@ def _yes_or_no(region: Region, rng: random.Random) -> Made:
                 continue
             yes = int(facts[0].object) < int(facts[1].object)
         if yes == want:
-            return _asked(put(template, a=a, b=b), "yes" if yes else "no", "yesno", facts), facts
+            return _of_several_facts(put(template, a=a, b=b), "yes" if yes else "no", "yesno", facts), facts
 
 
-def _asked(text: str, answer: str, kind: str, facts: list[Fact]) -> Question:
+def _of_several_facts(text: str, answer: str, kind: str, facts: list[Fact]) -> Question:
     """A question of several facts: one that is about an earlier one's object asks for it as "#1", "#2", ..."""
     subs = []
     for place, fact in enumerate(facts):

@@ -72,7 +72,7 @@ class Training:
             raise InputError("to go on with a LoRA adapter keeps its layers: leave out layers, and method='full'")
 
     def told(self) -> dict[str, Any]:
-        """The settings for reports and identities; one that was added later is told where it is not the default."""
+        """The settings for reports and identities; those added later only where they are not at their defaults."""
         return {name: value for name, value in asdict(self).items() if name != "go_on" or value}
 
 
@@ -110,7 +110,7 @@ def check_rank(lm: LocalLM, training: Training) -> None:
 
 
 def weight_of(rows: Iterable[TokenizedRow]) -> float:
-    """What rows weigh together in a loss: each token of a completion as much as its row."""
+    """The weight of some rows in a loss: every token of a completion counts with the weight of its row."""
     return sum(row.weight * (len(row.tokens) - row.start) for row in rows)
 
 
@@ -243,7 +243,7 @@ class FinetuneRun:
         return self._together([learnt])[0]
 
     def _pieces(self, batch: list[TokenizedRow]) -> list[list[TokenizedRow]]:
-        """A step's rows in pieces, the same in all processes, that have room in memory beside what they leave there."""
+        """A step's rows in pieces that fit into memory with their activations; the same pieces in all processes."""
         pieces: list[list[TokenizedRow]] = [[]]
         for row in sorted(batch, key=lambda row: len(row.tokens)):
             each = -(-(len(pieces[-1]) + 1) // self._count)  # rows of the process that has most of the piece

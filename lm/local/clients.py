@@ -76,7 +76,7 @@ class EngineClient:
 
 
 class Recorder:
-    """Takes note of requests instead of answering them; of labels it says that all are as likely.
+    """Notes requests instead of answering them; where labels are to be scored, all are equally likely.
 
     Attributes:
         seen: The requests, in their order.
@@ -119,7 +119,7 @@ class AsyncEngineClient:
             raise late(left) from None
 
     async def _submitted(self, request: Request, *listener: Any) -> Any:
-        """The request's future; who stops waiting while the model is loaded has it cancelled once it is there."""
+        """The request's future. Where the caller stops waiting while the model is read, it is cancelled then."""
         made, left = list[Any](), threading.Event()
 
         def submit() -> Any:

@@ -21,7 +21,7 @@ MAX_PLACES = {"cpu": 16384, "cuda": 131072}
 
 
 class Draft:
-    """A text on its way, from the likeliest tokens; whoever wants others overrides `pick`.
+    """A text that is being written, from the likeliest tokens; a subclass that wants others overrides `pick`.
 
     Args:
         prompt: Token ids, at least one.
@@ -48,7 +48,7 @@ class Draft:
         return False
 
     def fail(self, error: Exception) -> None:
-        """What `pick` or `ended` raised; who takes it here leaves the batch, and the others go on."""
+        """Take what `pick` or `ended` raised. If this returns, the draft leaves the batch, and the others go on."""
         raise error
 
 

@@ -18,7 +18,7 @@ _YARN = ("type", "factor", "original_context_length", "finetuned")
 
 
 def says_more(path: Path) -> bool:
-    """Whether a file says something of positions that is passed over."""
+    """Whether a file says something of positions that transformers' reader passes over."""
     return head_has(path, _MARKS)
 
 

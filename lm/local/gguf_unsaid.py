@@ -20,7 +20,7 @@ _MARKS = (
 
 
 def leaves_unsaid(path: Path) -> bool:
-    """Whether a file leaves something to be known that older versions did not know."""
+    """Whether a file leaves out what llama.cpp knows by itself, and older versions of this package did not."""
     return head_has(path, _MARKS)
 
 

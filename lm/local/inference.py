@@ -267,7 +267,7 @@ def _masks(model: "PreTrainedModel", sees: np.ndarray, distances: np.ndarray) ->
 def completions(
     model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
-    """What the model says at each place of the completions, to learn from.
+    """The logits at each place of the completions, and what they should be, to learn from.
 
     Rows are padded on the left: all completions end in the same place, and the vocabulary's matrix, the largest of a
     Llama, is multiplied for the places of completions alone.

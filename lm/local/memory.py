@@ -11,7 +11,7 @@ SECONDS = 10.0
 
 
 class FreedMemory:
-    """What glibc's malloc keeps of tensors that came and went, between others that stay, and that grows with the hours.
+    """Memory of freed tensors that glibc's malloc keeps, as it lies between tensors that stay; it grows over hours.
 
     Mapping each large tensor anew would keep nothing, and costs a fifth of the time (see `raisf.lm.pocket.trainer`).
     """

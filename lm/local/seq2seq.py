@@ -117,7 +117,7 @@ class Rows:
 def completions(
     model: Any, base: "PreTrainedModel", batch: Sequence[TokenizedRow]
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
-    """What the model says at each place that its decoder writes, to learn from; see `inference.completions`."""
+    """The logits at each place that the decoder writes, to learn from; see `inference.completions`."""
     import torch
 
     read, mask = _padded([row.tokens[: row.start] for row in batch], base.device)

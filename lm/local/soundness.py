@@ -9,7 +9,7 @@ from raisf.utils.errors import InputError
 
 
 def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
-    """What to tell of weights that transformers refuses, which raises what it likes.
+    """The error for weights that transformers refuses, whatever it raised.
 
     Args:
         path: The model's file or folder.
@@ -62,7 +62,7 @@ def check_weights(model: Any, loaded: dict[str, Any], path: Path) -> None:
 
 
 def _left_out(model: Any, unexpected: Collection[str]) -> list[str]:
-    """Those weights that are like the model's own: of a layer more, or the bias of a matrix that it has without one.
+    """Of the weights that the model has no place for, those like its own: of one more layer, or the bias of a matrix.
 
     Others are no sign of damage: an image encoder, or what predicts several tokens at once.
     """

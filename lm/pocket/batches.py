@@ -61,7 +61,7 @@ def collate(rows: list[MaskedTokens]) -> "Batch":
 
 
 def said(model: Any, ids: "torch.Tensor", weights: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
-    """What a model says at each place that it learns from.
+    """The logits at each place that a model learns from, and what they should be.
 
     Args:
         model: A Llama, or an encoder-decoder, whose encoder reads a row's prompt and whose decoder writes its answer.

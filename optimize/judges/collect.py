@@ -83,7 +83,6 @@ def collect(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / _LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
         journal = _open(folder, digest(made))
-        waiting = [example for example in trainset if question_id(example) not in journal]
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:
@@ -92,19 +91,7 @@ def collect(
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:
-            with progress_bar(progress) as bar:
-                done = len(trainset) - len(waiting)
-                task = bar.add_task("collecting", total=len(trainset), completed=done, score="")
-                for start in range(0, len(waiting), CHUNK):
-                    chunk = waiting[start : start + CHUNK]
-                    for identity, kept in labelling.rows(chunk).items():
-                        if identity in spent.failed or identity in spent.unreadable:
-                            partial[identity] = kept
-                        else:
-                            journal.add(identity, kept)
-                    if teacher is not None:
-                        journal.add(_COST, spent.teacher)
-                    bar.update(task, advance=len(chunk))
+            _label_missing(labelling, trainset, journal, partial, progress)
         finally:
             found = [journal.get(identity) or partial.get(identity) for identity in map(question_id, trainset)]
             kept = [one for one in found if one]
@@ -122,6 +109,34 @@ def collect(
         "unreadable": spent.unreadable.total(),
         "unfinished": sum(question_id(example) not in journal for example in trainset),
     }
+
+
+def _label_missing(
+    labelling: Labelling,
+    trainset: Sequence[dspy.Example],
+    journal: Journal,
+    partial: dict[str, RowsOfOne],
+    progress: bool,
+) -> None:
+    """Labels the questions that the journal lacks, and adds their rows to it.
+
+    Rows of a question some of whose replies are missing go into `partial` instead, so that it is asked again.
+    """
+    waiting = [example for example in trainset if question_id(example) not in journal]
+    spent = labelling.spent
+    with progress_bar(progress) as bar:
+        done = len(trainset) - len(waiting)
+        task = bar.add_task("collecting", total=len(trainset), completed=done, score="")
+        for start in range(0, len(waiting), CHUNK):
+            chunk = waiting[start : start + CHUNK]
+            for identity, rows in labelling.rows(chunk).items():
+                if identity in spent.failed or identity in spent.unreadable:
+                    partial[identity] = rows
+                else:
+                    journal.add(identity, rows)
+            if labelling.teacher is not None:
+                journal.add(_COST, spent.teacher)
+            bar.update(task, advance=len(chunk))
 
 
 def _check_ids(trainset: Sequence[dspy.Example]) -> None:

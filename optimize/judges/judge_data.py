@@ -273,7 +273,7 @@ def searched_steps(
 
 
 def tell_of_outside(asked: Iterable[Step], retriever: Retriever) -> list[Wanted]:
-    """The steps whose gold the index does not hold; see `raisf.evaluation.gold`."""
+    """The steps whose gold the index does not hold, with a warning; see `raisf.evaluation.gold`."""
     wanted = [(step.question, step.gold, step.by_id) for step in asked]
     return warn_of_outside(retriever, wanted, "judges and readers learn nothing of passages from them")
 

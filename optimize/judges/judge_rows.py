@@ -99,7 +99,7 @@ class JudgeRows:
         return not texts & asked[1] - asked[0]
 
     def tell_of_others(self, student: dspy.Module) -> None:
-        """Warns where what is known was asked of another LM than the one that answers: it knows other things."""
+        """Warns where rows of what is known come from another LM than the one that answers: it knows other things."""
         for program in programs_within(student):
             lm: Any = isinstance(program, RAISF) and (program.answer_directly.lm or dspy.settings.lm)
             others = [name for name in self.report.get("known_by", []) if lm and not _same(name, lm.model)]
@@ -190,7 +190,7 @@ def teach(
 
 
 def _held_out(texts: set[str], trainset: Sequence[dspy.Example]) -> set[str]:
-    """Of what training questions ask, all that a tenth of these do, the same for equal ones; one is left to learn."""
+    """Of the texts, those that a tenth of the training questions ask; drawn by the questions' words, and never all."""
     whose: dict[str, str] = {}
     for example in trainset:
         for step in steps(example):
@@ -211,7 +211,7 @@ def _asked_lm(row: dict[str, Any]) -> str | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names are one LM's: of a local one what stands behind the # tells its weights, wherever they lie."""
+    """Whether two names are those of one LM: of a local one the hash behind the # decides, wherever its weights lie."""
     return one == other or ("#" in one and one.rpartition("#")[2] == other.rpartition("#")[2])
 
 

@@ -125,7 +125,7 @@ class Labelling:
             self._add(kept, "relevance", row, {output: row[output]}, "gold")
         if self.teacher is None:
             return
-        truth = {_asked(row): row[output] for row in by_gold}
+        truth = {_inputs_of(row): row[output] for row in by_gold}
         asked = [question for question in steps_asked(chunk) if self.origin[question] in kept]
         found = retriever.search_many(asked, self.program.k)
         rows = []
@@ -134,7 +134,7 @@ class Labelling:
             for inputs in [{"passages": texts}] if together else [{"passage": text} for text in texts]:
                 rows.append(dspy.Example(question=question, **inputs).with_inputs("question", *inputs))
         for row, said in self._taught(signature, output, rows, self.origin):
-            gold = truth.get(_asked(row))
+            gold = truth.get(_inputs_of(row))
             if gold is None:
                 self._add(kept, "relevance", row, {output: said}, "teacher", self.teacher, signature)
             elif together:
@@ -222,7 +222,7 @@ class Labelling:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
 
 
-def _asked(row: dspy.Example) -> tuple[Any, ...]:
+def _inputs_of(row: dspy.Example) -> tuple[Any, ...]:
     return (row.question, *(row.get("passages") or [row.get("passage")]))
 
 

@@ -157,18 +157,18 @@ def from_memory(answerer: dspy.Predict | None) -> Direct:
 
 
 def know_examples(trainset: Sequence[dspy.Example], **options: Any) -> list[dspy.Example]:
-    """The rows of `know_labels`, checked, for who needs no count of the questions that have none."""
+    """The rows of `know_labels`, checked, without the count of questions that have none."""
     return know_labels(trainset, **options).checked().rows
 
 
 def check_labels_option(labels: str) -> None:
-    """Raises an InputError for labels that there are none of."""
+    """Raise InputError for an unknown kind of labels."""
     if labels not in get_args(Labels):
         raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
 
 
 def check_asking(labels: str, threads: int) -> None:
-    """Makes sure that labelling can begin, for who has other work to do before.
+    """Checks the options of labelling, for callers with other work to do before.
 
     Raises:
         InputError: Unknown labels, or no thread.

@@ -31,7 +31,7 @@ def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[d
 
 
 def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Example]:
-    """Rejection sampling for who cannot weigh rows: each is taken with the share of its verdict's greatest weight."""
+    """Rejection sampling, for learners that cannot weigh rows: the chance is the weight over its verdict's greatest."""
     most: dict[str, float] = {}
     for row in rows:
         most[row.verdict] = max(most.get(row.verdict, 0.0), row.weight)

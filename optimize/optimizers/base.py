@@ -117,11 +117,11 @@ class Optimizer(Teleprompter):
         check_disjoint(trainset, {"validation": valset})
         _check_not_frozen(student)
         require_lm(student)
-        if (guide := _one(teacher)) is not None:
+        if (guide := _single_teacher(teacher)) is not None:
             require_lm(guide)
-        asked = self._asked(student, trainset, valset)
+        settings = self._settings(student, trainset, valset)
         sets = [list(map(_asking, examples)) for examples in (trainset, valset)]
-        identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), asked])
+        identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), settings])
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
             fitted = fit_skr(student, trainset, self.threads, journal)
@@ -133,14 +133,14 @@ class Optimizer(Teleprompter):
         return compiled
 
     def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
-        """By predictor that gets an adapter or a probe, the LM whose base that is of, and is of no use without.
+        """By name of each predictor that gets an adapter or a probe, the LM on whose base that works, and on no other.
 
         Raises:
             InputError: That LM is not in this process, or cannot be taken.
         """
         return {}
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         """The options that decide the result, JSON-able; what cannot be used is refused here, before any work."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class Spent(BaseCallback):
             self.lm_calls += 1
 
     def told(self) -> dict[str, float]:
-        """Both so far, as reports hold them."""
+        """The calls and seconds so far, as reports hold them."""
         return {"lm_calls": self.lm_calls, "seconds": round(time.perf_counter() - self._start, 2)}
 
 
@@ -198,7 +198,7 @@ def earlier(student: dspy.Module) -> dict[str, Any]:
 
 
 def _asking(example: dspy.Example) -> Any:
-    """What an example is, with what of it is asked, where that is not its question alone."""
+    """An example as plain data, with the names of its inputs where that is not its question alone."""
     inputs = sorted(marked(example).inputs().keys())
     return dict(example) if inputs == ["question"] else [dict(example), inputs]
 
@@ -211,7 +211,7 @@ def _check_not_frozen(student: dspy.Module) -> None:
         )
 
 
-def _one(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
+def _single_teacher(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:
     if isinstance(teacher, Sequence) and not isinstance(teacher, str):
         if len(teacher) != 1:
             raise InputError(f"{len(teacher)} teachers: give one")

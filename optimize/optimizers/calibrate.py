@@ -131,7 +131,7 @@ class Calibrate(Teleprompter):
         check_asking(self.labels, self.threads)
 
     def check(self, student: dspy.Module, valset: Sequence[dspy.Example] | None) -> RAISF:
-        """Makes sure that `compile` can begin, for who has long work to do before; the RA-ISF that it is about.
+        """Checks what `compile` needs, for callers with long work to do before; gives the RA-ISF that it calibrates.
 
         Raises:
             InputError: See `compile`.
@@ -240,7 +240,7 @@ class Calibrate(Teleprompter):
             chosen, after = best_answers(trial, now, more, self._prices, groups)
         else:
             balanced = self.aim == "balanced"
-            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in _with(rows, now)}
+            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in _judges_with_rows(rows, now)}
             chosen = guarded(trial, now, {judge: at for judge, (at, _) in best.items()})
             after = trial.at(chosen)
         return _Fitted(kind, now, chosen, trial.at(now), after, best, rows)
@@ -273,7 +273,7 @@ def _asks(program: RAISF, judge: Judge) -> bool:
     return program.use_know if judge == "know" else program.use_relevance
 
 
-def _with(rows: _Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
+def _judges_with_rows(rows: _Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
     return [(judge, rows.of[judge], at) for judge, at in zip(WITH_THRESHOLD, now, strict=True) if judge in rows.of]
 
 
@@ -295,7 +295,7 @@ def _judges(fitted: _Fitted) -> dict[str, Any]:
     """By judge, its thresholds and measures, or why it was not measured."""
     judges: dict[str, Any] = {}
     chosen = dict(zip(WITH_THRESHOLD, fitted.chosen, strict=True))
-    for judge, found, at in _with(fitted.rows, fitted.start):
+    for judge, found, at in _judges_with_rows(fitted.rows, fitted.start):
         to = chosen[judge]
         best, held_out = fitted.best.get(judge, (to, [to] * len(found)))
         judges[judge] = {

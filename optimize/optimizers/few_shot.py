@@ -136,7 +136,7 @@ class Prompting(Optimizer):
         check_labels_option(self.labels)
         super().__post_init__()
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         if self.package and importlib.util.find_spec(self.package) is None:
             raise InputError(
                 f"{self.name} needs the package {self.package}, which is not installed: pip install {self.package}, or "

@@ -62,7 +62,7 @@ class FinetuneJudges(JudgeTraining):
 
     how = "weights"
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)

@@ -27,7 +27,7 @@ class FitSKR(Optimizer):
     how = "skr"
     validates = False
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         if not any(isinstance(program, SKR) for program in programs_within(student)):
             raise InputError(f"{type(student).__name__} holds no SKR-knn to fit: take skr-knn")
         return []

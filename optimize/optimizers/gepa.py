@@ -56,14 +56,14 @@ class GEPA(Prompting):
     package = "gepa"
     least: ClassVar[dict[str, int]] = {"trials": 1}
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        asked = super()._asked(student, trainset, valset)
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        settings = super()._settings(student, trainset, valset)
         if not instructed(student):
             raise InputError(
                 "strategy 'gepa' rewrites instructions, and the format in which this program's LMs are spoken to has "
                 "none: take --adapter compact or chat, or another strategy"
             )
-        return [*asked, told_of(reflection_lm(self.reflection_lm, student))]
+        return [*settings, told_of(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student = draws.task.student

@@ -11,7 +11,7 @@ KINDS: tuple[Know, ...] = ("verbal", "confidence", "truth", "consistency")
 
 
 def check_kinds(kinds: tuple[Know, ...], program: RAISF | None = None) -> None:
-    """Makes sure that these kinds can be tried, of a program if there is one yet.
+    """Makes sure that these kinds of self-knowledge can be tried, by the program if there is one yet.
 
     Raises:
         InputError: An unknown kind, or a program that never asks what is known.
@@ -23,10 +23,11 @@ def check_kinds(kinds: tuple[Know, ...], program: RAISF | None = None) -> None:
 
 
 def turn(program: RAISF, kind: Know) -> None:
-    """Let a program judge in this way what it knows.
+    """Give a program another kind of self-knowledge.
 
-    Its judge stays as it was compiled, but between the verdict on a question and that on a draft: who changes these has
-    a judge that nothing was compiled for, asked of the LM below the weights that other predictors have.
+    Its judge keeps what it was compiled to, except where a verdict on the question becomes one on a draft, or the other
+    way round: that is a new judge, which nothing was compiled for, asked of an LM without trained weights if there is
+    one.
     """
     if (kind == "truth") != (program.self_knowledge == "truth"):
         lms: list[Any] = [program.answer_directly.lm, *(one.lm for _, one in program.named_predictors())]

@@ -251,7 +251,7 @@ def _measure(
 
 
 def check_likelihoods(program: Program) -> None:
-    """Tells of a program whose retriever cannot be tuned, as nobody can be asked how likely an answer is.
+    """Makes sure that a program's LM can be asked how likely an answer is, without which no retriever is tuned.
 
     Raises:
         InputError: It reads no passages, or its LM is elsewhere.

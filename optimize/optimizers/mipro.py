@@ -47,8 +47,8 @@ class MIPRO(Prompting):
     package = "optuna"
     least: ClassVar[dict[str, int]] = {"candidates": 1, "trials": 1}
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        return [*super()._asked(student, trainset, valset), told_of(reflection_lm(self.reflection_lm, student))]
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        return [*super()._settings(student, trainset, valset), told_of(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student, journal = draws.task.student, draws.task.journal

@@ -115,14 +115,14 @@ class OutcomeJudges(Optimizer):
         """As those of what takes the rows."""
         return self._learner().bases(student)
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
         if self.metric in FROM_GOLD:
             check_answered(trainset, "training")
             check_answered(valset, "validation")
         settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
-        return [*own, self._learner()._asked(student, trainset, valset)]
+        return [*own, self._learner()._settings(student, trainset, valset)]
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
@@ -180,7 +180,7 @@ class OutcomeJudges(Optimizer):
             "unreadable": found.unreadable,
             "validation": {"questions": held_out.questions, "failed": held_out.failed},
             **(self._seconds(found, held_out) if self.tries is not None else {}),
-            "judges": {judge: _told(judge, found, taken[judge]) for judge in wanted},
+            "judges": {judge: _judge_report(judge, found, taken[judge]) for judge in wanted},
         }
         for judge, gold in self._gold(trying, task.student, samples[0], wanted, task.journal).items():
             told["judges"][judge] |= _agreement(found.of[judge], gold)
@@ -193,7 +193,7 @@ class OutcomeJudges(Optimizer):
 
     @contextlib.contextmanager
     def _tries(self, task: Compilation) -> Iterator[Journal]:
-        """Where the tries are kept; with the name of all that decides them, if others are to find them."""
+        """The journal of the tries: the compilation's own, or one in `tries`, where other compilations find it."""
         if self.tries is None:
             yield task.journal
             return
@@ -240,7 +240,7 @@ def _check(judge: str, rows: Sequence[dspy.Example], found: Advantages) -> None:
         )
 
 
-def _told(judge: str, found: Advantages, taken: Sequence[dspy.Example]) -> dict[str, Any]:
+def _judge_report(judge: str, found: Advantages, taken: Sequence[dspy.Example]) -> dict[str, Any]:
     rows = found.of[judge]
     return {
         "rows": {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS[judge]},

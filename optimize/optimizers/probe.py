@@ -68,7 +68,7 @@ class ProbeJudges(JudgeTraining):
 
     how = "probe"
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self.bases(student)
         asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
         return asked + ([self.judge_rows.identity()] if self.judge_rows else [])

@@ -86,9 +86,9 @@ class Together(Optimizer):
         """Those of all steps."""
         return {name: lm for one in self.parts.values() for name, lm in one.bases(student).items()}
 
-    def _asked(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         own = [self.strategy, self.seed]
-        return own + [[type(one).__name__, one._asked(student, trainset, valset)] for one in self.parts.values()]
+        return own + [[type(one).__name__, one._settings(student, trainset, valset)] for one in self.parts.values()]
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric, *(function for one in self.parts.values() for function in one._functions())]
@@ -142,7 +142,7 @@ class _Walk:
         self._options, self._task = options, task
         bar = ProgressBars(shown=False)
         self.selection = Selection(
-            task.valset, options.metric, task.journal, task.calls, options.threads, bar, key=_whole
+            task.valset, options.metric, task.journal, task.calls, options.threads, bar, key=_key_of
         )
 
     def step(self, optimizer: Optimizer, student: dspy.Module, sets: dict[str, Any]) -> Any:
@@ -196,6 +196,6 @@ class _BetterTogether(dspy.BetterTogether):
         return self._walk.score(program)
 
 
-def _whole(program: dspy.Module) -> str:
+def _key_of(program: dspy.Module) -> str:
     """What a candidate is: steps that train change no prompts."""
     return digest([describe(program), prompts_of(program)])

@@ -79,7 +79,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         raise
     except Exception as error:  # pypdf meets broken files with all sorts of errors besides its own
         raise InputError(
-            f"{name}: not a pdf file that can be read ({_told(error)}); save it anew, or leave it out"
+            f"{name}: not a pdf file that can be read ({_in_short(error)}); save it anew, or leave it out"
         ) from error
 
 
@@ -97,11 +97,11 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # python-docx lets those of lxml and zipfile through, and fails in ways of its own
-        raise InputError(f"{name}: not a docx file ({_told(error)}); save it anew, or leave it out") from error
+        raise InputError(f"{name}: not a docx file ({_in_short(error)}); save it anew, or leave it out") from error
 
 
-def _told(error: Exception) -> str:
-    """An error in a few words, and its kind where it has none."""
+def _in_short(error: Exception) -> str:
+    """An error's text on one line, cut; its class where it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

@@ -61,7 +61,7 @@ def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iter
     with ParserProcess() as parser:
         for document in documents:
             try:
-                found = _whole(parser, document, seen)
+                found = _read_to_end(parser, document, seen)
             except InputError as error:
                 skip(skipped(document.name, error))
                 continue
@@ -70,7 +70,7 @@ def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iter
                 yield passage
 
 
-def _whole(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable[Passage]:
+def _read_to_end(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable[Passage]:
     """The passages of a document, which has been read to its end."""
     if _is_empty(document.file):
         raise NoText(f"{document.name} has no text: the file is empty")

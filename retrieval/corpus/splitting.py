@@ -163,7 +163,11 @@ def _are_entries(lines: Sequence[str]) -> bool:
 
 
 def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:
-    """Where blocks begin that are joined by spaces; where they end, but for what leads to the next; where marks do."""
+    """Places in the blocks as one text, joined by spaces.
+
+    Returns:
+        Where each block begins; where those end that do not lead to the next one; where the marks of lists' items end.
+    """
     starts, block_ends, marks, start = list[int](), set[int](), set[int](), 0
     for block, below in zip_longest(blocks, blocks[1:], fillvalue=""):
         starts.append(start)

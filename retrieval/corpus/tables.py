@@ -58,7 +58,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     names = [clean(cell) for cell in next(rows, (0, []))[1]]
     columns = [column.lower() for column in names]
     if "text" not in columns:
-        yield from _told(rows, names, title_of(file, caption), name)
+        yield from _passages_in_words(rows, names, title_of(file, caption), name)
         return
     if double := next((column for column in columns if column and columns.count(column) > 1), None):
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
@@ -68,9 +68,9 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
-    """The lines to the first that says something, and what parts the columns where Excel's `sep=;` before it tells.
+    """The lines up to the first that says something, and the delimiter if Excel's line `sep=;` before it names one.
 
-    Those before it are empty then: they count as lines of the file.
+    Lines before that one are given as empty: they count as lines of the file.
     """
     begun, told = [next(lines, "")], None
     while (said := _SEPARATOR.fullmatch(begun[-1].strip("\r\n "))) or (begun[-1] and not begun[-1].strip(_BLANK)):
@@ -80,7 +80,7 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
 
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:
-    """What parts the columns of a table, by its first lines: of `,`, `;` and tabs the one that parts all alike.
+    """The delimiter of a table, by its first lines: of `,`, `;` and tab the one that parts all of them alike.
 
     First lines of several words that nothing parts are captions, where three rows or more follow that are all alike,
     but for empty cells left off their ends.
@@ -102,7 +102,7 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
 
 
 def _even_below(counts: Sequence[int]) -> bool:
-    """Whether rows, the names' first, are a table's below a caption: of several cells, most of as many as the names."""
+    """Whether rows of so many cells, the names first, are a table: none has one cell, most have as many as names."""
     return min(counts) > 1 and max(counts) == counts[0] and 2 * counts.count(counts[0]) > len(counts)
 
 
@@ -172,8 +172,8 @@ def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:
         yield line, cells + [""] * (columns - len(cells))
 
 
-def _told(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
-    """The passages of rows without a text: their cells by their columns' names.
+def _passages_in_words(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
+    """The passages of rows that have no `text`: each cell is written behind its column's name.
 
     `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
     or there are many, a row is a passage of its own, with that or the table's name for a title, and its short cells

@@ -94,7 +94,7 @@ def find_checkpoint(name: str | Path) -> CheckpointFolder:
     if not path.is_dir():
         path = fetch(str(name))
     if (path / delta.DELTA).is_file():
-        path = _whole(path, str(name))
+        path = _whole_of_delta(path, str(name))
     path = path.resolve()
     settings = _check(path, str(name))
     return CheckpointFolder(str(name), path, hash_folder(path), settings.get("query_augmentation", True))
@@ -126,7 +126,7 @@ def default_checkpoint() -> str:
     return MINILM
 
 
-def _whole(folder: Path, name: str) -> Path:
+def _whole_of_delta(folder: Path, name: str) -> Path:
     """The whole checkpoint of a delta's folder: made once, into the cache.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a query may expect of a passage; and a large segment's passages in cells, of which a search reads the likely.
+"""The score that a query may expect of a passage; and a large segment's passages in cells, few of which a search reads.
 
 The cells are an inverted file: k-means (faiss) over the segment's passages, and the passages of each cell side by side.
 They are kept as safetensors, which a search maps, and not as an index of faiss, whose reader trusts the file.
@@ -27,7 +27,7 @@ _POINTS = 32
 
 
 def promises(file: "dict[str, torch.Tensor]") -> "torch.Tensor":
-    """Float32 `(n_passages, dim + 1)`: the product with (mean of a query's vectors, 1) is what it may expect.
+    """Float32 `(n_passages, dim + 1)`, whose product with (mean of a query's vectors, 1) is the score to be expected.
 
     What one vector of a query adds to a passage's score is the best of n products. Their mean is the product with the
     passage's mean vector m, and they scatter around it by (1 - |m|²) / dim, were no direction better than another; the
@@ -45,7 +45,7 @@ def promises(file: "dict[str, torch.Tensor]") -> "torch.Tensor":
 
 
 def expecting(query: "torch.Tensor") -> "torch.Tensor":
-    """What a query `(n_tokens, dim)` is multiplied by `promises` as, float32 `(dim + 1,)`."""
+    """The vector, float32 `(dim + 1,)`, by which `promises` is multiplied for a query `(n_tokens, dim)`."""
     import torch
 
     return torch.cat([query.mean(dim=0), torch.ones(1)])

@@ -1,4 +1,4 @@
-"""Work that threads ask for one by one and that is cheaper done together: what comes meanwhile goes next, as one."""
+"""Work that threads ask for one by one and that is cheaper in batches: what comes during one goes into the next."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -36,13 +36,14 @@ class MicroBatcher(Generic[Item, Result]):
             self._waiting.append((items, mine))
         while not mine.done():
             with self._working:
-                if not mine.done():
-                    jobs = self._taken()
-                    try:
-                        self._do(jobs)
-                    finally:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
-                        with self._arriving:
-                            self._waiting[:0] = [job for job in jobs if not job[1].done()]
+                if mine.done():
+                    break
+                jobs = self._taken()
+                try:
+                    self._do(jobs)
+                finally:  # Ctrl-C strikes one thread: what it had taken for others is theirs again
+                    with self._arriving:
+                        self._waiting[:0] = [job for job in jobs if not job[1].done()]
         return mine.result()
 
     def _taken(self) -> list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]:
@@ -58,7 +59,7 @@ class MicroBatcher(Generic[Item, Result]):
             return taken
 
     def _do(self, jobs: list[tuple[Sequence[Item], "Future[Sequence[Result]]"]]) -> None:
-        """Where the work fails, each job is done alone, so that only the bad one does."""
+        """Does some jobs together; where that fails, each alone, so that only the bad one fails."""
         try:
             found = self._work([item for items, _ in jobs for item in items])
         except Exception as error:

@@ -28,7 +28,7 @@ ERROR = "Raisf-Error"
 
 
 class ClientConnection(H11Protocol):
-    """One client. uvicorn itself waits for ever for a request, and for who does not read."""
+    """One client, waited for `SLOWEST` seconds: uvicorn itself waits for ever for its request, and for it to read."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -37,7 +37,7 @@ class ClientConnection(H11Protocol):
 
     @property
     def arriving(self) -> bool:
-        """Whether its request has not come in to its end."""
+        """Whether its request has not come in whole."""
         return self.cycle is None or self.cycle.more_body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -57,7 +57,7 @@ class ClientConnection(H11Protocol):
         self._unread = self.loop.call_later(SLOWEST, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has."""
+        """The client has read: waits for that no more."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()

@@ -80,25 +80,25 @@ class IndexServer(HttpServer):
         return _answer(200, _dump(self.info()))
 
     async def _search(self, request: Request) -> Response:
-        return await _told(self._found(request))
+        return await _respond(self._found(request))
 
     async def _found(self, request: Request) -> bytes:
-        queries, k, where, single = read_request(await _given(request))
+        queries, k, where, single = read_request(await _fields_of(request))
         index, found = await asyncio.wrap_future(self.batcher.submit(queries, k, where))
         # Thousands of passages take a while to write: others are answered meanwhile.
         return await run_in_threadpool(_written, index, found, single)
 
     async def _passages(self, request: Request) -> Response:
-        return await _told(self._listed(request))
+        return await _respond(self._listed(request))
 
     async def _listed(self, request: Request) -> bytes:
-        given = await _given(request)
+        given = await _fields_of(request)
         where = read_where(given.get("where") if isinstance(given, dict) else None)
         return await run_in_threadpool(_listing, self.batcher.index, where)
 
 
-async def _told(answer: Awaitable[bytes]) -> Response:
-    """What a request is answered, or why it is not."""
+async def _respond(answer: Awaitable[bytes]) -> Response:
+    """The response to a request: what was asked for, or why there is none."""
     try:
         return _answer(200, await answer)
     except InputError as error:
@@ -116,8 +116,8 @@ class _TooLarge(Exception):
     """A request beyond what is read."""
 
 
-async def _given(request: Request) -> Any:
-    """What a request asks for: the fields of its address, or the JSON of its body."""
+async def _fields_of(request: Request) -> Any:
+    """The fields of a request: those of its address, or the JSON of its body."""
     if request.method != "POST":
         # Bytes that are no UTF-8 become surrogates, which `read_request` refuses.
         query = request.scope["query_string"].decode("latin-1")

@@ -17,23 +17,15 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from tests.shelf import Shelf
 
-SHELF = [
+PASSAGES = [
     Passage("a", "Ada Hill was born in Elmton. She paints.", "Ada Hill"),
     Passage("e", "Elmton lies on the Elm River. It is old.", "Elmton"),
     Passage("b", "Bea Stone was born in Oakham.", "Bea Stone"),
     Passage("o", "Oakham is famous for its bells.", "Oakham"),
 ]
-
-
-class Shelf:
-    path, corpus_hash = None, "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        return SHELF[:k]
-
-    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
-        return [SHELF[:k] for _ in queries]
+SHELF = Shelf(lambda query: PASSAGES)
 
 
 def question(**more: Any) -> dspy.Example:
@@ -51,7 +43,7 @@ def many(**more: Any) -> list[dspy.Example]:
 
 
 def test_a_reader_learns_from_gold_passages_among_others_and_to_say_unknown_without_them() -> None:
-    rows = reading_rows(many(), Shelf(), 4, random.Random(0))
+    rows = reading_rows(many(), SHELF, 4, random.Random(0))
     told = [row for row in rows if row.answer != "unknown"]
     assert 0.1 < 1 - len(told) / len(rows) < 0.4
     assert all(row.evidence == "Ada Hill was born in Elmton." for row in told)
@@ -64,12 +56,12 @@ def test_a_reader_learns_from_gold_passages_among_others_and_to_say_unknown_with
 
 def test_a_question_of_several_passages_is_read_only_where_all_were_found() -> None:
     both = many(gold_titles=["Ada Hill", "Elmton"], answer="Elm River", answers=["Elm River"])
-    rows = [row for row in reading_rows(both, Shelf(), 4, random.Random(0)) if row.answer != "unknown"]
+    rows = [row for row in reading_rows(both, SHELF, 4, random.Random(0)) if row.answer != "unknown"]
     assert rows and all(
         {"Ada Hill | ", "Elmton | "} <= {text[: text.index("|") + 2] for text in row.passages} for row in rows
     )
     assert all(row.evidence == "Elmton lies on the Elm River." for row in rows)
-    assert not [row for row in reading_rows(both, Shelf(), 1, random.Random(0)) if row.answer != "unknown"]
+    assert not [row for row in reading_rows(both, SHELF, 1, random.Random(0)) if row.answer != "unknown"]
 
 
 def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
@@ -85,7 +77,7 @@ def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
     }
     found = question_row(row)
     assert found["gold_sentences"] == ["Ada Hill was born in Elmton.", "It lies on the Elm River."]
-    rows = reading_rows([dspy.Example(**found)], Shelf(), 4, random.Random(1))
+    rows = reading_rows([dspy.Example(**found)], SHELF, 4, random.Random(1))
     assert rows[0].evidence == "Ada Hill was born in Elmton. It lies on the Elm River."
     row["supporting_facts"] = [["Ada Hill", 7]]
     assert question_row(row)["gold_sentences"] == []

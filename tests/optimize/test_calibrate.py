@@ -2,7 +2,6 @@
 
 import io
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,6 +24,7 @@ from raisf.reports.compiled import calibration_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
+from tests.shelf import Shelf
 
 
 class Scoring(dspy.ChatAdapter):
@@ -44,21 +44,10 @@ class Scoring(dspy.ChatAdapter):
         return values
 
 
-class Shelf:
+def of_its_own(query: str) -> list[Passage]:
     """For every question its own passage, and one that looks like it."""
-
-    path = None
-    corpus_hash = "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        number = int(query.split()[1])
-        return [Passage(f"g{number}", f"gold {number}"), Passage(f"o{number}", f"other {number}")][:k]
-
-    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        return [self(query, k) for query in queries]
-
-    def __deepcopy__(self, memo: dict) -> "Shelf":
-        return self
+    number = int(query.split()[1])
+    return [Passage(f"g{number}", f"gold {number}"), Passage(f"o{number}", f"other {number}")]
 
 
 def timid(fields: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +93,7 @@ def lm() -> ScriptedLM:
 
 @pytest.fixture
 def program(lm: ScriptedLM) -> RAISF:
-    made = RAISF(Shelf(), k=2)
+    made = RAISF(Shelf(of_its_own), k=2)
     made.set_lm(lm)
     return made
 
@@ -209,17 +198,15 @@ def silenced(fields: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": "unknown", "probability": "0.1", "answer": "wrong", "sub_questions": []}
 
 
-class Wide(Shelf):
+def among_four(query: str) -> list[Passage]:
     """One gold passage among four."""
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        number = int(query.split()[1])
-        return [Passage(f"g{number}", f"gold {number}")] + [Passage(f"o{i}", f"other {i}") for i in range(3)]
+    number = int(query.split()[1])
+    return [Passage(f"g{number}", f"gold {number}")] + [Passage(f"o{i}", f"other {i}") for i in range(3)]
 
 
 @pytest.mark.parametrize("aim", ["accuracy", "answer", "cost"])
 def test_a_judge_that_is_more_often_right_and_costs_the_answers_is_not_taken(aim: str) -> None:
-    program = RAISF(Wide(), k=4, use_know=False)
+    program = RAISF(Shelf(among_four), k=4, use_know=False)
     program.set_lm(scoring(silenced))
     kept, report = calibrated(program, aim=aim)
     judge = report["judges"]["relevance"]
@@ -260,7 +247,7 @@ def test_a_calibrated_program_is_saved_and_loaded_with_its_thresholds(
     program.compile_report = {"chosen": "labeled"}  # type: ignore[attr-defined]
     made, report = calibrated(program, aim="accuracy")
     save(made, tmp_path / "a")
-    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
+    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf(of_its_own))
     assert (loaded.know_threshold, loaded.relevance_threshold) == (made.know_threshold, made.relevance_threshold)
     assert loaded.compile_report == {"chosen": "labeled", "calibration": report}
     assert (tmp_path / "a" / "reliability.png").read_bytes().startswith(b"\x89PNG")
@@ -276,10 +263,10 @@ def test_an_lm_without_probabilities_keeps_its_verdicts_and_says_why(program: RA
 
 
 def test_a_judge_that_is_off_or_of_one_class_or_listwise_is_left_alone(lm: ScriptedLM) -> None:
-    off = RAISF(Shelf(), k=2, use_know=False, relevance="listwise")
+    off = RAISF(Shelf(of_its_own), k=2, use_know=False, relevance="listwise")
     off.set_lm(lm)
     assert list(calibrated(off, n=6, aim="accuracy")[1]["judges"]) == ["relevance"]
-    one = RAISF(Shelf(), k=1)
+    one = RAISF(Shelf(of_its_own), k=1)
     one.set_lm(lm)
     judges = calibrated(one, n=6, aim="accuracy")[1]["judges"]
     assert judges["relevance"]["skipped"] == "all 6 judgements of the validation set are relevant by gold"
@@ -330,7 +317,7 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
         return timid(fields)
 
     def fitted(answer: Any) -> tuple[Any, dict[str, Any]]:
-        program = RAISF(Shelf(), k=2, know_threshold=0.25, relevance_threshold=0.8)
+        program = RAISF(Shelf(of_its_own), k=2, know_threshold=0.25, relevance_threshold=0.8)
         program.set_lm(scoring(answer))
         return calibrated(program, n=40, threads=1)
 

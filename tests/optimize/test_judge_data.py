@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import dspy
@@ -27,6 +26,7 @@ from raisf.optimize.judges.labels import know_examples
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError, LMError
+from tests.shelf import Shelf
 
 
 def example(**fields: Any) -> dspy.Example:
@@ -40,18 +40,12 @@ TWO_HOPS = example(
     sub_questions=["Who wrote Emma?", "Where was #1 born?"],
     sub_answers=["Jane Austen", "Steventon"],
 )
-SHELF = {"emma": "Emma is by Jane Austen", "austen": "Jane Austen was born in Steventon", "other": "Steventon is small"}
-
-
-class Shelf:
-    path = None
-    corpus_hash = "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        return [Passage(pid, text, title=pid.upper()) for pid, text in SHELF.items()][:k]
-
-    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
-        return [self(query, k) for query in queries]
+PASSAGES = [
+    Passage("emma", "Emma is by Jane Austen", "EMMA"),
+    Passage("austen", "Jane Austen was born in Steventon", "AUSTEN"),
+    Passage("other", "Steventon is small", "OTHER"),
+]
+SHELF = Shelf(lambda query: PASSAGES)
 
 
 def relevant(rows: list[dspy.Example]) -> set[tuple[str, str]]:
@@ -67,79 +61,74 @@ def test_a_question_of_two_hops_stands_for_itself_and_its_sub_questions_with_ans
 
 
 def test_a_passage_is_relevant_to_its_own_hop_and_to_no_other() -> None:
-    rows = relevance_examples([TWO_HOPS], Shelf(), 3)
+    rows = relevance_examples([TWO_HOPS], SHELF, 3)
     assert len(rows) == 9
     assert relevant(rows) == {("Who wrote Emma?", "EMMA"), ("Where was Jane Austen born?", "AUSTEN")}
     assert rows[0].passage == "EMMA | Emma is by Jane Austen", "a judge must see passages as the program shows them"
 
 
 def test_a_lookup_takes_its_gold_passage() -> None:
-    rows = relevance_examples([example(gold_titles=["OTHER"])], Shelf(), 3)
+    rows = relevance_examples([example(gold_titles=["OTHER"])], SHELF, 3)
     assert relevant(rows) == {("Q?", "OTHER")}
 
 
 def test_no_more_is_searched_for_than_the_rows_that_are_wanted_take() -> None:
     asked: list[str] = []
 
-    class Counting(Shelf):
-        def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
-            asked.extend(queries)
-            return super().search_many(queries, k)
+    def counted(query: str) -> list[Passage]:
+        asked.append(query)
+        return PASSAGES
 
     many = [example(question=f"Which is {n}?", gold_titles=["OTHER"]) for n in range(900)]
     for role, searches in ((PassageRelevance, 300), (ListwiseRelevance, 600)):
-        passage_examples(role, many, Counting(), 3, rows=300)
+        passage_examples(role, many, Shelf(counted), 3, rows=300)
         assert len(asked) == searches
         again = asked.copy()
         asked.clear()
-        passage_examples(role, many, Counting(), 3, rows=300)
+        passage_examples(role, many, Shelf(counted), 3, rows=300)
         assert asked == again, "another draw would give another judge"
         asked.clear()
-    passage_examples(PassageRelevance, many, Counting(), 3, rows=2)
+    passage_examples(PassageRelevance, many, Shelf(counted), 3, rows=2)
     assert len(asked) == FEW_SEARCHES, "of two searches both may be vain"
 
 
 def test_of_passages_under_one_title_those_with_the_answer_are_gold() -> None:
-    class Parts(Shelf):
-        def __call__(self, query: str, k: int) -> list[Passage]:
-            return [Passage(str(n), text, title="Austen") for n, text in enumerate(SHELF.values())][:k]
+    parts = Shelf(lambda query: [Passage(p.pid, p.text, title="Austen") for p in PASSAGES])
 
     def verdicts(answer: str) -> list[str]:
-        rows = relevance_examples([example(answer=answer, gold_titles=["Austen"])], Parts(), 3)
+        rows = relevance_examples([example(answer=answer, gold_titles=["Austen"])], parts, 3)
         return [row.verdict for row in rows]
 
     assert verdicts("Emma") == ["relevant", "irrelevant", "irrelevant"]
     assert verdicts("in her own words") == ["relevant"] * 3, "none holds them: gold says no more than the title"
-    listwise = listwise_examples([example(answer="Emma", gold_titles=["Austen"])], Parts(), 3)
+    listwise = listwise_examples([example(answer="Emma", gold_titles=["Austen"])], parts, 3)
     assert listwise[0].relevant_ids == [1]
 
 
 def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> None:
     both = TWO_HOPS.copy(gold_pids=["emma", "emma"]).with_inputs("question")
-    assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], Shelf(), 3))
+    assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], SHELF, 3))
 
 
 def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relevant() -> None:
     hotpot = example(question="Where?", answer="Steventon", gold_titles=["EMMA", "AUSTEN"])
-    assert relevant(relevance_examples([hotpot], Shelf(), 3)) == {("Where?", "AUSTEN")}
+    assert relevant(relevance_examples([hotpot], SHELF, 3)) == {("Where?", "AUSTEN")}
 
 
 def test_that_a_passage_has_the_word_no_in_it_does_not_make_it_suffice() -> None:
-    class Houses(Shelf):
-        def __call__(self, query: str, k: int) -> list[Passage]:
-            return [Passage("ada", "She had no house.", "ADA"), Passage("bob", "He had a house.", "BOB")][:k]
+    houses = [Passage("ada", "She had no house.", "ADA"), Passage("bob", "He had a house.", "BOB")]
 
     both = example(question="Did both have a house?", answer="no", gold_titles=["ADA", "BOB"])
-    assert relevant(relevance_examples([both], Houses(), 3)) == set()
+    assert relevant(relevance_examples([both], Shelf(lambda query: houses), 3)) == set()
 
 
 def test_listwise_rows_number_the_passages_that_suffice_as_a_set_from_one() -> None:
-    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 3)}
+    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], SHELF, 3)}
     assert rows == {TWO_HOPS.question: [1, 2], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}
 
 
 def test_a_set_of_which_a_gold_passage_is_missing_does_not_suffice() -> None:
-    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], Shelf(), 1)}
+    rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], SHELF, 1)}
     assert rows == {TWO_HOPS.question: [], "Who wrote Emma?": [1], "Where was Jane Austen born?": []}
 
 
@@ -213,7 +202,7 @@ def test_an_empty_set_and_missing_answers_are_refused() -> None:
     with pytest.raises(InputError, match="training set is empty"):
         decomposition_examples([])
     with pytest.raises(InputError, match="'Who\\?' has no gold answer"):
-        relevance_examples([dspy.Example(question="Who?")], Shelf(), 3)
+        relevance_examples([dspy.Example(question="Who?")], SHELF, 3)
 
 
 def test_a_passage_belongs_to_the_step_that_names_it_whatever_the_order_of_the_gold() -> None:
@@ -222,7 +211,7 @@ def test_a_passage_belongs_to_the_step_that_names_it_whatever_the_order_of_the_g
     )
     _, first, second = steps(mixed)
     assert (first.gold, second.gold) == ({"EMMA"}, {"AUSTEN"})
-    assert relevant(relevance_examples([mixed], Shelf(), k=3)) == {
+    assert relevant(relevance_examples([mixed], SHELF, k=3)) == {
         ("Who wrote Emma?", "EMMA"),
         ("Where was Jane Austen born?", "AUSTEN"),
     }
@@ -238,13 +227,8 @@ def test_a_passage_belongs_to_the_step_that_names_it_whatever_the_order_of_the_g
 def test_passages_are_insufficient_where_a_gold_title_is_missing(k: int, rows: list[Any]) -> None:
     """An article may be cut into several passages."""
     parts = [Passage("a", "1", "Ada"), Passage("r", "2", "Rome"), Passage("b", "3", "Ada")]
-
-    class Cut(Shelf):
-        def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            return [parts[:k] for _ in queries]
-
     asked = example(question="In which country was Ada born?", gold_titles=["Ada", "Rome"])
-    assert [(row.verdict, row.passages) for row in sufficiency_examples([asked], Cut(), k)] == rows
+    assert [(row.verdict, row.passages) for row in sufficiency_examples([asked], Shelf(lambda query: parts), k)] == rows
 
 
 def test_a_fact_that_no_passage_states_has_no_relevant_passage() -> None:
@@ -252,16 +236,16 @@ def test_a_fact_that_no_passage_states_has_no_relevant_passage() -> None:
     asked = TWO_HOPS.copy(gold_pids=["", "austen"]).with_inputs("question")
     whole, first, second = steps(asked)
     assert first.gold == {""} and second.gold == {"austen"} and whole.decomposed
-    rows = relevance_examples([asked], Shelf(), 3)
+    rows = relevance_examples([asked], SHELF, 3)
     assert len(rows) == 9 and relevant(rows) == {(second.question, "AUSTEN")}
-    lists = listwise_examples([asked], Shelf(), 3)
+    lists = listwise_examples([asked], SHELF, 3)
     assert {row.question for row in lists if row.relevant_ids} == {second.question}
-    enough = sufficiency_examples([asked], Shelf(), 3)
+    enough = sufficiency_examples([asked], SHELF, 3)
     assert {row.question for row in enough if row.verdict == "sufficient"} == {second.question}
     assert {whole.question, first.question} < {row.question for row in enough if row.verdict == "insufficient"}
     single = example(question="Who wrote Emma?", answer="Jane Austen", gold_pids=[""])
-    assert [row.verdict for row in relevance_examples([single], Shelf(), 3)] == ["irrelevant"] * 3
-    read = reading_rows([asked], Shelf(), 3, random.Random(0))
+    assert [row.verdict for row in relevance_examples([single], SHELF, 3)] == ["irrelevant"] * 3
+    read = reading_rows([asked], SHELF, 3, random.Random(0))
     assert {row.question for row in read if row.answer != "unknown"} <= {second.question}
 
 

@@ -190,7 +190,7 @@ def test_an_adapter_of_dspys_settings_is_told_to_be_lost(tmp_path: Path, caplog:
 
 def test_a_reflection_lm_at_another_temperature_is_another(program: RAISF, world: Any) -> None:
     asked = [
-        raisf.MIPRO(reflection_lm=raisf.connect("pocket", temperature=heat))._asked(program, world.train, world.dev)
+        raisf.MIPRO(reflection_lm=raisf.connect("pocket", temperature=heat))._settings(program, world.train, world.dev)
         for heat in (0.0, 1.0)
     ]
     assert asked[0] != asked[1]

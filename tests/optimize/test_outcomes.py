@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +26,15 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
+from tests.shelf import Shelf
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
 
-class Shelf:
+def truth_and_lie(query: str) -> list[Passage]:
     """Finds for each subject a passage that is right and one that leads astray; a flight needs both of its parts."""
-
-    path = None
-    corpus_hash = "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        subject = query.split()[-1].strip("?")
-        return [Passage(f"t{subject}", f"the truth of {subject}"), Passage(f"l{subject}", f"a lie of {subject}")][:k]
-
-    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        return [self(query, k) for query in queries]
-
-    def __deepcopy__(self, memo: dict) -> "Shelf":
-        return self
+    subject = query.split()[-1].strip("?")
+    return [Passage(f"t{subject}", f"the truth of {subject}"), Passage(f"l{subject}", f"a lie of {subject}")]
 
 
 GOLD = {"known": "by heart", "both": "by heart", "read": "from the truth", "hard": "out of parts", "part": "half"}
@@ -75,7 +64,7 @@ def asked(*subjects: str) -> list[dspy.Example]:
 
 @pytest.fixture
 def student() -> RAISF:
-    made = RAISF(Shelf(), k=2)
+    made = RAISF(Shelf(truth_and_lie), k=2)
     made.set_lm(ScriptedLM(script))
     return made
 
@@ -143,7 +132,7 @@ def test_a_reply_that_cannot_be_read_gives_no_label(tmp_path: Path) -> None:
     def mute(fields: dict[str, Any]) -> dict[str, Any] | str:
         return "rubbish" if "passages" in fields else script(fields)
 
-    student = RAISF(Shelf(), k=2)
+    student = RAISF(Shelf(truth_and_lie), k=2)
     student.set_lm(ScriptedLM(mute))
     found = tried(student, tmp_path, "both")
     assert found.of["know"] == found.of["relevance"] == [] and found.unreadable > 0
@@ -151,7 +140,7 @@ def test_a_reply_that_cannot_be_read_gives_no_label(tmp_path: Path) -> None:
 
 def test_a_killed_try_goes_on_where_it_was(student: RAISF, tmp_path: Path) -> None:
     whole = tried(student, tmp_path / "whole", "known", "read", "hard")
-    lost = RAISF(Shelf(), k=2)
+    lost = RAISF(Shelf(truth_and_lie), k=2)
 
     def dies(fields: dict[str, Any]) -> dict[str, Any]:
         if "hard" in fields["question"]:
@@ -190,7 +179,7 @@ def test_a_dead_endpoint_ends_the_tries(tmp_path: Path) -> None:
     def down(fields: dict[str, Any]) -> str:
         raise LMError("cannot be reached")
 
-    student = RAISF(Shelf(), k=2)
+    student = RAISF(Shelf(truth_and_lie), k=2)
     student.set_lm(ScriptedLM(down))
     with pytest.raises(LMError, match="10 questions in a row"):
         tried(student, tmp_path, *(["known"] * 12))
@@ -334,7 +323,7 @@ def test_what_cannot_be_tried_is_told_before_the_lm_is_asked(gullible: RAISF, wo
 
 
 def test_one_verdict_alone_teaches_no_judge(world: Any, tmp_path: Path) -> None:
-    student = RAISF(Shelf(), k=2)
+    student = RAISF(Shelf(truth_and_lie), k=2)
     student.set_lm(ScriptedLM(script))
     with pytest.raises(InputError, match=r"know judge needs outcomes of both verdicts, found 2 'know' and 0 'unknown'"):
         raisf.OutcomeJudges(by="prompts", progress=False, work=tmp_path).compile(

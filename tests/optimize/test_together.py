@@ -18,6 +18,7 @@ from raisf.optimize.optimizers.selection import Selection
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from tests.shelf import Shelf
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 
@@ -120,16 +121,9 @@ def test_what_a_step_has_asked_for_is_not_asked_again_where_a_later_one_is_stopp
         made = [(f"{word} number {n}?", f"a{n}") for n in range(first, last)]
         return [dspy.Example(question=q, answer=gold, gold_pids=[q]).with_inputs("question") for q, gold in made]
 
-    class Found:
-        path, corpus_hash = None, "x"
+    shelf = Shelf(lambda query: [Passage(query, f"the answer to {query}"), Passage(f"{query} 2", "nothing here")])
 
-        def search_many(self, queries: Any, k: int) -> Any:
-            return [[Passage(q, f"the answer to {q}"), Passage(f"{q} 2", "nothing here")][:k] for q in queries]
-
-        def __call__(self, query: str, k: int) -> Any:
-            return self.search_many([query], k)[0]
-
-    program, lm = RAISF(Found(), k=2, max_depth=1), ScriptedLM(answer)
+    program, lm = RAISF(shelf, k=2, max_depth=1), ScriptedLM(answer)
     program.set_lm(lm)
 
     class Later(raisf.LabeledJudges):

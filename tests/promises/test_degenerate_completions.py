@@ -11,6 +11,7 @@ from raisf.programs.registry import build
 from raisf.retrieval.passage import Passage
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, SelfKnowledge
+from tests.shelf import Shelf
 
 SECONDS = 0.5  # of one reply; all of them take some hundredths on an idle machine
 DEGENERATE = {
@@ -64,18 +65,10 @@ def test_an_answer_of_ten_megabytes_is_none(hostile: Any, form: str) -> None:
 
 @pytest.mark.parametrize("text", DEGENERATE.values(), ids=DEGENERATE)
 def test_a_program_that_gets_nothing_else_ends_with_unknown(hostile: Any, text: str) -> None:
-    class Shelf:
-        path, corpus_hash = None, "shelf"
-
-        def __call__(self, query: str, k: int) -> list[Passage]:
-            return [Passage("p", "text", "T")]
-
-        def search_many(self, queries: Any, k: int) -> Any:
-            return [self(query, k) for query in queries]
-
+    shelf = Shelf(lambda query: [Passage("p", "text", "T")])
     lm = hostile.Saying(hostile.Reply(text if text != "\ud800" else "?", SelfKnowledge, "chat", None))
     with dspy.context(lm=lm, disable_history=True):
-        for program in (RAISF(Shelf()), RAISF(Shelf(), relevance="listwise"), build("least-to-most")):
+        for program in (RAISF(shelf), RAISF(shelf, relevance="listwise"), build("least-to-most")):
             trace = program(question="Who?").trace
             assert not trace.root.sub_questions
             assert all(p.judgement.verdict is None for p in trace.root.passages)

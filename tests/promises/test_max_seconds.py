@@ -14,6 +14,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import LMError
+from tests.shelf import Shelf
 
 SLOW = ["silent", "trickle", "429 long", "503 long", "429", "reset", "html"]
 
@@ -78,19 +79,13 @@ def test_an_lm_of_another_make_is_waited_for_no_longer_either() -> None:
     assert time.monotonic() - began < 1.3
 
 
-class SlowShelf:
-    path, corpus_hash = None, "slow"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        time.sleep(3)
-        return []
-
-    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
-        return [self(query, k) for query in queries]
+def found_late(query: str) -> list[Passage]:
+    time.sleep(3)
+    return []
 
 
 def test_a_silent_index_is_waited_for_no_longer_either() -> None:
-    program = RAG(SlowShelf(), max_seconds=0.3)
+    program = RAG(Shelf(found_late), max_seconds=0.3)
     program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
     began = time.monotonic()
     assert program(question="Who?").trace.root.route == "budget"

@@ -118,19 +118,13 @@ def scripted_run() -> Any:
     """Runs RA-ISF with a scripted LM over three passages and gives its trace."""
     from raisf.lm.scripted import ScriptedLM
     from raisf.retrieval.passage import Passage
+    from tests.shelf import Shelf
 
-    class Shelf:
-        path, corpus_hash = None, "shelf"
-
-        def __call__(self, query: str, k: int) -> list[Passage]:
-            return [Passage(f"p{number}", f"text {number}", "T") for number in range(3)]
-
-        def search_many(self, queries: Any, k: int) -> Any:
-            return [self(query, k) for query in queries]
+    passages = [Passage(f"p{number}", f"text {number}", "T") for number in range(3)]
 
     def run(answer: Any, **options: Any) -> Any:
         with dspy.context(lm=ScriptedLM(answer)):
-            return RAISF(Shelf(), k=3, **options)(question="Who?").trace
+            return RAISF(Shelf(lambda query: passages), k=3, **options)(question="Who?").trace
 
     return run
 

@@ -10,19 +10,14 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import LMError
+from tests.shelf import Shelf
 
 GARBAGE = ["html", "broken json", "not utf-8", "null", "null content", "no choices", "number", "error"]
 QUICK = [*GARBAGE, "empty", "wrong fields", "null fields", "prose", "cut", "reset", "500", "huge"]
 
 
-class Shelf:
-    path, corpus_hash = None, "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        return [Passage(str(n), f"passage {n} of {zlib.crc32(query.encode())}") for n in range(k)]
-
-    def search_many(self, queries: Any, k: int) -> list[list[Passage]]:
-        return [self(query, k) for query in queries]
+def five(query: str) -> list[Passage]:
+    return [Passage(str(n), f"passage {n} of {zlib.crc32(query.encode())}") for n in range(5)]
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +51,7 @@ def test_what_is_no_answer_is_asked_for_again(faulty: Any, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["html", "broken json", "not utf-8", "null", "error", "reset", "500"])
 def test_an_endpoint_that_never_answers_is_an_error_by_name_after_bounded_tries(faulty: Any, kind: str) -> None:
     with faulty.serve(1.0, kinds=[kind]) as endpoint:
-        program = RAISF(Shelf())
+        program = RAISF(Shelf(five))
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         with pytest.raises(LMError, match=f"openai/x at {endpoint.url} "):
             program(question="Who?")
@@ -84,7 +79,7 @@ def test_one_failed_call_does_not_cost_the_question(faulty: Any) -> None:
             return draw(path, headers, body)
 
         endpoint.draw = third_fails
-        program = RAISF(Shelf(), max_depth=0)
+        program = RAISF(Shelf(five), max_depth=0)
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         for number in range(40):
             prediction = program(question=f"Who {number}?")
@@ -104,7 +99,7 @@ def test_a_failure_never_passes_for_the_answer_unknown(faulty: Any) -> None:
             return draw(path, headers, body)
 
         endpoint.draw = answers_fail
-        program = RAISF(Shelf(), max_depth=0)
+        program = RAISF(Shelf(five), max_depth=0)
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         with pytest.raises(LMError, match=r"failed \(HTTP 500"):
             program(question="Who?")
@@ -114,7 +109,7 @@ def test_a_failure_never_passes_for_the_answer_unknown(faulty: Any) -> None:
 def test_at_a_tenth_of_faults_99_of_100_questions_are_answered(faulty: Any) -> None:
     answered, named = 0, []
     with faulty.serve(0.1, seed=3, kinds=QUICK) as endpoint:
-        program = RAISF(Shelf())
+        program = RAISF(Shelf(five))
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         for number in range(200):
             try:

@@ -24,16 +24,7 @@ from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import LMError
 from raisf.utils.files import read_json, read_jsonl
-
-
-class Shelf:
-    path, corpus_hash = None, "shelf"
-
-    def __call__(self, query: str, k: int) -> list[Passage]:
-        return [Passage(f"p{number}", f"text {number}", "T") for number in range(k)]
-
-    def search_many(self, queries: Any, k: int) -> Any:
-        return [self(query, k) for query in queries]
+from tests.shelf import Shelf
 
 
 def trace_of(program: dspy.Module, answer: Callable[[Any], Any]) -> Trace:
@@ -54,7 +45,8 @@ def test_an_unreadable_judgement_has_no_verdict_and_no_probability(reply: str) -
 def test_the_program_goes_on_cautiously_and_its_trace_tells_verdicts_from_defaults(
     relevance: Any, judgements: int
 ) -> None:
-    trace = trace_of(RAISF(Shelf(), k=2, relevance=relevance), lambda fields: "mumble")
+    shelf = Shelf(lambda query: [Passage(f"p{number}", f"text {number}", "T") for number in range(2)])
+    trace = trace_of(RAISF(shelf, k=2, relevance=relevance), lambda fields: "mumble")
     assert trace.root.know == Judgement.unread()
     assert [passage.judgement for passage in trace.root.passages] == [Judgement.unread()] * 2
     assert not any(passage.relevant for passage in trace.root.passages)

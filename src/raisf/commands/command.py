@@ -26,9 +26,9 @@ def command_line() -> str:
 
 
 def say(*cells: object) -> None:
-    """Prints a line of the running command's result at once, tabs between its cells; with --json none, which has all.
+    """Prints a line of the running command's result at once, tabs between its cells; nothing with --json.
 
-    Who no longer reads them, `head` for one, ends the command.
+    Where nobody reads on, as behind `| head`, the command ends.
     """
     context = click.get_current_context()
     out = context.meta[_OUT]

@@ -76,13 +76,13 @@ class JudgeEvaluation:
             report, rows, errors = judge_alone(self.program, self.module, examples, **options)
             if self.out is not None:
                 write_jsonl(self.out, [{**asdict(row), "judge": self.module} for row in rows])
-            result = self._told(report, rows, errors, train)
+            result = self._summary(report, rows, errors, train)
             journal.close()
         result.data["not_held_out"] = seen
         return result
 
-    def _told(self, report: "JudgeReport", rows: list[Any], errors: int, train: list[Any] | None) -> CommandResult:
-        """What the judge said; of know beside baselines, for which the LM is asked again."""
+    def _summary(self, report: "JudgeReport", rows: list[Any], errors: int, train: list[Any] | None) -> CommandResult:
+        """The result: the judge's measures, for `know` beside those of baselines, for which the LM is asked again."""
         from raisf.optimize.judges.labels import check_labelled
         from raisf.reports.judges import judge_table
         from raisf.utils.display import as_text

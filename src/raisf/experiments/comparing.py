@@ -232,7 +232,7 @@ def _judge(
 
 
 def counted(records: RecordsById, measure: str) -> RecordsById:
-    """Records of which tables count the measure as exact match: StrategyQA's is accuracy."""
+    """The records with what tables count in the place of exact match: for StrategyQA that is accuracy."""
     if measure != "accuracy":
         return records
     return {name: {**record, "em": record["accuracy"]} for name, record in records.items()}

@@ -174,12 +174,12 @@ class Indexes:
         holding = {
             passage.pid
             for passage in read_documents(self.corpus)
-            if "?" in passage.text and not asked.isdisjoint(map(normalise, _asked(passage.text)))
+            if "?" in passage.text and not asked.isdisjoint(map(normalise, _questions_in(passage.text)))
         }
         return (one for one in read_documents(self.corpus) if one.pid not in holding) if holding else None
 
 
-def _asked(text: str) -> Iterable[str]:
+def _questions_in(text: str) -> Iterable[str]:
     """The questions in a text."""
     return (found.group().strip() for found in _SENTENCE.finditer(text))
 

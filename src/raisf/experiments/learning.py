@@ -30,7 +30,7 @@ def lend(program: Any, lender: Any, names: Collection[str]) -> None:
 
 
 def check_bases(told: Mapping[str, Sequence[str | None]]) -> None:
-    """Tells of a base that cannot be trained here: else its rows alone would, after all rows before them.
+    """Refuses a base that cannot be trained here at once; else that would be told only when its rows' turn comes.
 
     Args:
         told: By option, the LMs that it names; None: not given.

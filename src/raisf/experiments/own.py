@@ -27,7 +27,7 @@ def is_own(name: str) -> bool:
 
 
 def without_index(name: str) -> InputError:
-    """What a program is refused with that searches, of the user's own or not, where no index is given."""
+    """The error for a program that searches where no index is given."""
     return InputError(f"{name} retrieves passages: give --index DIR (made by: raisf index DOCS --out DIR)")
 
 

@@ -61,7 +61,7 @@ def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
 
 
 def _differing(own: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    """What an experiment was run with, as far as the page tells something else."""
+    """A sentence of the facts in which an experiment differs from those that the page shows; empty for none."""
     names = (name for name in {**own, **told} if name not in OF_THE_LAST and own.get(name) != told.get(name))
     found = "; ".join(f"{name}: {'none' if (value := own.get(name)) is None else value}" for name in names)
     return f"Other than this page's provenance says: {found}." if found else ""

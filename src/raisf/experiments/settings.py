@@ -68,7 +68,7 @@ class Setting:
 
 
 def labels_in(parts: Sequence[str], rows: Collection[str]) -> list[str]:
-    """The labels of rows that stand in a list which was cut at all its commas, those of labels too.
+    """The labels of rows in a list that was cut at every comma, those within labels too.
 
     Raises:
         InputError: A part belongs to no label.

@@ -128,7 +128,7 @@ class Section:
                 column, justify="right" if number else "left", no_wrap=number == self.main, overflow="fold"
             )
         for row in self.rows:
-            table.add_row(*map(self._told, range(len(row)), row))
+            table.add_row(*map(self._terminal_cell, range(len(row)), row))
         if not self.blocks:
             return table
         from rich.console import Group
@@ -138,7 +138,7 @@ class Section:
         lines = (line for block in self.blocks for line in ["", *block.split("\n")])
         return Group(table, *(as_text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
-    def _told(self, number: int, cell: Cell) -> str:
+    def _terminal_cell(self, number: int, cell: Cell) -> str:
         """A cell as the terminal shows it."""
         if self.main is None and len(self.columns) <= MOST_WITH_INTERVALS and isinstance(cell, Score):
             return shown(cell).replace(" ", "\n", 1)

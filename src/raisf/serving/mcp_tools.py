@@ -67,7 +67,7 @@ def make_mcp(service: Service) -> FastMCP:
     server._mcp_server.version = __version__  # else the library's own
 
     @server.tool(annotations=READS)
-    @_told
+    @_raising_tool_errors
     async def ask(question: str, ctx: Context, program: str | None = None) -> dict[str, Any]:
         """Answer a question from the indexed documents.
 
@@ -84,7 +84,7 @@ def make_mcp(service: Service) -> FastMCP:
             return _answer(done)
 
     @server.tool(annotations=READS)
-    @_told
+    @_raising_tool_errors
     async def search(query: str, ctx: Context, k: int = 5, program: str | None = None) -> dict[str, Any]:
         """Find the k passages of the indexed documents that fit a query best."""
         served = service.choose(program)
@@ -172,11 +172,11 @@ def _answer(done: DoneEvent) -> dict[str, Any]:
     }
 
 
-def _told(tool: Any) -> Any:
-    """A tool whose mistakes are told to the model; others' words stay in the log."""
+def _raising_tool_errors(tool: Any) -> Any:
+    """The tool, whose own errors reach the model as they are; of any other the text stays in the log."""
 
     @functools.wraps(tool)
-    async def told(*args: Any, **kwargs: Any) -> Any:
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return await tool(*args, **kwargs)
         except RaisfError as error:
@@ -185,4 +185,4 @@ def _told(tool: Any) -> Any:
             logger.exception("a tool failed")
             raise ToolError("the tool failed: the server's log says why") from error
 
-    return told
+    return wrapped

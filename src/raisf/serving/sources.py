@@ -48,12 +48,12 @@ def source_of(retriever: Any, pid: str) -> dict[str, Any]:
         InputError: It is not at hand to be looked through: a search alone, or a document of too many passages on an
             index server.
     """
-    passage = next((passage for passage in _with(retriever, "id", pid) if passage.pid == pid), None)
+    passage = next((passage for passage in _passages_with(retriever, "id", pid) if passage.pid == pid), None)
     if passage is None:
         raise NotFound(f"no passage {pid!r:.80} here")
     # By its place in the document: in the index, passages that have changed stand behind all others.
     name, value = ("id", pid) if passage.source is None else ("source", passage.source)
-    document = sorted((one for one in _with(retriever, name, value) if _together(one, passage)), key=_place)
+    document = sorted((one for one in _passages_with(retriever, name, value) if _together(one, passage)), key=_place)
     place = document.index(passage)
     near = document[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     return {"passage": _row(passage), "context": [_row(one) for one in near]}
@@ -69,7 +69,7 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
     """
     if folder is None:
         raise NotFound("documents are not handed out here: start the server with --documents DIR")
-    if not any(passage.source == source for passage in _with(retriever, "source", source)):
+    if not any(passage.source == source for passage in _passages_with(retriever, "source", source)):
         raise NotFound(f"no passage comes from {source!r:.80}")
     path = _within(folder, source)
     if path is None:
@@ -81,7 +81,7 @@ def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
         raise RaisfError(f"cannot read {source!r:.80} ({reason}): let the server's user read it") from error
 
 
-def _with(retriever: Any, name: str, value: str) -> Sequence[Passage]:
+def _passages_with(retriever: Any, name: str, value: str) -> Sequence[Passage]:
     """The retriever's passages with a field of this value, and maybe others."""
     if hasattr(retriever, "passages_where"):
         quoted = value.replace("'", "''")
