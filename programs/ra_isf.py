@@ -78,8 +78,8 @@ class RAISF(Program):
             confidence nobody knows, since the LM gives no probabilities, is given.
 
     Source:
-        Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. Line 14 writes M(q, P), Eq. 3
-        the relevant passages: we do that.
+        Liu et al. 2024, arXiv 2403.06840, section 3, Algorithm 1, Table 2 and Appendix A. The algorithm's line 14
+        reads all passages, Eq. 3 only the relevant ones: so does this.
     """
 
     system = "ra-isf"

@@ -31,9 +31,7 @@ def test_the_page_about_python_runs_from_top_to_bottom(tmp_path, monkeypatch, ca
 def test_the_readmes_python_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     raisf.write_world("world", seed=7, entities=600, counts={"train": 60, "dev": 20, "test": 1})
-    for split in ("train", "dev"):
-        Path(f"world/{split}.jsonl").rename(f"{split}.jsonl")
-    raisf.build_index("world/corpus.jsonl", "indexes/mine")
+    raisf.build_index("world/corpus.jsonl", "indexes/world")
     (block,) = blocks("README.md")
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()

@@ -57,7 +57,7 @@ class BlendFilter(Program):
         max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
-        Wang et al. 2024, arXiv 2402.11129, section 3; without q, q_ex or q_in as in its ablations.
+        Wang et al. 2024, arXiv 2402.11129, section 3; its options leave out q, q_ex or q_in, as its ablations do.
     """
 
     system = "blendfilter"

@@ -33,7 +33,7 @@ class ReAct(Program):
         max_seconds: Seconds that a question waits for calls and searches; None for no limit.
 
     Source:
-        Yao et al. 2023, arXiv 2210.03629, section 3; its Lookup, which goes on in a long page, has no place here.
+        Yao et al. 2023, arXiv 2210.03629, section 3, without its Lookup, which searches within a long page.
     """
 
     system = "react"

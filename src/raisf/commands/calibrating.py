@@ -93,10 +93,10 @@ calibration_options = as_one(
         is_flag=False,
         flag_value="answer",
         metavar="[AIM]",
-        help="then fit the judges' thresholds on the dev split, for right answers (answer; what it is without "
-        "AIM), for right answers less their cost (cost), or for right verdicts where that costs no answers "
-        "(accuracy, or balanced over both verdicts); what chance may have done leaves them alone. Where --know is "
-        "not given, answer and cost try verbal and confidence and keep the better one",
+        help="afterwards fit the judges' thresholds on the dev split: for right answers (answer, the default "
+        "AIM), for right answers less their cost (cost), or for right verdicts if that costs no answers "
+        "(accuracy, or balanced over both verdicts). A threshold is changed only if the gain is beyond "
+        "chance. Without --know, answer and cost try verbal and confidence and keep the better one",
     ),
     _calibration(
         "--choose-know",
@@ -105,27 +105,28 @@ calibration_options = as_one(
         is_flag=False,
         flag_value="",
         metavar="[KINDS]",
-        help="and try each kind of --know with thresholds of its own, or those named, such as verbal,truth; the "
-        "one with the best answers on the dev split is kept, less their cost for aim cost, and of equals the cheaper; "
-        "what the LM cannot do is left out; without --calibrate for aim answer",
+        help="also try each kind of --know, or those named (such as verbal,truth), each with its own thresholds; "
+        "keep the one with the best answers on the dev split (less their cost with AIM cost), or of equally "
+        "good ones the cheaper. Kinds that the LM cannot do are left out. AIM is answer if --calibrate is "
+        "not given",
     ),
     _calibration(
         "--call-price",
         type=not_negative,
         metavar="P",
-        help="aim cost, and --how outcome: what an LM call costs, in right answers; default: 0.01",
+        help="for --calibrate cost and --how outcome: what an LM call costs, in right answers; default: 0.01",
     ),
     _calibration(
         "--search-price",
         type=not_negative,
         metavar="P",
-        help="aim cost, and --how outcome: what a search costs, in right answers; default: 0",
+        help="for --calibrate cost and --how outcome: what a search costs, in right answers; default: 0",
     ),
     _calibration(
         "--calibrate-confidence",
         "scale_confidence",
         is_flag=True,
-        help="then scale the answers' confidence, so that on the dev split it is the share of right answers",
+        help="afterwards scale the answers' confidence so that on the dev split it equals the share of right answers",
     ),
 )
 """What is fitted after compiling; a command takes it as `calibration`."""

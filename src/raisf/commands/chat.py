@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     "chat",
     "  raisf chat --index indexes/home\n"
     "  raisf chat --program artifacts/a --lm openai/gpt-4o-mini\n"
-    "  raisf chat --index indexes/mine < questions.txt        for each a line: question, tab, answer",
+    "  raisf chat --index indexes/mine < questions.txt        one line each: question, tab, answer",
 )
 @program_options
 @lm_options
 def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
-    """Ask one question after another; told to an LM that follows instructions, each may refer to those before it."""
+    """Ask one question after another; with an LM that follows instructions, a question may refer to earlier ones."""
     from rich.console import Group
 
     from raisf.commands.live import ask_live

@@ -18,7 +18,7 @@ KNOWN_ITEMS = 2_000
 _EXAMPLES = (
     "  raisf colbert train --corpus docs/ --questions train.jsonl --test test.jsonl --out checkpoints/mine\n"
     "  raisf colbert train --corpus docs/ --out checkpoints/mine     made-up queries: measure it before use\n"
-    "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot      it brings its paragraphs\n"
+    "  raisf colbert train --questions hotpot_train.json --out checkpoints/hotpot    with the paragraphs in the file\n"
     "  raisf index docs/ --checkpoint checkpoints/mine --out indexes/mine"
 )
 
@@ -38,23 +38,26 @@ _DELTA_EXAMPLES = "  raisf colbert delta checkpoints/mine --out checkpoints/mine
     "--corpus",
     type=FILE,
     metavar="DOCS",
-    help="the passages: what `raisf index` reads; default: those that the questions bring along. The hard negatives "
-    "are BM25's",
+    help="the passages: anything `raisf index` reads; default: those that come with the questions. BM25 "
+    "finds the hard negatives",
 )
-@option("--index", type=FILE, metavar="DIR", help="the passages of an index; the hard negatives are what it finds")
+@option(
+    "--index", type=FILE, metavar="DIR", help="take the passages of this index, which also finds the hard negatives"
+)
 @option(
     "--known-items",
     type=at_least(0),
     metavar="N",
-    help="queries made out of passages, a title or a sentence, at most one a passage: they teach to find what a text "
-    f"says, and not what is asked of it; default: {KNOWN_ITEMS} without --questions, else 0",
+    help="how many queries to make from passages (a title or a sentence, at most one per passage); they "
+    f"teach to find a text by its own words, not by questions about it; default: {KNOWN_ITEMS} without "
+    "--questions, else 0",
 )
 @option(
     "--test",
     type=FILE,
     multiple=True,
     metavar="FILE...",
-    help="questions that you will measure on: --questions must hold none of them",
+    help="the questions that you will measure on; --questions must hold none of them",
 )
 @option(
     "--base",
@@ -63,8 +66,8 @@ _DELTA_EXAMPLES = "  raisf colbert delta checkpoints/mine --out checkpoints/mine
     help="the checkpoint to start from: minilm, raisf-minilm, a path, or a hub id; default: minilm",
 )
 @option("--epochs", type=at_least(1), metavar="N", help="default: 2")
-@option("--batch-size", type=at_least(2), metavar="N", help="queries a step; default: 16")
-@option("--negatives", type=at_least(0), metavar="N", help="hard negatives a query in a step; default: 1")
+@option("--batch-size", type=at_least(2), metavar="N", help="queries per step; default: 16")
+@option("--negatives", type=at_least(0), metavar="N", help="hard negatives per query in a step; default: 1")
 @option("--learning-rate", type=not_negative, metavar="R", help="default: 1e-4")
 @seed_option
 def colbert_train_command(
@@ -111,15 +114,15 @@ def colbert_train_command(
 @command("delta", _DELTA_EXAMPLES)
 @argument("checkpoint", metavar="NAME", help="the trained checkpoint: a path, or a hub id")
 @option("--out", type=FILE, required=True, metavar="DIR", help="the delta's folder")
-@option("--base", default="minilm", metavar="NAME", help="what it grew from; default: minilm")
+@option("--base", default="minilm", metavar="NAME", help="the checkpoint it was trained from; default: minilm")
 @option(
     "--facts",
     type=FILE,
     metavar="FILE",
-    help="a JSON object for its manifest: what it was trained on and what came of it; default: its training.json",
+    help="a JSON object for its manifest: what it was trained on, with which results; default: its training.json",
 )
 def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | None) -> CommandResult:
-    """Keep of a trained checkpoint what differs from its base: a fifth of its size, for `raisf index --checkpoint`."""
+    """Save only what a trained checkpoint changed in its base: a fifth of its size, for `raisf index --checkpoint`."""
     from raisf.retrieval.encoders.delta import DELTA_FILES
     from raisf.retrieval.training.delta_writing import write_delta
     from raisf.utils.files import check_replaceable, read_json
@@ -136,7 +139,7 @@ def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | N
 colbert_command = Family(
     "colbert",
     {"train": colbert_train_command, "delta": colbert_delta_command},
-    help="Train a ColBERT checkpoint for `raisf index --checkpoint`, or keep of one what its training has changed.",
+    help="Train a ColBERT checkpoint for `raisf index --checkpoint`, or save only what training changed in one.",
     examples=f"{_EXAMPLES}\n{_DELTA_EXAMPLES}",
 )
 

@@ -32,12 +32,12 @@ from raisf.experiments.opening import LMChoice, open_program
 @option("--test", type=FILE, metavar="FILE", help="the test questions; --train must hold none of them")
 @option("--out", type=FOLDER, required=True, metavar="DIR", help="the folder for the rows")
 @option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
-@option("--where", metavar="FILTER", help="only passages that satisfy this")
+@option("--where", metavar="FILTER", help="search only the passages that satisfy it")
 @k_option
 @option(
     "--relevance",
     type=click.Choice(("pointwise", "listwise")),
-    help="label each passage alone, or all of a question in one call; default: pointwise",
+    help="pointwise labels each passage alone, listwise all of a question in one call; default: pointwise",
 )
 @teacher_options
 @labels_option()
@@ -59,7 +59,7 @@ def collect_command(
     teacher: TeacherChoice,
     lm: LMChoice,
 ) -> CommandResult:
-    """Collect what the three judges should have said on training questions, a file of rows a judge."""
+    """Collect rows for training the judges, one file each: what each should have said on the training questions."""
     from rich.console import Group
 
     from raisf.data.questions import load_questions

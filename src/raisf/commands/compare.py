@@ -23,8 +23,8 @@ from raisf.experiments.opening import LMChoice, open_fitting
     type=labelled_programs,
     required=True,
     metavar="A,B,...",
-    help="names that `raisf programs` lists, folders made by `raisf compile`, and package.module:Class for modules of "
-    "your own; LABEL=NAME calls one by a label",
+    help="names that `raisf programs` lists, folders made by `raisf compile`, and package.module:Class for "
+    "modules of your own; LABEL=NAME gives one a label",
 )
 @option("--test", type=FILE, required=True, metavar="FILE", help="questions (JSON or JSON Lines)")
 @option(
@@ -35,11 +35,11 @@ from raisf.experiments.opening import LMChoice, open_fitting
     help="the report's folder: results.json, tables as CSV, report.html",
 )
 @limit_option
-@option("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold")
+@option("--no-judges", is_flag=True, help="do not measure each judge alone against gold")
 @labels_option()
 @threads_option
 @index_options("all programs")
-@option("--k", type=at_least(1), metavar="N", heading="all programs", help="passages a retrieval; default: 5")
+@option("--k", type=at_least(1), metavar="N", heading="all programs", help="passages per retrieval; default: 5")
 @lm_options
 def compare_command(
     programs: dict[str, str],

@@ -75,7 +75,8 @@ _FITTED = {  # by what a report calls it: the numbers, what they are, and the op
     type=FILE,
     multiple=True,
     metavar="DIR",
-    help="a folder made by raisf collect, whose rows the judges learn from instead of gold; again for one of --dev",
+    help="a folder made by raisf collect; the judges learn from its rows instead of gold. Give it again for "
+    "one made from --dev",
 )
 @teacher_options
 @calibration_options
@@ -97,7 +98,7 @@ def compile_command(
     choice: ProgramChoice,
     lm: LMChoice,
 ) -> CommandResult:
-    """Compile a program against a training split, selecting on a dev split, and save it as an artifact."""
+    """Compile a program on a training split, select on a dev split, and save the result as an artifact."""
     from raisf.data.questions import load_questions
     from raisf.optimize.adapters import check_bases_apart
     from raisf.optimize.artifact import check_folder

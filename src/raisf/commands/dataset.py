@@ -33,21 +33,22 @@ from raisf.utils.errors import InputError
     type=FILE,
     multiple=True,
     metavar="FILE",
-    help="a local file in its original format or the hub's (.json, .jsonl, .tsv, .parquet) instead of the hub; may be "
-    "given once a split",
+    help="a local file instead of the hub, in its original format or the hub's (.json, .jsonl, .tsv, "
+    ".parquet); once per split",
 )
 @option(
     "--split",
     "splits",
     type=click.Choice(SPLITS),
     multiple=True,
-    help="which split the --from before it is; of a single one, test if not said; from the hub, which to write, all if "
-    "not said. "
-    "test is what papers report on, the data set's own dev or validation split; where train is there, dev is drawn "
-    "from it",
+    help="the split of the --from before it (default, with one file: test), or the split to write from the "
+    "hub (default: all). test is what papers report on, usually the data set's own dev or validation "
+    "split; dev is drawn from train",
 )
-@option("--n", type=at_least(1), metavar="N", help="questions a split at most, drawn by --seed; default: all")
-@option("--seed", type=int, default=0, metavar="N", help="of the draws; default: 0")
+@option(
+    "--n", type=at_least(1), metavar="N", help="at most this many questions per split, drawn by --seed; default: all"
+)
+@option("--seed", type=int, default=0, metavar="N", help="seed of the draws; default: 0")
 @option("--hub", metavar="REPO", heading="hub", help="another repository, or a folder with a copy of one")
 @option("--config", metavar="NAME", heading="hub", help="another configuration, such as fullwiki of hotpotqa")
 @option(

@@ -22,19 +22,19 @@ SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge
 @option(
     "--real",
     is_flag=True,
-    help="on real text instead: articles about the real world, and SmolLM2-135M; twenty minutes on two cores",
+    help="run it on real text instead: articles about the real world, and SmolLM2-135M; twenty minutes on two cores",
 )
 @option(
     "--out",
     type=FOLDER,
     metavar="DIR",
-    help="where all it makes goes; default: demo-output, with --real demo-output/real",
+    help="the folder for all it makes; default: demo-output, with --real demo-output/real",
 )
 @option(
     "--questions",
     type=at_least(1),
     metavar="N",
-    help="test questions to answer; default: 200, with --real 30, and a third as many that no article answers",
+    help="test questions to answer; default: 200; with --real 30, plus a third as many that no article answers",
 )
 @option("--engine", type=click.Choice(("colbert", "bm25")), default="colbert", help="default: colbert")
 @option(
@@ -42,10 +42,10 @@ SECTIONS = ("answers", "cost", "routes", "judge-know", "judge-relevance", "judge
     "begin",
     type=FILE,
     metavar="DIR",
-    help="with --real, the compiled program whose answerers answer; default: the one that ships",
+    help="with --real: the compiled program whose answerers are used; default: the one that ships",
 )
 def demo_command(real: bool, out: Path | None, questions: int | None, engine: Any, begin: Path | None) -> CommandResult:
-    """Do the main job from end to end, offline: texts, their index, a compiled program, a comparison."""
+    """Run the whole journey offline: texts, an index of them, a program compiled on them, a comparison."""
     from rich.console import Group
 
     from raisf.experiments.demo import run_demo

@@ -20,23 +20,23 @@ _EXAMPLES = (
 @command("tune", _EXAMPLES, resume="run the same command again: what the LM has said is kept")
 @option("--index", type=FILE, metavar="DIR", required=True, help="made by raisf index --engine dense")
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
-@option("--dev", type=FILE, required=True, metavar="FILE", help="questions to choose the best epoch by")
+@option("--dev", type=FILE, required=True, metavar="FILE", help="questions by which the best epoch is chosen")
 @option(
     "--out",
     type=FILE,
     required=True,
     metavar="DIR",
-    help="the tuned model's folder, for raisf index --engine dense --checkpoint",
+    help="the tuned model's folder, for raisf index --engine dense --checkpoint DIR",
 )
 @option(
     "--index-out",
     type=FILE,
     metavar="DIR",
-    help="the same index under the tuned model, passages not encoded again; default: --out with -index behind it",
+    help="the same index with the tuned model (passages are not encoded again); default: --out followed by -index",
 )
-@option("--k", type=at_least(2), metavar="N", help="passages a question; default: 20, the paper's")
+@option("--k", type=at_least(2), metavar="N", help="passages per question; default: 20, the paper's")
 @option("--epochs", type=at_least(1), metavar="N", help="default: 5")
-@option("--batch-size", type=at_least(1), metavar="N", help="questions a step; default: 16")
+@option("--batch-size", type=at_least(1), metavar="N", help="questions per step; default: 16")
 @option("--learning-rate", type=not_negative, metavar="R", help="default: 2e-5, the paper's")
 @seed_option
 @lm_options

@@ -40,25 +40,34 @@ ALONE = "one judge alone, against gold"
     help="questions (JSON or JSON Lines; HotpotQA's formats too)",
 )
 @option(
-    "--out", type=FILE, metavar="FILE", help="the records' file; default: runs/, named after the program and the test"
+    "--out",
+    type=FILE,
+    metavar="FILE",
+    help="the file of records; default: in runs/, named after the program and the test",
 )
 @limit_option
 @option(
     "--cache",
     is_flag=True,
-    help="take what DSPy's cache has: cheaper, but cost and seconds are then the cache's; such records are kept apart",
+    help="use answers in DSPy's cache: cheaper, but cost and seconds are then the cache's; such records are kept apart",
 )
-@option("--fresh", is_flag=True, help="drop this command's records in --out and begin anew")
+@option("--fresh", is_flag=True, help="drop this command's records in --out and start over")
 @threads_option
 @ray_option
 @option(
     "--module",
     type=click.Choice(("know", "relevance", "sufficiency", "decomposition")),
     heading=ALONE,
-    help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; --out then "
-    "takes its verdicts",
+    help="measure this judge instead of the answers: accuracy, precision, recall, F1, AUROC, calibration; "
+    "its verdicts go to --out",
 )
-@option("--train", type=FILE, metavar="FILE", heading=ALONE, help="questions to fit the know judge's baselines on")
+@option(
+    "--train",
+    type=FILE,
+    metavar="FILE",
+    heading=ALONE,
+    help="training questions, to fit the baselines of the know judge",
+)
 @labels_option(ALONE)
 @program_options
 @lm_options
@@ -76,7 +85,7 @@ def eval_command(
     choice: ProgramChoice,
     lm: LMChoice,
 ) -> CommandResult:
-    """Answer a file of questions and measure; one record a question, so that it can be stopped and resumed."""
+    """Answer a file of questions and measure; each question is recorded, so it can be stopped and resumed."""
     from rich.console import Group
 
     from raisf.data.questions import load_questions

@@ -63,23 +63,23 @@ real_options = as_one(
         type=labelled,
         multiple=True,
         metavar="LABEL=NAME",
-        help="an artifact for prompts-labeled, prompts-random, weights-judges or weights-all, instead of compiling it: "
-        "a folder, or smollm2, which ships; with another label a row of its own",
+        help="use this artifact for the row prompts-labeled, prompts-random, weights-judges or weights-all, "
+        "instead of compiling it: a folder, or smollm2, which ships; another label adds a row",
     ),
     option(
         "--only",
         type=some_names,
         callback=lambda context, parameter, value: value or (),
         metavar="A,B,...",
-        help="only these rows, by their labels (not all, data-efficiency); real shows what was answered before, too",
+        help="only these rows, by their labels (not with all, data-efficiency); real also shows rows answered before",
     ),
-    _real("--no-judges", is_flag=True, help="do not ask the judges alone and hold them to gold"),
+    _real("--no-judges", is_flag=True, help="do not measure each judge alone against gold"),
     _real(
         "--page",
         type=FILE,
         metavar="FILE",
-        help="write the tables into a Markdown page, too, below what it says; "
-        "also for data-efficiency, with its figure",
+        help="also write the tables into a Markdown page, below what is there already; data-efficiency has this "
+        "option too, and adds its figure",
     ),
 )
 
@@ -101,76 +101,76 @@ real_options = as_one(
     "name",
     type=click.Choice((*NAMES, REAL, "all")),
     metavar="NAME",
-    help="which one; all runs every paper's; all and real go on where one cannot run, and then end with exit code 1",
+    help="which one (names below); all runs every paper's; all and real skip what cannot run (then exit code 1)",
 )
 @option(
     "--data",
     type=FILE,
     metavar="DIR",
-    help="train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` and `raisf dataset` write them; "
-    "default: the closed world that the pocket Llama has heard of, made in --out; for real a folder of several such, "
-    "default: HotpotQA, 2WikiMultihopQA and MuSiQue from the hub",
+    help="a folder with train.jsonl, dev.jsonl, test.jsonl and corpus.jsonl, as `raisf world` and `raisf "
+    "dataset` write it; default: the pocket Llama's closed world, made in --out. For real: a folder of "
+    "several such folders; default: HotpotQA, 2WikiMultihopQA and MuSiQue from the hub",
 )
 @option(
     "--out",
     type=FILE,
     default=Path("reports/experiments"),
     metavar="DIR",
-    help="where tables, figures, one page and all that was made go; default: reports/experiments",
+    help="the folder for tables, figures, one page and all that is made on the way; default: reports/experiments",
 )
 @option(
     "--engine",
     type=click.Choice(("colbert", "bm25", "dense")),
     default="colbert",
-    help="of the corpus's index; default: colbert",
+    help="of the index that is made of the corpus; default: colbert",
 )
 @option(
     "--index",
     metavar="DIR",
-    help="an index, or its URL, to search as it is instead of making one of the corpus; rows of another engine search "
-    "one made of its passages",
+    help="search this index (a folder or a URL) instead of making one of the corpus; rows with another "
+    "engine search an index made of its passages",
 )
 @option(
     "--checkpoint",
     metavar="NAME",
-    help="the encoder of the indexes that are made, such as facebook/contriever-msmarco with --engine dense; default: "
-    "minilm in a closed world and for dense, else raisf-minilm",
+    help="the encoder for indexes that are made, such as facebook/contriever-msmarco with --engine dense; "
+    "default: minilm in a closed world and for dense, else raisf-minilm",
 )
 @option("--n", "--limit", "n", type=at_least(1), default=200, metavar="N", help="test questions; default: 200")
-@option("--rows", type=at_least(2), metavar="N", help="rows a judge learns from (not: data-efficiency); default: 1000")
+@option("--rows", type=at_least(2), metavar="N", help="training rows per judge (not data-efficiency); default: 1000")
 @option(
     "--base",
     metavar="SPEC",
-    help="the local LM whose weights become the judges, such as local/meta-llama/Llama-2-7b-hf beside --lm openai/...: "
-    "the paper's main setting; default: the --lm",
+    help="the local LM on which the judges are trained, if another LM answers: "
+    "local/meta-llama/Llama-2-7b-hf beside --lm openai/... is the paper's main setting; default: the --lm",
 )
 @option(
     "--bases",
     type=names,
     metavar="SPEC,SPEC",
-    help="other bases of the judges for table3; default: pocket-tiny,pocket-t5 where pocket answers, else none",
+    help="further bases of the judges for table3; default: pocket-tiny,pocket-t5 if pocket answers, else none",
 )
 @option(
     "--sizes",
     type=some_sizes,
     metavar="N,N,...",
-    help="rows a judge that data-efficiency compiles with; default: 50,100,200,500,1000",
+    help="for data-efficiency: numbers of rows per judge; default: 50,100,200,500,1000",
 )
 @option(
     "--ways",
     type=limits,
     metavar="W,W=N,...",
-    help="the ways of compiling that data-efficiency compares; W=N: at N rows at most, as tries cost; default: "
-    "prompts,probe,weights,outcome",
+    help="for data-efficiency: the ways of compiling; W=N tries W with at most N rows, as outcome's tries "
+    "are costly; default: prompts,probe,weights,outcome",
 )
 @option("--zero-shot", is_flag=True, help="leave out the few-shot rows of table1 and blendfilter-main")
 @option(
     "--variant",
     type=click.Choice(VARIANTS),
     default="weights",
-    help="the RA-ISF of table2 and fig2 to fig4, such as prompts where no local base is; default: weights",
+    help="how RA-ISF is compiled in table2 and fig2 to fig4: take prompts if there is no local base; default: weights",
 )
-@option("--seed", type=int, default=0, metavar="N", help="of all training; default: 0")
+@option("--seed", type=int, default=0, metavar="N", help="seed of all training; default: 0")
 @teacher_options
 @threads_option
 @ray_option
@@ -198,7 +198,7 @@ def experiment_command(
     real: RealChoice,
     lm: LMChoice,
 ) -> CommandResult:
-    """Run a table or a figure of the papers, or all of them, with the papers' own figures beside ours; or real text."""
+    """Make the papers' tables and figures, with the papers' own figures beside yours; or compare on real text."""
     from raisf.data.world.files import write_world
     from raisf.experiments.bars import WorkspaceBars
     from raisf.experiments.catalog import EXPERIMENTS

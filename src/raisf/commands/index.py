@@ -27,7 +27,7 @@ USELESS = {"bm25": ("checkpoint", "search", "ray"), "dense": ("search",)}
 encoding_option = option(
     "--encoding",
     metavar="NAME",
-    help="of all the files given, such as latin-1; default: their byte order mark's, else UTF-8",
+    help="encoding of all text files, such as latin-1; default: that of their byte order mark, else UTF-8",
 )
 strict_option = option(
     "--strict",
@@ -43,7 +43,7 @@ def _action(name: str, example: str = "", **options: Any) -> Callable[[Callable[
 
 @_action("add", " more.pdf", alone=ALONE)
 @index_argument
-@argument("docs", type=FILE, metavar="DOCS", help="a folder or a file; a document of a name that is there replaces it")
+@argument("docs", type=FILE, metavar="DOCS", help="a folder or a file; a document replaces the one of the same name")
 @strict_option
 @encoding_option
 def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | None) -> CommandResult:
@@ -73,8 +73,8 @@ def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | Non
     "--where",
     required=True,
     metavar="FILTER",
-    help="such as: source = 'old.pdf' or page > 99. They are found no more; their text leaves the disk later, see "
-    "docs/sizing.md",
+    help="such as: source = 'old.pdf' or page > 99. They are no longer found, but their text leaves the disk "
+    "later: see docs/sizing.md",
 )
 def index_remove_command(index: Path, where: str) -> CommandResult:
     """Take the passages that satisfy a filter out of an index."""
@@ -89,7 +89,7 @@ def index_remove_command(index: Path, where: str) -> CommandResult:
 @_action("info")
 @index_argument
 def index_info_command(index: Path) -> CommandResult:
-    """Tell what an index is."""
+    """Show what an index is made of."""
     from raisf.retrieval.index import index_info
 
     return facts_result(index_info(index))
@@ -115,7 +115,7 @@ def index_check_command(index: Path) -> CommandResult:
 @argument("index", type=FILE, metavar="DIR", help="a colbert index, not one made with --search plaid")
 @argument("url", metavar="URL", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")
 def index_push_command(index: Path, url: str) -> CommandResult:
-    """Copy an index into a collection of Qdrant; one that was stopped goes on."""
+    """Copy an index into a collection of Qdrant; a stopped copy goes on."""
     from raisf.retrieval.engines.qdrant import connect_qdrant
     from raisf.retrieval.engines.qdrant_push import push_index
 
@@ -126,7 +126,7 @@ def index_push_command(index: Path, url: str) -> CommandResult:
 
 @command(
     "index",
-    "  raisf index docs/ --out indexes/mine        again: reads and encodes only what has changed\n"
+    "  raisf index docs/ --out indexes/mine        run again: reads and encodes only what has changed\n"
     "  raisf index corpus.jsonl --out indexes/bm25 --engine bm25\n"
     "  raisf index corpus.jsonl --out indexes/v2 --checkpoint colbert-ir/colbertv2.0\n"
     "  raisf index corpus.jsonl --out indexes/wiki --ray 10.0.0.1:6379\n"
@@ -152,21 +152,22 @@ def index_push_command(index: Path, url: str) -> CommandResult:
 @option(
     "--engine",
     type=click.Choice(("colbert", "bm25", "dense", "hybrid")),
-    help="hybrid fuses colbert and bm25; dense is one vector a passage (Contriever); default: that of the index at "
-    "--out, else colbert",
+    help="hybrid fuses colbert and bm25; dense has one vector per passage (as Contriever); default: that of "
+    "an existing index at --out, else colbert",
 )
 @option(
     "--checkpoint",
     metavar="NAME",
-    help="the encoder, not for bm25: raisf-minilm (trained, ships with the project), minilm (what that grew from, "
-    "untrained as a ColBERT), a path, or a hub id; default: what the index at --out has, else raisf-minilm, for dense "
-    "minilm",
+    help="the encoder (bm25 has none): raisf-minilm (trained, ships with the project), minilm (its base, not "
+    "trained as a ColBERT), a path, or a hub id; default: that of an existing index at --out, else "
+    "raisf-minilm (for dense: minilm)",
 )
 @option(
     "--search",
     type=click.Choice(("auto", "exact", "plaid")),
-    help="for colbert and hybrid: exact compares all passages, plaid compresses them to a seventh; default: auto, in a "
-    "large corpus only likely ones, kept in a quarter; of an index that stands at --out, its own",
+    help="for colbert and hybrid: exact compares all passages; auto, in a large corpus, only likely ones, "
+    "stored in a quarter of the disk; plaid stores them in a seventh; default: that of an existing "
+    "index at --out, else auto",
 )
 @option(
     "--ray",

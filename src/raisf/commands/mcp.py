@@ -18,7 +18,7 @@ from raisf.experiments.opening import LMChoice
 @program_options
 @lm_options
 def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramChoice, lm: LMChoice) -> None:
-    """Offer the tools `ask` and `search` to an MCP client, over standard input and output."""
+    """Offer the tools `ask` and `search` to an MCP client over standard input and output."""
     import anyio
 
     with needing_serve():

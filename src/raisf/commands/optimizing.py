@@ -126,21 +126,21 @@ prompt_options = as_one(
     _prompts(
         "--strategy",
         type=click.Choice(("labeled", "bootstrap", "random", "mipro", "gepa")),
-        help="demonstrations from gold labels, from the program's own right runs, or the best of several such "
-        "draws on the dev split; mipro: with instructions that an LM proposes; gepa: instructions that an LM "
-        "rewrites by what gold says was wrong; default: labeled",
+        help="labeled: demonstrations from gold labels; bootstrap: from the program's own right runs; random: "
+        "the best of several such draws on the dev split; mipro: with instructions that an LM proposes; "
+        "gepa: instructions that an LM rewrites after what gold says was wrong; default: labeled",
     ),
     _prompts(
         "--demos",
         type=at_least(2),
         metavar="N",
-        help="demonstrations a predictor at most; default: 4",
+        help="at most this many demonstrations per predictor; default: 4",
     ),
     _prompts(
         "--candidates",
         type=at_least(1),
         metavar="N",
-        help="draws of random; draws and instructions that mipro chooses from; default: 6",
+        help="how many draws random makes, or draws and instructions mipro chooses from; default: 6",
     ),
     _prompts(
         "--trials",
@@ -151,9 +151,9 @@ prompt_options = as_one(
     _prompts(
         "--reflection-lm",
         metavar="SPEC",
-        help="the LM that writes instructions for mipro and gepa, a strong one at best; default: the --lm",
+        help="the LM that writes instructions for mipro and gepa; take a strong one; default: the --lm",
     ),
-    _prompts("--reflection-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
+    _prompts("--reflection-api-base", metavar="URL", help="the endpoint of --reflection-lm"),
 )
 _weights = functools.partial(option, heading="weights, outcome, both (a probe: --base, --train-predictors, --rows)")
 weights_options = as_one(
@@ -168,36 +168,37 @@ weights_options = as_one(
     _weights(
         "--train-predictors",
         metavar="NAMES",
-        help="which learn: judges, as in the paper; all, the answerers too, from gold answers and passages; or names "
-        "such as know,relevant,answer_from; probes are for those that give a label; default: judges",
+        help="what learns: judges, as in the paper; all, the answerers too, from gold answers and passages; or "
+        "names such as know,relevant,answer_from; only those that give a label can have probes; default: "
+        "judges",
     ),
     _weights(
         "--rows",
         type=at_least(2),
         metavar="N",
-        help="examples per predictor at most; default: 1000, the paper's",
+        help="at most this many examples per predictor; default: 1000, the paper's",
     ),
     _weights("--learning-rate", type=not_negative, metavar="R", help="default: 5e-4, the paper's"),
-    _weights("--epochs", type=at_least(1), metavar="N", help="at most, early stopping ends it; default: 10"),
-    _weights("--batch-size", type=at_least(1), metavar="N", help="rows a step; default: 16"),
-    _weights("--rank", type=at_least(1), metavar="N", help="LoRA's; default: 16"),
+    _weights("--epochs", type=at_least(1), metavar="N", help="at most; early stopping may end it before; default: 10"),
+    _weights("--batch-size", type=at_least(1), metavar="N", help="rows per step; default: 16"),
+    _weights("--rank", type=at_least(1), metavar="N", help="of the LoRA matrices; default: 16"),
     _weights(
         "--layers",
         type=at_least(1),
         metavar="N",
-        help="only the upper N layers learn, which is faster: the backward pass ends below them; default: all",
+        help="train only the upper N layers, which is faster; default: all",
     ),
-    _weights("--full", is_flag=True, help="train all weights, a whole model a judge, instead of LoRA"),
+    _weights("--full", is_flag=True, help="train all weights, one whole model per judge, instead of LoRA"),
     _weights(
         "--processes",
         type=at_least(1),
         metavar="N",
-        help="that share the training through accelerate, a GPU each where there are GPUs; default: 1",
+        help="processes that share the training through accelerate, each with a GPU if there are GPUs; default: 1",
     ),
     _weights(
         "--go-on",
         is_flag=True,
-        help="train the LoRA adapters that --program has further, instead of new ones on their base: such as those of "
-        "smollm2 on questions of your own",
+        help="continue to train the LoRA adapters of --program, instead of new ones on their base: such as those "
+        "of smollm2 on your own questions",
     ),
 )

@@ -29,12 +29,12 @@ _threads = option(
 ray_option = option(
     "--ray",
     metavar="ADDRESS",
-    help="ask on the nodes of a Ray cluster: HOST:PORT of its head, ray://HOST:PORT, or auto; paths of indexes, models "
-    "and artifacts must hold on every node",
+    help="ask on the nodes of a Ray cluster: HOST:PORT of its head, ray://HOST:PORT, or auto; paths of "
+    "indexes, models and artifacts must exist on every node",
 )
-seed_option = option("--seed", type=int, default=0, metavar="N", help="of every random choice; default: 0")
+seed_option = option("--seed", type=int, default=0, metavar="N", help="seed of every random choice; default: 0")
 limit_option = option("--limit", type=at_least(1), metavar="N", help="only the first N questions")
-k_option = option("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5")
+k_option = option("--k", type=at_least(1), metavar="N", help="passages per retrieval; default: 5")
 
 
 def as_one(name: str, kind: type, *options: Decorator) -> Decorator:
@@ -81,7 +81,8 @@ def labels_option(heading: str = "options") -> Decorator:
         type=click.Choice(("model", "gold")),
         default="model",
         heading=heading,
-        help="what the LM knows: model asks it, gold believes the questions' own marks; default: model",
+        help="how it is found out what the LM knows: model asks it, gold takes the questions' `known` field; "
+        "default: model",
     )
 
 
@@ -130,16 +131,17 @@ lm_options = as_one(
         "--max-tokens",
         type=at_least(1),
         metavar="N",
-        help="of an answer; default: the artifact's, else 256, at an endpoint 1024, in `experiment real` 96",
+        help="longest answer, in tokens; default: the artifact's, else 256 (1024 at an endpoint, 96 in "
+        "`experiment real`)",
     ),
     _lm(
         "--dtype",
         type=click.Choice(("default", "float32", "bfloat16")),
-        help="how a model in the process computes; default: bfloat16 where the CPU is made for it and the model has 50 "
-        "million weights or more, else float32",
+        help="precision of a model in this process; default: bfloat16 if the CPU supports it and the model has "
+        "50 million weights or more, else float32",
     ),
     _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
-    _lm("--calls", type=at_least(1), metavar="N", help="LM calls that may be under way at once; default: 32"),
+    _lm("--calls", type=at_least(1), metavar="N", help="LM calls at the same time; default: 32"),
     _lm(
         "--completions",
         is_flag=True,
@@ -151,7 +153,7 @@ lm_options = as_one(
         "probabilities",
         flag_value=False,
         default=None,
-        help="have an endpoint write its verdicts out, and do not ask it for the probabilities of their labels",
+        help="have an endpoint write its verdicts, instead of asking it for the labels' probabilities",
     ),
 )
 """Which language model answers and how it is spoken to; a command takes them as `lm`."""
@@ -181,10 +183,10 @@ teacher_options = as_one(
     option(
         "--teacher",
         metavar="SPEC",
-        help="an LM that judges retrieved passages and writes decompositions where gold says nothing (the paper's "
-        "appendix A); where gold speaks it is asked too, and their agreement is shown",
+        help="an LM that judges retrieved passages and writes decompositions when gold has none (the paper's "
+        "appendix A); when gold has some it is asked too, and their agreement is shown",
     ),
-    option("--teacher-api-base", metavar="URL", help="its endpoint, as --api-base is the --lm's"),
+    option("--teacher-api-base", metavar="URL", help="the endpoint of --teacher"),
 )
 """Who labels what gold does not; a command takes them as `teacher`."""
 
@@ -261,11 +263,11 @@ program_options = as_one(
         "--program",
         metavar="NAME",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own; default: ra-isf; where SmolLM2 answers, smollm2, which is compiled (but `raisf "
-        "compile` begins with ra-isf)",
+        "dspy.Module of your own; default: ra-isf, or if SmolLM2 answers the compiled smollm2 (`raisf "
+        "compile`: ra-isf always)",
     ),
     index_options("program"),
-    _program("--k", type=at_least(1), metavar="N", help="passages a retrieval; default: 5, or the artifact's"),
+    _program("--k", type=at_least(1), metavar="N", help="passages per retrieval; default: 5, or the artifact's"),
     _program(
         "--max-depth",
         type=at_least(0),
@@ -275,19 +277,19 @@ program_options = as_one(
     _program(
         "--relevance",
         type=click.Choice(("pointwise", "listwise", "score")),
-        help="judge each passage alone, or all of a node in one call, or ask nobody and go by the retriever's score, "
-        "whose threshold --calibrate fits; default: pointwise",
+        help="pointwise judges each passage alone, listwise all passages in one call, score asks no LM and goes "
+        "by the retriever's score, with a threshold that --calibrate fits; default: pointwise",
     ),
-    _program("--max-calls", type=at_least(1), metavar="N", help="LM calls a question; default: no limit"),
-    _program("--max-seconds", type=seconds, metavar="S", help="seconds a question; default: no limit"),
+    _program("--max-calls", type=at_least(1), metavar="N", help="LM calls per question; default: no limit"),
+    _program("--max-seconds", type=seconds, metavar="S", help="seconds per question; default: no limit"),
     _program(
         "--set",
         "switches",
         type=switch,
         multiple=True,
         metavar="NAME=VALUE",
-        help="any other option of the program, such as use_internal=false of blendfilter; `raisf programs --json` "
-        "lists them",
+        help="any other option of the program, such as use_internal=false for blendfilter; `raisf programs "
+        "--json` lists them",
     ),
     *_judges,
     _program(
@@ -295,32 +297,34 @@ program_options = as_one(
         flag_value=True,
         default=None,
         is_flag=True,
-        help="ask of the relevant passages whether they suffice; where they do not, break the question down, and "
-        "compose them with the sub-answers",
+        help="ask whether the relevant passages suffice; if not, break the question down, and answer from them "
+        "and the sub-answers",
     ),
     _program(
         "--decomposition",
         type=click.Choice(("at_once", "stepwise")),
-        help="list all sub-questions in one call, or ask for the next one in view of the answers; default: at_once",
+        help="at_once lists all sub-questions in one call, stepwise asks for the next one, given the answers so "
+        "far; default: at_once",
     ),
     _program(
         "--know",
         type=click.Choice(("verbal", "confidence", "consistency", "truth")),
-        help="how the know judge judges: a verdict on the question; or on a draft of the answer its own probability, "
-        "the share of samples that agree with it (--set samples=5), or a verdict on the draft; default: verbal",
+        help="how the know judge decides: verbal is a verdict on the question; the others look at a draft "
+        "answer: confidence is its probability, consistency the share of samples that agree with it (--set "
+        "samples=5), truth a verdict on it; default: verbal",
     ),
     *_thresholds,
     _program(
         "--confidence",
         type=click.Choice(("judges", "path")),
-        help="of an answer: the weakest judgement on its way, or the product of all and of the LM's own probabilities; "
-        "default: judges, or the artifact's",
+        help="how sure an answer is: judges takes the weakest judgement that led to it, path the product of all "
+        "judgements and of the LM's own probabilities; default: judges, or the artifact's",
     ),
     _program(
         "--min-confidence",
         type=share,
         metavar="P",
-        help="answer unknown, and tell why, where the confidence is below it; default: 0",
+        help="below this confidence answer unknown, and say why; default: 0",
     ),
 )
 """Which program runs, over which index, within which limits; a command takes them as `choice`."""

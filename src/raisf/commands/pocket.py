@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     resume=GO_ON,
 )
 @option("--out", type=FILE, required=True, metavar="DIR", help="the weights' folder")
-@option("--tokens", type=at_least(1), metavar="N", help="how many it reads; default: the size's")
+@option("--tokens", type=at_least(1), metavar="N", help="how many tokens it reads; default: depends on --size")
 @option("--size", type=click.Choice(SIZES), default="pocket", help="default: pocket")
-@option("--seed", type=int, default=0, metavar="N", help="of the weights and of all that is read; default: 0")
+@option("--seed", type=int, default=0, metavar="N", help="seed of the weights and of all that is read; default: 0")
 @option("--threads", type=at_least(1), default=2, metavar="N", help="CPU threads of the model; default: 2")
 def pocket_train_command(out: Path, tokens: int | None, size: str, seed: int, threads: int) -> CommandResult:
     """Pretrain a pocket Llama or T5 from its recipe (an hour and a half on two cores)."""
@@ -42,7 +42,7 @@ def pocket_train_command(out: Path, tokens: int | None, size: str, seed: int, th
 
 @command("report", "  raisf pocket report\n  raisf pocket report --weights pocket-t5")
 @option("--weights", default="pocket", metavar="NAME", help=f"whose; {', '.join(WEIGHTS)} or a folder; default: pocket")
-@option("--n", type=at_least(20), default=500, metavar="N", help="questions a skill; default: 500")
+@option("--n", type=at_least(20), default=500, metavar="N", help="questions per skill; default: 500")
 def pocket_report_command(weights: str, n: int) -> CommandResult:
     """Report what a pocket model can do, skill by skill."""
     from raisf.lm.local.inference import load_model

@@ -30,18 +30,20 @@ DEFAULT_PORT = 8080
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="the address to listen at; any but this machine's own demands --api-key-file; default: 127.0.0.1",
+    help="the address to listen at; any but a loopback address requires --api-key-file; default: 127.0.0.1",
 )
-@option("--api-key-file", type=FILE, metavar="FILE", help="keys, one a line: who has one may ask (Bearer KEY)")
+@option("--api-key-file", type=FILE, metavar="FILE", help="keys, one per line: whoever has one may ask (Bearer KEY)")
 @option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="a name under which a proxy passes requests on, which then tells the clients' addresses; by default localhost "
-    "alone, and any where a key is asked for at another --host",
+    help="a host name under which a proxy forwards requests; the proxy's headers then say what the clients' "
+    "addresses are; default: localhost only, or any name if --host is not loopback",
 )
-@option("--documents", type=FILE, metavar="DIR", help="the folder that was indexed: the page opens its files")
+@option(
+    "--documents", type=FILE, metavar="DIR", help="the folder that was indexed, so that the page can open its files"
+)
 @limit_options
 @program_options
 @lm_options

@@ -24,8 +24,8 @@ DEFAULT_PORT = 8893  # the port of the ColBERTv2 servers that DSPy's documentati
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="the address to listen at; whoever reaches it may search: 0.0.0.0 only in a network that you trust; default: "
-    "127.0.0.1, this machine only",
+    help="the address to listen at; whoever reaches it can search, so use 0.0.0.0 only in a network that you "
+    "trust; default: 127.0.0.1, this machine only",
 )
 def serve_index_command(index: Path, port: int, host: str) -> CommandResult:
     """Serve an index to other processes and machines, in the protocol of DSPy's ColBERTv2 client."""

@@ -21,8 +21,9 @@ targets_argument: Callable[[Any], Any] = argument(
     "targets",
     nargs=-1,
     metavar="[INDEX_OR_ARTIFACT]...",
-    help="a folder made by `raisf index`, the URL of `raisf serve-index`, or a folder made by `raisf compile`; "
-    "several too, each as NAME=FOLDER if need be: each index is asked by each --program",
+    help="a folder made by `raisf index`, the URL of `raisf serve-index`, or a folder made by `raisf "
+    "compile`; there may be several, and NAME=FOLDER gives one a name; every --program is served over "
+    "every index",
 )
 
 
@@ -54,7 +55,7 @@ limit_options = as_one(
         default=120,
         metavar="N",
         heading="limits",
-        help="questions a minute of one client; 0: no limit; default: 120",
+        help="questions a minute from one client; 0: no limit; default: 120",
     ),
     option(
         "--question-seconds",
@@ -68,13 +69,13 @@ limit_options = as_one(
         "--log-questions",
         is_flag=True,
         heading="limits",
-        help="write questions and answers into the log, which else tells only times and counts",
+        help="write questions and answers into the log, which otherwise has only times and counts",
     ),
     option(
         "--conversation",
         type=FILE,
         metavar="FILE",
-        help="how earlier turns are read: a compiled raisf.programs.conversation.Conversation, saved as .json",
+        help="a compiled raisf.programs.conversation.Conversation, saved as .json, which reads earlier turns",
     ),
 )
 """What clients may ask; a command takes them as `limits`."""

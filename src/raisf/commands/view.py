@@ -33,27 +33,26 @@ EXPORTED = "view.html"
     "--index",
     type=FILE,
     metavar="DIR",
-    help="the index that was searched, for the passages' texts, which records leave out; default: the one that the "
-    "report names",
+    help="the index that was searched: records leave out the passages' texts; default: the one that the report names",
 )
 @option(
     "--export",
     type=FILE,
     metavar="FILE",
-    help=f"write the page with all data as one HTML file, and serve nothing; into a folder as {EXPORTED}",
+    help=f"write the page with all data as one HTML file and serve nothing; in a folder it is called {EXPORTED}",
 )
 @option("--port", type=at_least(0), default=DEFAULT_PORT, metavar="N", help=f"default: {DEFAULT_PORT}; 0: any")
 @option(
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="the address to listen at; whoever reaches it reads the records: another only in a network that you trust; "
-    "default: 127.0.0.1, this machine only",
+    help="the address to listen at; whoever reaches it can read the records, so name another only in a "
+    "network that you trust; default: 127.0.0.1, this machine only",
 )
 def view_command(
     paths: tuple[Path, ...], index: Path | None, export: Path | None, port: int, host: str
 ) -> CommandResult:
-    """Open a page over records: runs, questions, trees beside gold, two programs side by side."""
+    """Look at records in a browser: runs, questions, trees beside gold, two programs side by side."""
     from raisf.viewing.view import View
 
     if export is not None:

@@ -40,9 +40,10 @@ ways_options = as_one(
         "--how",
         type=click.Choice(("prompts", "weights", "probe", "outcome", "both")),
         default="prompts",
-        help="prompts: few-shot demonstrations; weights: a LoRA adapter a judge on one base; probe: a logistic "
-        "regression a judge on the base's hidden states, in seconds; outcome: the judges learn from what their "
-        "verdicts lead to, right answers less their cost; both: prompts and weights in turn; default: prompts",
+        help="prompts: few-shot demonstrations; weights: one LoRA adapter per judge, on one base; probe: one "
+        "logistic regression per judge on the base's hidden states, in seconds; outcome: the judges learn "
+        "from what their verdicts lead to, right answers less their cost; both: prompts and weights in "
+        "turn; default: prompts",
     ),
     option(
         "--by",

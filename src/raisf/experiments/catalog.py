@@ -192,15 +192,15 @@ _LISTWISE = {
 }
 _BLENDFILTER = ("direct", "cot", "rag", "cot-rag", "react", "self-ask", "iter-retgen", "blendfilter")
 _SHOWN = (
-    "Rows named few-shot show up to four demonstrations a predictor, as our RA-ISF's prompts do, of training questions "
-    "and whether or not they help; without judges or a right run to take some from, such a row is left out."
+    "Rows named few-shot show up to four demonstrations per predictor, made from training questions, whether or not "
+    "they help; a program without judges or a right run to make some from has no such row."
 )
 _FEW_SHOT = (
-    "RA-ISF's rows prompts and weights have judges compiled on the training questions, and answerers without "
-    f"demonstrations; its few-shot row has both with them. The baselines' plain rows are zero-shot. {_SHOWN}"
+    "In RA-ISF's rows prompts and weights only the judges are compiled, on the training questions; in its few-shot row "
+    f"judges and answerers have demonstrations. The baselines' plain rows are zero-shot. {_SHOWN}"
 )
-_SEARCHED = "Rows that name no retriever search what --engine or --index says."
-_FORMS = "Prompts are ours, not the papers'; docs/fidelity.md says, system by system, what else departs."
+_SEARCHED = "Rows that name no retriever search with the one of --engine or --index."
+_FORMS = "Prompts are ours, not the papers'; docs/fidelity.md lists, system by system, what else differs."
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(

@@ -49,8 +49,9 @@ TABLE_1: dict[str, Figures] = {
     },
 }
 ABOUT_TABLE_1 = (
-    "The paper's Self-RAG is that system's own checkpoint, where ours prompts the LM that answers, unless that is one; "
-    "its Iter-RetGen's figures are of that system's own paper. Its released code searches Wikipedia with Contriever."
+    "The paper's Self-RAG is that system's own checkpoint; ours prompts the LM that answers, unless that is one. "
+    "The paper took Iter-RetGen's figures from that system's own paper. Its released code searches Wikipedia with "
+    "Contriever."
 )
 """What a reader must know of whose these figures are."""
 # RA-ISF, Table 2: GPT-3.5.
