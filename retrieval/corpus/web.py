@@ -1,61 +1,21 @@
 """Reading html, with lxml of the extra `documents`: what a page shows, its tables by their columns' names."""
 
-import codecs
 import re
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import title_of, without_front_matter
+from raisf.retrieval.corpus.web_encoding import decoded
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
-# How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
-_DECLARED_WITHIN = 1024
-# What a page means by the encodings that it declares: browsers read more into these names than they say, and a
-# declaration that was found byte by byte is not in UTF-16. Source: https://encoding.spec.whatwg.org/#names-and-labels
-# and the HTML standard, section 13.2.3.2. By Python's names, which all spellings of one encoding have in common.
-_MEANT = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
-    "iso8859-9": "cp1254",
-    "gb2312": "gb18030",
-    "shift_jis": "cp932",
-    "euc_kr": "cp949",
-    "utf-16": "utf-8",
-    "utf-16-le": "utf-8",
-    "utf-16-be": "utf-8",
-}
-# The encodings that a page may declare, by Python's names: those of that standard. Python has others, such as
-# unicode_escape, that no browser reads and that make anything of a page.
-_DECLARABLE = frozenset(
-    "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be cp866 iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 "
-    "iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16 koi8-r koi8-u "
-    "mac-roman mac-cyrillic cp874 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 gb2312 gbk "
-    "gb18030 hz big5 big5hkscs euc_jp iso2022_jp shift_jis cp932 euc_kr cp949".split()
-)
-# That standard's labels which Python does not know.
-_LABELS = {
-    **dict.fromkeys(("windows-874", "dos-874", "iso-8859-11"), "cp874"),
-    **dict.fromkeys(("windows-31j", "x-sjis"), "cp932"),
-    **dict.fromkeys(("windows-949", "iso-ir-149"), "cp949"),
-    **dict.fromkeys(("x-gbk", "gb_2312-80", "csgb2312", "iso-ir-58"), "gb18030"),
-    **dict.fromkeys(("x-x-big5", "cn-big5"), "big5hkscs"),
-    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e", "logical", "visual"), "iso8859-8"),
-    **dict.fromkeys(("x-mac-cyrillic", "x-mac-ukrainian"), "mac-cyrillic"),
-    **{"koi": "koi8-r", "koi8": "koi8-r", "koi8-ru": "koi8-u", "x-euc-jp": "euc_jp", "x-mac-roman": "mac-roman"},
-    **{f"x-cp125{last}": f"cp125{last}" for last in range(9)},
-    "unicode-1-1-utf-8": "utf-8",
-}
-_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
-_XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_UNSEEN = ("script", "style", "template", "noscript", "head", "svg", "nav", "iframe", "select", "datalist", "textarea", "rt", "rp")
+_UNSEEN = tuple("script style template noscript head svg nav iframe select datalist textarea rt rp".split())
 _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
@@ -82,7 +42,7 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     from lxml import html
     from lxml.etree import ErrorLevels, ParserError
 
-    front, lines = without_front_matter(_decode(file.read_bytes(), name, encoding).splitlines(keepends=True))
+    front, lines = without_front_matter(decoded(file.read_bytes(), name, encoding).splitlines(keepends=True))
     text = "".join(lines)
     if front.text or text.lstrip().startswith("{%"):  # a template's page, and none about templates
         text = "".join(part if _CODE.match(part) else without_tags(part) for part in _CODE.split(text))
@@ -330,26 +290,3 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list
 def _span(cell: Any, name: str) -> int:
     """How many rows or columns a cell spans, 1 where it says nothing sensible."""
     return min(number_of(cell.get(name), 1) or 1, _WIDEST)
-
-
-def declared_charset(page: bytes) -> str | None:
-    """The encoding that a page says it is in, as it calls it; None where it says nothing."""
-    declared = _CHARSET.search(page[:_DECLARED_WITHIN])
-    return declared[1].decode("ascii", "replace") if declared else None
-
-
-def _decode(raw: bytes, name: str, encoding: str | None) -> str:
-    marked = marked_encoding(raw)
-    used: str = encoding or marked or declared_charset(raw) or "utf-8"
-    try:
-        if not (encoding or marked):
-            codec = codecs.lookup(_LABELS.get(used.lower(), used)).name
-            if codec not in _DECLARABLE:
-                raise LookupError
-            used = _MEANT.get(codec, codec)
-        text = raw.decode(used)
-    except UnicodeError as error:
-        raise wrong_encoding(name, used, error) from error
-    except (LookupError, ValueError) as error:
-        raise InputError(f"{name} says it is encoded in {used!r:.40}, which is unknown; name it: --encoding") from error
-    return _XML_DECLARATION.sub("", text.replace("\0", "").removeprefix("\ufeff"))

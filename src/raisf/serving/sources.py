@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding
-from raisf.retrieval.corpus.web import declared_charset
+from raisf.retrieval.corpus.web_encoding import declared_charset
 from raisf.retrieval.passage import PLACES, Passage
 from raisf.serving.service import NotFound
 from raisf.utils.errors import InputError, RaisfError
