@@ -15,7 +15,9 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
-_UNSEEN = tuple("script style template noscript head svg nav iframe select datalist textarea rt rp".split())
+_NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
+"""Elements that are not seen, and that a table of data has none of."""
+_UNSEEN = (*_NO_DATA, "rt", "rp")  # with the reading above a word (ruby), which would break it
 _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
@@ -201,7 +203,7 @@ def _run(text: str | None) -> str:
 
 def _html_rows(table) -> list[str]:
     """The rows of a table of data, by its columns' names where its first row has them; of a page's layout none."""
-    if len(list(islice(table.iter("table", *_UNSEEN, *_HEADINGS), 2))) > 1 or not _only_cells(table):
+    if len(list(islice(table.iter("table", *_NO_DATA, *_HEADINGS), 2))) > 1 or not _only_cells(table):
         return []
     rows = [cells for row in table.iter("tr") if (cells := list(row.iterchildren(*_CELLS)))]
     texts = {cell: clean(_shown([cell])) for row in rows for cell in row}

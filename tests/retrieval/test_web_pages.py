@@ -105,10 +105,10 @@ def test_a_term_on_a_page_is_told_from_what_describes_it(tmp_path: Path):
 
 
 def test_a_reading_above_a_word_does_not_break_it(tmp_path: Path):
-    (tmp_path / "p.html").write_text(
-        "<p><ruby>東<rp>(</rp><rt>tō</rt><rp>)</rp>京<rt>kyō</rt></ruby> is large.", "utf-8"
-    )
-    assert [p.text for p in read_documents(tmp_path / "p.html")] == ["東京 is large."]
+    word = "<ruby>東<rp>(</rp><rt>tō</rt><rp>)</rp>京<rt>kyō</rt></ruby>"
+    table = f"<table><tr><th>Town<th>People<tr><td>{word}<td>14 million</table>"
+    (tmp_path / "p.html").write_text(f"<p>{word} is large.{table}", "utf-8")
+    assert [p.text for p in read_documents(tmp_path / "p.html")] == ["東京 is large. Town: 東京; People: 14 million."]
 
 
 def test_numbers_that_only_a_style_sheet_parts_do_not_grow_together(tmp_path: Path):
