@@ -221,7 +221,7 @@ def _blank(text: str) -> str:
 
 def _words(token: "Token") -> str:
     """What a paragraph says, on the lines on which it says it."""
-    words, link, parts = "", "", token.children or ()
+    words, link, parts = "", "", _without_readings(token.children or ())
     written, at = token.content, 0
     flat = written.replace("\n", " ")  # as code is told
     for place, (before, part) in enumerate(zip((None, *parts), parts, strict=False)):
@@ -250,6 +250,21 @@ def _words(token: "Token") -> str:
             case "link_close":
                 words += address_of(link, words)
     return words
+
+
+def _without_readings(parts: Sequence["Token"]) -> list["Token"]:
+    """Parts of a text without ruby's tags and the readings above words, which would break these."""
+    tags = [part.content.lower() if part.type == "html_inline" else "" for part in parts]
+    end = max((place for place, tag in enumerate(tags) if tag == "</ruby>"), default=-1)
+    kept, ruby, reading = list["Token"](), False, False
+    for place, (part, tag) in enumerate(zip(parts, tags, strict=True)):
+        name = found[1] if (found := _TAG.fullmatch(tag)) else ""
+        if (name == "ruby" and place <= end) or (ruby and name in ("rb", "rt", "rp")):
+            ruby = tag != "</ruby>"
+            reading = ruby and name in ("rt", "rp") and tag[1] != "/"
+        elif not reading:
+            kept.append(part)
+    return kept
 
 
 def _raised(name: str, before: str, behind: Sequence["Token"]) -> str:

@@ -40,6 +40,10 @@ def texts(tmp_path: Path, content: str) -> list[str]:
             "A Vec<int> or Vec<String>, 10^6, 1st Ctrl C",
         ),
         ("Kept.\n{: type='a'}", "Kept."),
+        (
+            "In <ruby>東<rp>(</rp><rt>tō</rt><rp>)</rp>京<rt>kyō</ruby> a `<rt>` is <rt> and <ruby> too.",
+            "In 東京 a <rt> is <rt> and <ruby> too.",
+        ),
         ("Before.\n\n<!-- todo\n\nAfter.", "Before. todo After."),
         ("x {: .a " + " " * 50_000, "x {: .a"),
         ("One\nof two lines\n---\nMore.", "One of two lines More."),
