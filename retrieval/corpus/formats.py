@@ -212,7 +212,7 @@ def _level_of(style: Any, text: str) -> int:
     if told is not None:
         level = told.get(f"{_W}val")
         return 2 + int(level) if level in _OUTLINE else 0
-    base = style.base_style
+    base = getattr(style, "base_style", None)  # a list's has none
     return 0 if base is not None and base.name == "Title" else _level_of(base, text)
 
 

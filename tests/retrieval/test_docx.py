@@ -277,6 +277,14 @@ def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
     ]
 
 
+def test_a_paragraph_in_the_style_of_a_list_is_read(tmp_path: Path):
+    document = docx.Document()
+    numbers = document.styles.add_style("Numbers", docx.enum.style.WD_STYLE_TYPE.LIST)
+    document.add_paragraph("Sound the alarm.")._p.get_or_add_pPr().get_or_add_pStyle().val = numbers.style_id
+    document.save(str(tmp_path / "h.docx"))
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Sound the alarm."]
+
+
 @pytest.mark.parametrize(
     ("rows", "merged", "names", "text"),
     [
