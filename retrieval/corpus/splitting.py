@@ -60,7 +60,7 @@ def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
 
 def _row_text(cells: Iterable[str]) -> str:
     told = "; ".join(filter(None, cells)).replace(":; ", ": ")  # a cell that leads to the next
-    return f"{told}." if told and told[-1] not in ".!?\u3002\uff01\uff1f" else told
+    return f"{told}." if told and told[-1] not in ".!?:\u3002\uff01\uff1f\uff1a" else told
 
 
 def address_of(link: str | None, words: str) -> str:

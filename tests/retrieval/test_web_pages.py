@@ -62,6 +62,7 @@ def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
         ),
         ("<tr><th>Open<td>9 to 5</tr><tr><th>Closed<td>Sundays</tr>", "Open: 9 to 5. Closed: Sundays."),
         ("<tr><th colspan=2>Danube</tr><tr><th>Length:<td>2850 km</tr>", "Danube. Length: 2850 km."),
+        ("<caption>Our fees:</caption><tr><td>Lite<td>$39</tr>", "Our fees: Lite; $39."),
         ("<tr><th colspan=2>Fees</tr><tr><th>Plan<th>Fee</tr><tr><td>Lite<td>$39</tr>", "Fees. Plan: Lite; Fee: $39."),
         (
             "<tr><th rowspan=2>Route<th colspan=2>Fare</tr><tr><th>Adult<th>Child</tr><tr><td>Oslo<td>20<td>10</tr>",
