@@ -328,12 +328,18 @@ def _docx_text(paragraph: Any) -> str:
 
 
 def _raised_sign(run: Any, before: Sequence[str]) -> str:
-    """The sign before a number that a run begins to raise; Word parts one number into several runs."""
+    """The sign before a number that a run begins to raise, or a fraction; Word parts one number into several runs."""
+    if run.tag == f"{_M}f":
+        return " " if _last(before).isdigit() else ""  # 1 1/2
     if not _is_raised(run) or _is_raised(next(run.itersiblings(run.tag, preceding=True), None)):
         return ""
     raised = (run, *itertools.takewhile(_is_raised, run.itersiblings(run.tag)))
-    last = next(filter(None, reversed(before)), "")
-    return power_sign("sup", last, "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t")))
+    return power_sign("sup", _last(before), "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t")))
+
+
+def _last(words: Sequence[str]) -> str:
+    """The last character of words, some of which are empty."""
+    return next(filter(None, reversed(words)), "")[-1:]
 
 
 def _is_raised(run: Any) -> bool:

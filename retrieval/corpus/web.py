@@ -183,6 +183,8 @@ def _apart(element: Any, before: str, within: str) -> str:
 
 def _raised(element: Any, before: str) -> str:
     """The sign before a number that an element raises, which may be a link to a note, or of a formula's last part."""
+    if element.tag == "mfrac" and before[-1:].isdigit():
+        return " "  # 1 1/2
     if element.tag != "sup":
         within = element.getparent() if element.getnext() is None else None
         return "" if within is None or element.getprevious() is None else _FORMULAS.get(within.tag, "")

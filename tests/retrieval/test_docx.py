@@ -210,11 +210,12 @@ def test_of_a_docx_words_with_their_reading_above_and_formulas_are_read(tmp_path
     base = run("\u6771\u4eac")
     ruby = f"<w:r><w:ruby><w:rt>{run('Tokyo')}</w:rt><w:rubyBase>{base}</w:rubyBase></w:ruby></w:r>"
     power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
-    formula = f"<m:oMath><m:r><m:t>E=m</m:t></m:r>{power}</m:oMath>"
+    half = "<m:f><m:num><m:r><m:t>1</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f>"
+    formula = f"<m:oMath><m:r><m:t>E=m</m:t></m:r>{power}<m:r><m:t>+3</m:t></m:r>{half}</m:oMath>"
     for place, xml in enumerate((f"<w:p>{ruby}</w:p>", f"<w:p>{run('So ')}<m:oMathPara>{formula}</m:oMathPara></w:p>")):
         document.element.body.insert(place, parsed(xml))
     document.save(str(tmp_path / "h.docx"))
-    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["\u6771\u4eac So E=mc^2"]
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["\u6771\u4eac So E=mc^2+3 1/2"]
 
 
 def test_repeated_rows_of_a_docx_are_rows_and_deleted_ones_are_not_read(tmp_path: Path):

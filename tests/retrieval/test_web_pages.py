@@ -146,11 +146,11 @@ def test_a_formula_of_a_page_is_read_once_and_on_one_line(tmp_path: Path):
     power, half = "<msup><mn>10</mn><mn>6</mn></msup>", "<mfrac><mn>1</mn><mn>2</mn></mfrac>"
     tex = "<annotation>10^6+\\frac12</annotation>"
     (tmp_path / "p.html").write_text(
-        f"<p>With <math><semantics><mrow>{power}<mo>+</mo>{half}</mrow>{tex}</semantics></math>,"
+        f"<p>With <math><semantics><mrow>{power}<mo>+</mo><mn>3</mn>{half}</mrow>{tex}</semantics></math>,"
         f'<b><i class="katex-mathml"><math>{power}</math></i><i class="katex-html">106</i></b>,'
         f'<i class="katex-html">7</i>.<table><tr><th>A<th>B<tr><td><math>{power}{tex}</math><td>{tex}1</table>'
     )
-    assert [p.text for p in read_documents(tmp_path)] == ["With 10^6+1/2,10^6,7. A: 10^6; B: 1."]
+    assert [p.text for p in read_documents(tmp_path)] == ["With 10^6+3 1/2,10^6,7. A: 10^6; B: 1."]
 
 
 def test_a_number_that_a_heading_raises_behind_its_first_words_is_told_as_such(tmp_path: Path):
