@@ -46,10 +46,11 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
-    hers = _classes(_asked_of(program))
+    answering = _asked_of(program)
+    hers = _classes(answering)
     codes = [code for kind in (*ours, *hers) for made in vars(kind).values() for code in _functions(made)]
     described = [describe(module) for module in modules]
-    run = [*codes, *functions]
+    run = [*codes, *filter(inspect.isfunction, answering), *functions]
     helpers, named = _reached(run)
     asking = [type(getattr(one, "__self__", one)) for one in functions]
     for kind in dict.fromkeys([*kinds, *asking, *hers]):
@@ -69,7 +70,11 @@ def _asked_of(program: dspy.Module) -> list[Any]:
     lms: list[Any] = [one.lm or dspy.settings.lm for one in predictors]
     found = [*lms, *(getattr(lm, "engine", None) for lm in lms)]
     found += [getattr(lm, "adapter", None) or dspy.settings.adapter for lm in lms]
-    found += [getattr(searched(one), "given", None) for one in programs_within(program)]
+    for one in programs_within(program):
+        given = getattr(searched(one), "given", None)
+        while isinstance(given, functools.partial):
+            given = given.func
+        found.append(given)
     return list({id(one): one for one in found}.values())
 
 

@@ -1,6 +1,8 @@
 """If this failed, who mends her LM, its engine, adapter or retriever would go on with what the old one said."""
 
 import types
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dspy
@@ -32,6 +34,8 @@ class Search:
         return ["{found}"][:k]
     def also(self, query, k):
         return self(query, k)
+def find(query, k):
+    return [mend("A text")][:k]
 """
 GIVEN = {"how": "strip", "lm": "1", "engine": "1", "least": 1, "found": "a text"}
 CHANGED = {"how": "lower", "lm": "2", "engine": "2", "least": 2, "found": "another"}
@@ -46,6 +50,26 @@ def asked(**changed: Any) -> set[str]:
     second.set_lm(dspy.LM("hers/x", engine=made.Engine()))
     with dspy.context(adapter=made.Adapter(), lm=made.LM()):
         return {digest(identity_of(program)) for program in (first, second, third)}
+
+
+@pytest.mark.parametrize(
+    ("retriever", "name"),
+    [
+        (lambda made: made.find, "how"),
+        (lambda made: partial(made.find), "how"),
+        (lambda made: partial(made.Search().also, k=3), "found"),
+    ],
+)
+def test_what_a_function_that_searches_calls_is_known_too(retriever: Callable[[Any], Any], name: str) -> None:
+    """The function alone was looked at, and of a partial's object nothing."""
+
+    def identity(**changed: Any) -> str:
+        made = types.ModuleType("hers_in_this_file")
+        exec(HERS.format(**GIVEN | changed), made.__dict__)
+        return digest(identity_of(RAISF(retriever(made))))
+
+    assert identity() == identity()
+    assert identity() != identity(**{name: CHANGED[name]})
 
 
 @pytest.mark.parametrize("name", CHANGED)
