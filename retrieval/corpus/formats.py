@@ -13,7 +13,7 @@ from typing import Any
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
-from raisf.retrieval.corpus.web import names_together, number_of
+from raisf.retrieval.corpus.web import names_together, number_of, rows_with
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
@@ -234,10 +234,8 @@ def _docx_rows(table: Any) -> list[str]:
     above = [[texts[cell] for cell in row] for row in cells[:captions]]
     rows, cells = rows[captions:], cells[captions:]
     named = _names_columns(table, rows, [[texts[cell] for cell in row] for row in cells], _docx_grid(rows, texts, 1))
-    told = table_rows(names_together(_docx_grid(rows, texts, named), named), bool(named))
-    for number, row in enumerate(cells[named:], start=min(named, 1)):
-        if len(row) == 1 < wide:  # it stands over all columns, and under the name of none
-            told[number] = "".join(table_rows([[texts[row[0]]]], named=False))
+    over = {at: texts[row[0]] for at, row in enumerate(cells[named:], min(named, 1)) if len(row) == 1 < wide}
+    told = rows_with(names_together(_docx_grid(rows, texts, named), named), bool(named), over)
     return [*table_rows(above, named=False), *told]
 
 

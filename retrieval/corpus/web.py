@@ -1,7 +1,7 @@
 """Reading html, with lxml of the extra `documents`: what a page shows, its tables by their columns' names."""
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -219,12 +219,13 @@ def _html_rows(table) -> list[str]:
     grid = named_grid(rows, texts, named)
     if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
-    told = table_rows(grid, bool(named))
     captions = table_rows([[text] for text in above], named=False)
-    for number, row in enumerate(rows[named:], start=min(named, 1)):
-        if len(row) == 1 < len(grid[0]) <= _span(row[0], "colspan"):  # over all columns, and under the name of none
-            told[number] = "".join(table_rows([[texts[row[0]]]], named=False))
-    return list(filter(None, [*captions, *told]))
+    over = {
+        number: texts[row[0]]
+        for number, row in enumerate(rows[named:], start=min(named, 1))
+        if len(row) == 1 < len(grid[0]) <= _span(row[0], "colspan")
+    }
+    return list(filter(None, [*captions, *rows_with(grid, bool(named), over)]))
 
 
 def _is_names(row: list[Any]) -> bool:
@@ -266,6 +267,20 @@ def names_together(grid: list[list[str]], named: int) -> list[list[str]]:
         names = zip_longest(*grid[:named], fillvalue="")
         grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]
     return grid
+
+
+def rows_with(grid: Sequence[Sequence[str]], named: bool, over: Mapping[int, str]) -> list[str]:
+    """The rows of a table as `table_rows` has them, with those that stand over all columns, under the name of none.
+
+    Args:
+        grid: The cells' texts.
+        named: Whether the first row has the columns' names.
+        over: By number, the texts of such rows.
+    """
+    told = table_rows([[""] * len(grid[0]) if number in over else line for number, line in enumerate(grid)], named)
+    for number, text in over.items():
+        told[number] = "".join(table_rows([[text]], named=False))
+    return told
 
 
 def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:

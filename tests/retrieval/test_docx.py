@@ -307,6 +307,7 @@ def test_a_paragraph_in_the_style_of_a_list_is_read(tmp_path: Path):
             [1],
             "Fees of 2024. The north. Town: Alta; Fee: 1; Tax: 2.",
         ),
+        (["Town|Fee", "None yet|"], [((1, 0), (1, 1))], [0], "Town; Fee. None yet."),
     ],
 )
 def test_cells_of_a_docx_table_that_are_merged_are_read_with_all_that_they_span(

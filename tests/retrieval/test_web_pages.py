@@ -73,6 +73,11 @@ def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
             "<tr><th>Route<th>Fare</tr><tr><th colspan=2>South</tr><tr><td>Oslo<td>20</tr>",
             "South. Route: Oslo; Fare: 20.",
         ),
+        ("<tr><th>Route<th>Fare</tr><tr><td colspan=2>None today</tr>", "Route; Fare. None today."),
+        (
+            "<tr><th>Route<th>Fare</tr><tr><td colspan=9>South</tr><tr><td>Oslo<td>20</tr>",
+            "South. Route: Oslo; Fare: 20.",
+        ),
         ("<tr><th>Danube</tr><tr><td>Length<td>2850 km</tr>", "Danube. Length; 2850 km."),
         (
             "<tr><th>Plan<th colspan=2>Price</tr><tr><td rowspan=2>Lite<td>monthly<td>$3</tr>"
