@@ -87,9 +87,15 @@ def _all_of(root: Any) -> list[Any]:
 def _drop_hidden(root: Any) -> None:
     """Takes out what a page hides from the eye by an attribute; a whole page is hidden only while it loads."""
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
-        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", "")) or _is_again(element)
-        if hidden and element.tag not in ("html", "body"):
+        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
+        if (hidden and element.tag not in ("html", "body") and not _is_pictured(element)) or _is_again(element):
             element.drop_tree()
+
+
+def _is_pictured(element: Any) -> bool:
+    """Whether an element is a formula in MathML and no more, whose picture a page shows, as Wikipedia does."""
+    behind, held = element.getnext(), [child.tag for child in element]
+    return behind is not None and behind.tag == "img" and held == ["math"] and not clean(element.text)
 
 
 def _is_again(element: Any) -> bool:

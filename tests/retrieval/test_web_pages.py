@@ -158,6 +158,16 @@ def test_a_formula_of_a_page_is_read_once_and_on_one_line(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path)] == ["With 10^6+3 1/2,10^6,7. A: 10^6; B: 1."]
 
 
+def test_a_formula_that_is_hidden_behind_its_picture_is_read(tmp_path: Path):
+    """Wikipedia's are: of a sentence about one, the formula was missing."""
+    power = "<math><semantics><msup><mn>10</mn><mn>6</mn></msup><annotation>10^{6}</annotation></semantics></math>"
+    (tmp_path / "p.html").write_text(
+        f'<p>Some <span><span style="display: none;">{power}</span><img src="x.svg" alt="10^{{6}}"></span> people.'
+        f'<div style="display: none">Not {power} this.</div>'
+    )
+    assert [p.text for p in read_documents(tmp_path / "p.html")] == ["Some 10^6 people."]
+
+
 def test_a_number_that_a_heading_raises_behind_its_first_words_is_told_as_such(tmp_path: Path):
     (tmp_path / "p.html").write_text("<h1>Towns</h1><h2>10<sup>6</sup> people</h2><p>Two.")
     assert [p.text for p in read_documents(tmp_path)] == ["10^6 people: Two."]
