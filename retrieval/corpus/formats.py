@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, power_sign, table_rows, without_leaders
+from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.corpus.web import names_together, number_of, rows_with
 from raisf.retrieval.passage import Passage
@@ -332,7 +332,10 @@ def _raised_sign(run: Any, before: Sequence[str]) -> str:
     if not _is_raised(run) or _is_raised(next(run.itersiblings(run.tag, preceding=True), None)):
         return ""
     raised = (run, *itertools.takewhile(_is_raised, run.itersiblings(run.tag)))
-    return power_sign("sup", _last(before), "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t")))
+    within = "".join(text.text or "" for one in raised for text in one.iter(f"{_W}t"))
+    stroke, below = [*itertools.islice(raised[-1].itersiblings(run.tag), 2), None, None][:2]
+    parted = stroke is not None and _docx_text(stroke).strip() in STROKES and _is_raised(below, "subscript")
+    return power_sign("sup", _last(before), within, parted)
 
 
 def _last(words: Sequence[str]) -> str:
@@ -340,6 +343,6 @@ def _last(words: Sequence[str]) -> str:
     return next(filter(None, reversed(words)), "")[-1:]
 
 
-def _is_raised(run: Any) -> bool:
+def _is_raised(run: Any, how: str = "superscript") -> bool:
     mark = None if run is None else run.find(f"{_W}rPr/{_W}vertAlign")
-    return mark is not None and mark.get(f"{_W}val") == "superscript"
+    return mark is not None and mark.get(f"{_W}val") == how

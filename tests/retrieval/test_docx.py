@@ -235,8 +235,12 @@ def test_a_number_that_is_raised_in_a_docx_does_not_grow_together_with_the_one_b
     paragraph = document.add_paragraph("Some 10")
     for part, raised in [("-", True), ("6", True), (" mol, 500", False), ("1", True), (" men, 5", False), ("th", True)]:
         paragraph.add_run(part).font.superscript = raised
+    paragraph.add_run(", 3")
+    paragraph.add_run("1").font.superscript = True
+    paragraph.add_run("/")
+    paragraph.add_run("2").font.subscript = True
     document.save(str(tmp_path / "h.docx"))
-    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Some 10^-6 mol, 500^1 men, 5th"]
+    assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["Some 10^-6 mol, 500^1 men, 5th, 3 1/2"]
 
 
 def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
