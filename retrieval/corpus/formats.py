@@ -36,8 +36,8 @@ _OUTLINE = tuple("012345678")
 """The levels that a style gives a heading; 9 is that of text."""
 _WIDEST = 50
 """Columns that a cell spans at most."""
-_LONGEST_HEADING = 15
-"""Words of a heading in a style that is not called so."""
+_LABEL, _LONGEST_HEADING = 3, 15
+"""Words of a heading in a style that is not called so at most; with more than the first number it is no sentence."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _DOCX_NOTES = ("footnote", "endnote")
 _FREE = 1 << 22
@@ -206,7 +206,8 @@ def _level_of(style: Any, text: str) -> int:
     name = (style and style.name) or ""
     if name.startswith(("Heading", "Title")):
         return 1 if name == "Title" else 1 + int(name[-1]) if name[-1].isdecimal() else 2
-    if style is None or len(text.split()) > _LONGEST_HEADING:
+    words = text.split()
+    if style is None or len(words) > _LONGEST_HEADING or (len(words) > _LABEL and words[-1].endswith((".", ";"))):
         return 0
     told = style.element.find(f"{_W}pPr/{_W}outlineLvl")
     if told is not None:

@@ -270,7 +270,11 @@ def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
         ("Below", "Subtitle"),
         ("Tugs", "Marked"),
         ("Two.", None),
-        ("The crew is paid by " + "the day and " * 5 + "night.", "Marked"),
+        ("The crew is paid by " + "the day and " * 5 + "night", "Marked"),
+        ("Pets are not allowed.", "Marked"),
+        ("Article 5.", "Chapter"),
+        ("Why pay more?", "Part of a chapter"),
+        ("No.", None),
     ]:
         document.add_paragraph(text, style=style)
     document.save(str(tmp_path / "h.docx"))
@@ -278,7 +282,9 @@ def test_a_heading_in_a_style_of_ones_own_begins_a_section(tmp_path: Path):
         "Fees: Twelve a day.",
         "Ferries: At nine.",
         "Cranes: Forty tons. Where Below",
-        "Tugs: Two. The crew is paid by " + "the day and " * 5 + "night.",
+        "Tugs: Two. The crew is paid by " + "the day and " * 5 + "night Pets are not allowed.",
+        "Article 5.",
+        "Why pay more?: No.",
     ]
 
 
