@@ -48,9 +48,11 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     answering = _asked_of(program)
     hers = _classes(answering)
-    codes = [code for kind in (*ours, *hers) for made in vars(kind).values() for code in _functions(made)]
+    within = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
+    beneath = [code for kind in hers for made in vars(kind).values() for code in _functions(made)]
+    beneath += filter(inspect.isfunction, answering)
     described = [describe(module) for module in modules]
-    run = [*codes, *filter(inspect.isfunction, answering), *functions]
+    run = [*within, *beneath, *functions]
     helpers, named = _reached(run)
     asking = [type(getattr(one, "__self__", one)) for one in functions]
     for kind in dict.fromkeys([*kinds, *asking, *hers]):
@@ -58,7 +60,8 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     told |= set(map(id, parts))
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
-    asked = dspy.settings.lm if any(map(_of_a_user, run)) else None  # by a metric, say, that is a judge
+    # By a metric that is a judge, say.
+    asked = dspy.settings.lm if any(map(_of_a_user, [*within, *functions])) else None
     found = {"programs": described, "code": [code_of(one) for one in run], "asked": describe_lm(asked)}
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})

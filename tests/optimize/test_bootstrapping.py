@@ -24,8 +24,9 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import RaisfError
 from tests.optimize.conftest import Learner, sets
-from tests.optimize.test_calibrate import Shelf, questions, scoring, timid
+from tests.optimize.test_calibrate import of_its_own, questions, scoring, timid
 from tests.optimize.test_calibrated_modules import judging
+from tests.shelf import Shelf
 
 
 def _weighed(weight: float, stops: bool = False) -> Any:
@@ -180,7 +181,7 @@ def test_who_goes_on_with_another_grader_is_given_no_grades_of_the_one_before() 
 
 @pytest.mark.parametrize("relevance", ["pointwise", "listwise"])
 def test_a_judge_that_nothing_is_drawn_for_keeps_its_demonstrations(relevance: Any) -> None:
-    student = RAISF(Shelf(), k=2, relevance=relevance)
+    student = RAISF(Shelf(of_its_own), k=2, relevance=relevance)
     student.set_lm(scoring(timid))
     shared = {"question": "q", "passages": ["a"], "passage": "a", "relevant_ids": []}
     student.relevant.demos = [dspy.Example(shared, verdict=verdict) for verdict in ("relevant", "irrelevant")]

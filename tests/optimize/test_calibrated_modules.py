@@ -11,11 +11,12 @@ import pytest
 from raisf.optimize.artifact import load, save
 from raisf.optimize.judges.reliability import PLOT
 from raisf.programs.ra_isf import RAISF
-from tests.optimize.test_calibrate import Shelf, calibrated, questions, scoring, shown, timid
+from tests.optimize.test_calibrate import calibrated, of_its_own, questions, scoring, shown, timid
+from tests.shelf import Shelf
 
 
 def judging() -> RAISF:
-    made = RAISF(Shelf(), k=2)
+    made = RAISF(Shelf(of_its_own), k=2)
     made.set_lm(scoring(timid))
     return made
 
@@ -55,7 +56,7 @@ def test_a_judge_that_was_not_measured_or_a_picture_that_fails_costs_no_artifact
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Drawing ended in a KeyError as the program was saved, after all the compiling."""
-    program, lm = RAISF(Shelf(), k=1), scoring(timid)
+    program, lm = RAISF(Shelf(of_its_own), k=1), scoring(timid)
     program.set_lm(lm)
     made, report = calibrated(program, aim="accuracy")
     assert "skipped" in report["judges"]["relevance"] and "skipped" not in report["judges"]["know"]
@@ -63,7 +64,7 @@ def test_a_judge_that_was_not_measured_or_a_picture_that_fails_costs_no_artifact
     assert (tmp_path / "a" / PLOT).read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: 1 / 0)
     save(made, tmp_path / "a")
-    assert load(tmp_path / "a", lm=lm, retriever=Shelf()) and not (tmp_path / "a" / PLOT).exists()
+    assert load(tmp_path / "a", lm=lm, retriever=Shelf(of_its_own)) and not (tmp_path / "a" / PLOT).exists()
     assert "reliability.png could not be drawn (ZeroDivisionError" in caplog.text
 
 
@@ -72,7 +73,7 @@ class Asking(dspy.Module):
 
     def __init__(self, mode: str) -> None:
         super().__init__()
-        self.rag, self.mode = RAISF(Shelf(), k=2), mode
+        self.rag, self.mode = RAISF(Shelf(of_its_own), k=2), mode
 
     def forward(self, question: str) -> dspy.Prediction:
         if self.mode == "parallel":

@@ -12,7 +12,8 @@ from raisf.optimize.optimizers.kinds_of_know import KINDS
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-from tests.optimize.test_calibrate import Shelf, calibrated, scoring, shown, timid
+from tests.optimize.test_calibrate import calibrated, of_its_own, scoring, shown, timid
+from tests.shelf import Shelf
 
 
 def drafting(fields: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def drafting(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_thresholds(tmp_path: Path) -> None:
-    program = RAISF(Shelf(), k=2)
+    program = RAISF(Shelf(of_its_own), k=2)
     program.set_lm(lm := scoring(drafting))
     made, report = calibrated(program, n=12, know=KINDS)
     found = report["know"]
@@ -42,7 +43,7 @@ def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_threshold
     assert "truth is kept" in shown(report) and "left out" in shown(report)
     assert program.self_knowledge == "verbal" and "answer" not in program.know.signature.input_fields
     save(made, tmp_path / "a")
-    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
+    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf(of_its_own))
     assert describe(loaded) | {"compile_report": None} == describe(made) | {"compile_report": None}
     for number in (50, 51):
         again, once = (one(question=f"question {number} ?").trace.root for one in (loaded, made))
@@ -50,7 +51,7 @@ def test_the_kind_of_self_knowledge_that_answers_best_is_kept_with_its_threshold
 
 
 def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
-    program = RAISF(Shelf(), k=2, use_relevance=False, use_decomposition=False)
+    program = RAISF(Shelf(of_its_own), k=2, use_relevance=False, use_decomposition=False)
     program.set_lm(scoring(timid))  # its answers from memory are the same, whatever it is asked about them
     made, report = calibrated(program, n=16, know=("consistency", "verbal", "truth"))
     found = report["know"]["tried"]
@@ -59,7 +60,7 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
 
 
 def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tried() -> None:
-    program = RAISF(Shelf(), k=2)
+    program = RAISF(Shelf(of_its_own), k=2)
     program.set_lm(scoring(drafting))
     _, alone = calibrated(program, n=8, know=("truth",))
     _, beside = calibrated(program, n=8, know=("verbal", "truth"))
@@ -67,7 +68,7 @@ def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tri
 
 
 def test_kinds_that_cannot_be_tried_are_told_at_once() -> None:
-    program = RAISF(Shelf(), k=2)
+    program = RAISF(Shelf(of_its_own), k=2)
     program.set_lm(lm := scoring(timid))
     with pytest.raises(InputError, match=r"unknown kind of self-knowledge 'luck': choose verbal, confidence"):
         calibrated(program, know=("luck",))
@@ -96,7 +97,7 @@ def patchy(fields: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("aim", ["answer", "accuracy"])
 def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim: str) -> None:
-    program = RAISF(Shelf(), k=2, use_know=False, sufficiency=True)
+    program = RAISF(Shelf(of_its_own), k=2, use_know=False, sufficiency=True)
     program.set_lm(lm := scoring(patchy))
     made, report = calibrated(program, n=20, aim=aim)
     assert 0.1 < made.sufficiency_threshold < 0.31 and report["answer"]["after"]["value"] == 1
@@ -105,7 +106,7 @@ def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim
     assert found["before"]["scores"]["accuracy"]["n"] == 40, "with the gold passage, and with another"
     assert made(question="question 50 ?").answer == "right 50" != program(question="question 50 ?").answer
     save(made, tmp_path / "a")
-    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf())
+    loaded: Any = load(tmp_path / "a", lm=lm, retriever=Shelf(of_its_own))
     assert loaded.sufficiency_threshold == made.sufficiency_threshold
 
 
@@ -119,7 +120,7 @@ class Scored(Shelf):
 
 
 def test_the_retrievers_score_tells_passages_apart_for_no_call() -> None:
-    program = RAISF(Scored(), k=2, use_know=False, relevance="score", relevance_threshold=0.9)
+    program = RAISF(Scored(of_its_own), k=2, use_know=False, relevance="score", relevance_threshold=0.9)
     program.set_lm(lm := scoring(timid))
     assert program(question="question 50 ?").answer == "unknown", "nothing scores so high"
     made, report = calibrated(program, n=20)

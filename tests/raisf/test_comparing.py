@@ -237,6 +237,17 @@ def test_a_wrong_list_of_programs_is_refused_before_anything_is_asked(home, tmp_
     assert not (tmp_path / "r/report.html").exists()
 
 
+def test_an_option_is_set_for_the_listed_programs_that_have_it(home, tmp_path, capsys):
+    asked = ["--no-judges", "--limit", "2", "--json"]
+    assert cli.main(_argv(home, tmp_path / "report", *asked, "--set", "evidence=false")) == 0
+    told = [json.loads(path.read_text()) for path in (tmp_path / "report/records").glob("*.meta.json")]
+    options = sorted((one["program"]["class"].split(".")[-1], one["program"].get("evidence")) for one in told)
+    assert options == [("Direct", None), ("RAG", False), ("RAISF", False), ("RAISF", True)]  # the last is compiled
+    capsys.readouterr()
+    assert cli.main(_argv(home, tmp_path / "other", *asked, "--set", "haste=1")) == 2
+    assert "--set haste: none of direct, rag, zero-shot, prompts is a listed program" in capsys.readouterr().err
+
+
 def test_a_folder_with_other_things_is_left_alone(home, tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("mine")
     assert cli.main(_argv(home, tmp_path)) == 2

@@ -1,13 +1,15 @@
 """`raisf compare`: programs on the same questions, beside each other, with the report that comes of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from raisf.commands.command import GO_ON, command, command_line, option
-from raisf.commands.options import index_options, labels_option, limit_option, lm_options, threads_option
+from raisf.commands.options import index_options, labels_option, limit_option, lm_options, set_option, threads_option
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled_programs
 from raisf.experiments.opening import LMChoice, open_fitting
+from raisf.utils.errors import InputError
 
 
 @command(
@@ -40,6 +42,11 @@ from raisf.experiments.opening import LMChoice, open_fitting
 @threads_option
 @index_options("all programs")
 @option("--k", type=at_least(1), metavar="N", heading="all programs", help="passages per retrieval; default: 5")
+@set_option(
+    "all programs",
+    "an option of those listed by `raisf programs` that have it, such as evidence=false, as the papers read; compiled "
+    "programs and your own modules keep theirs",
+)
 @lm_options
 def compare_command(
     programs: dict[str, str],
@@ -52,6 +59,7 @@ def compare_command(
     index: str | None,
     where: str | None,
     k: int | None,
+    switches: tuple[tuple[str, Any], ...],
     lm: LMChoice,
 ) -> CommandResult:
     """Compare programs on the same questions: scores, paired tests, routes, judges, cost; a page with plots."""
@@ -64,9 +72,12 @@ def compare_command(
 
     check_folder(out)
     examples = load_questions(test)[:limit]
+    changed = _changed(programs, dict(switches))
     report = compare(
         {
-            label: open_fitting(name, lm=lm, index=index, where=where, questions=examples, k=k)
+            label: open_fitting(
+                name, lm=lm, index=index, where=where, questions=examples, **({"k": k} | changed[label])
+            )
             for label, name in programs.items()
         },
         examples,
@@ -80,3 +91,17 @@ def compare_command(
     )
     view = Group(*(section.view() for section in report.sections.values()), as_text(f"\nreport: {out / PAGE}"))
     return CommandResult({"out": str(out), **report.results}, view)
+
+
+def _changed(programs: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By label, those of the options that a program has, of the programs that `raisf programs` lists."""
+    from raisf.programs.registry import PROGRAMS, defaults
+
+    known = {label: defaults(PROGRAMS[name]).keys() if name in PROGRAMS else set() for label, name in programs.items()}
+    for one in options:
+        if not any(one in names for names in known.values()):
+            raise InputError(
+                f"--set {one}: none of {', '.join(programs)} is a listed program with that option; `raisf programs "
+                "--json` lists the options of each, and compiled programs and modules of your own keep theirs"
+            )
+    return {label: {one: options[one] for one in options if one in names} for label, names in known.items()}

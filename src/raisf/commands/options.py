@@ -103,6 +103,11 @@ def index_options(heading: str = "options") -> Decorator:
     return lambda function: index(where(function))
 
 
+def set_option(heading: str, help: str) -> Decorator:
+    """--set: options of a program by their names."""
+    return option("--set", "switches", type=switch, multiple=True, metavar="NAME=VALUE", heading=heading, help=help)
+
+
 _lm = functools.partial(option, heading="language model")
 lm_options = as_one(
     "lm",
@@ -282,14 +287,10 @@ program_options = as_one(
     ),
     _program("--max-calls", type=at_least(1), metavar="N", help="LM calls per question; default: no limit"),
     _program("--max-seconds", type=seconds, metavar="S", help="seconds per question; default: no limit"),
-    _program(
-        "--set",
-        "switches",
-        type=switch,
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="any other option of the program, such as use_internal=false for blendfilter; `raisf programs "
-        "--json` lists them",
+    set_option(
+        "program",
+        "any other option of the program, such as use_internal=false for blendfilter; `raisf programs --json` lists "
+        "them",
     ),
     *_judges,
     _program(
