@@ -259,7 +259,7 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
     # By their hashes: a key may stand under any name.
     also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
-    for one in (lm, getattr(lm, "engine", None)):  # `dspy.LM(engine=...)` is how an LM of one's own is made
+    for one in (lm, engine_of(lm)):
         if not type(one).__module__.startswith(("dspy.", "raisf.", "builtins")):
             words += [_class_of(one), digest(_given(one))]
     if isinstance(lm, EndpointLM):  # a verdict of one token is asked for in other words, and cut by a threshold
@@ -268,3 +268,8 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
             signature is not None and lm.endpoint.scoring is not None and scored_labels(signature) is not None
         )
     return " ".join(words)
+
+
+def engine_of(lm: Any) -> Any:
+    """What a `dspy.LM(engine=...)` runs, which is how an LM of one's own is made; of any other LM None."""
+    return lm.engine if isinstance(lm, dspy.LM) else None

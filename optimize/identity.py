@@ -17,7 +17,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe, describe_lm
+from raisf.evaluation.identity import code_of, describe, describe_lm, engine_of
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
 from raisf.utils.files import is_installed
@@ -71,7 +71,7 @@ def _asked_of(program: dspy.Module) -> list[Any]:
     """What answers a program and finds for it: LMs, their engines and adapters, retrievers without names."""
     predictors = [predictor for _, predictor in all_predictors(program)]
     lms: list[Any] = [one.lm or dspy.settings.lm for one in predictors]
-    found = [*lms, *(getattr(lm, "engine", None) for lm in lms)]
+    found = [*lms, *map(engine_of, lms)]
     found += [getattr(lm, "adapter", None) or dspy.settings.adapter for lm in lms]
     for one in programs_within(program):
         given = getattr(searched(one), "given", None)

@@ -246,6 +246,9 @@ def test_an_option_is_set_for_the_listed_programs_that_have_it(home, tmp_path, c
     capsys.readouterr()
     assert cli.main(_argv(home, tmp_path / "other", *asked, "--set", "haste=1")) == 2
     assert "--set haste: none of direct, rag, zero-shot, prompts is a listed program" in capsys.readouterr().err
+    for twice in (["--k", "3", "--set", "k=2"], ["--set", "k=2", "--set", "k=3"]):
+        assert cli.main(_argv(home, tmp_path / "other", *asked, *twice)) == 2
+        assert "--set k: k is given twice" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_things_is_left_alone(home, tmp_path, capsys):

@@ -5,10 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from raisf.commands.command import GO_ON, command, command_line, option
-from raisf.commands.options import index_options, labels_option, limit_option, lm_options, set_option, threads_option
+from raisf.commands.options import (
+    index_options,
+    labels_option,
+    limit_option,
+    lm_options,
+    set_once,
+    set_option,
+    threads_option,
+)
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, at_least, labelled_programs
-from raisf.experiments.opening import LMChoice, open_fitting
+from raisf.experiments.opening import LMChoice, given, open_fitting
 from raisf.utils.errors import InputError
 
 
@@ -72,7 +80,7 @@ def compare_command(
 
     check_folder(out)
     examples = load_questions(test)[:limit]
-    changed = _changed(programs, dict(switches))
+    changed = _changed(programs, set_once(switches, given({"k": k})))
     report = compare(
         {
             label: open_fitting(

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -106,6 +106,22 @@ def index_options(heading: str = "options") -> Decorator:
 def set_option(heading: str, help: str) -> Decorator:
     """--set: options of a program by their names."""
     return option("--set", "switches", type=switch, multiple=True, metavar="NAME=VALUE", heading=heading, help=help)
+
+
+def set_once(switches: Sequence[tuple[str, Any]], others: Collection[str] = ()) -> dict[str, Any]:
+    """What --set gives, by name.
+
+    Args:
+        switches: The names, each with a value.
+        others: The names of what other options give.
+
+    Raises:
+        InputError: An option is given twice.
+    """
+    names = [*others, *(name for name, _ in switches)]
+    if twice := next((name for name, _ in switches if names.count(name) > 1), None):
+        raise InputError(f"--set {twice}: {twice} is given twice; leave one out")
+    return dict(switches)
 
 
 _lm = functools.partial(option, heading="language model")
@@ -228,7 +244,7 @@ class ProgramChoice:
         """The program, ready to be asked; see `raisf.experiments.opening.open_program`."""
         options = asdict(self)
         name, index, where = (options.pop(one) for one in ("program", "index", "where"))
-        switches = dict(options.pop("switches"))
+        switches = set_once(options.pop("switches"), given(options))
         if clash := switches.keys() & {"name", "lm", "index", "where", "searches", "about", "questions"}:
             raise InputError(f"{name} has no option {clash.pop()!r}")
         opening: dict[str, Any] = {"lm": lm, "index": index, "where": where, "questions": questions}
