@@ -187,6 +187,8 @@ def _as_data(value: Any, above: tuple[int, ...]) -> Any:
         return [value.__module__, value.__qualname__, _parts(code), *(_as_data(one, above) for one in held)]
     if isinstance(value, dspy.Example):
         return _as_data(value.toDict(), above)
+    if isinstance(value, type) and issubclass(value, dspy.Signature):
+        return [value.signature, value.dump_state(), dspy.ChatAdapter().format_field_structure(value)]
     if isinstance(value, type) or inspect.isbuiltin(value):
         return [getattr(value, name, _class_of(value)) for name in ("__module__", "__qualname__")]
     if (plain := _plain(value)) is not None:
@@ -195,7 +197,9 @@ def _as_data(value: Any, above: tuple[int, ...]) -> Any:
     held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     public = {name: one for name, one in held.items() if not name.startswith("_")}
     called = vars(type(value)).get("__call__")
-    return [_class_of(value), _as_data(called, above), _as_data(public, above)]
+    hidden = {name: one for name, one in _given(value).items() if name not in public}
+    told = [_class_of(value), _as_data(called, above), _as_data(public, above)]
+    return [*told, hidden] if hidden else told
 
 
 def _plain(value: Any) -> str | None:
