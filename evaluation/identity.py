@@ -126,11 +126,17 @@ def _searched_by(retriever: Any) -> str:
 
     Arguments bound to the function do not count: a client among them may change with every call.
     """
+    given = given_to_search(retriever)
+    function = getattr(given, "__func__", given)
+    return f"{found_by(retriever)} {digest(code_of(function))}" if inspect.isfunction(function) else found_by(retriever)
+
+
+def given_to_search(retriever: Any) -> Any:
+    """What of the user's own a retriever searches with, without what a `functools.partial` binds to it; else None."""
     given = getattr(retriever, "given", None)
     while isinstance(given, functools.partial):
         given = given.func
-    function = getattr(given, "__func__", given)
-    return f"{found_by(retriever)} {digest(code_of(function))}" if inspect.isfunction(function) else found_by(retriever)
+    return given
 
 
 def _own_options(module: Any) -> set[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe, describe_lm, engine_of
+from raisf.evaluation.identity import code_of, describe, describe_lm, engine_of, given_to_search
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
 from raisf.utils.files import is_installed
@@ -73,11 +73,7 @@ def _asked_of(program: dspy.Module) -> list[Any]:
     lms: list[Any] = [one.lm or dspy.settings.lm for one in predictors]
     found = [*lms, *map(engine_of, lms)]
     found += [getattr(lm, "adapter", None) or dspy.settings.adapter for lm in lms]
-    for one in programs_within(program):
-        given = getattr(searched(one), "given", None)
-        while isinstance(given, functools.partial):
-            given = given.func
-        found.append(given)
+    found += [given_to_search(searched(one)) for one in programs_within(program)]
     return list({id(one): one for one in found}.values())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import EngineName, build_index, open_index
 from raisf.retrieval.passage import Passage
@@ -107,6 +108,13 @@ def made(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> d
 def copy(made: dict[str, Path], engine: str, tmp_path: Path) -> Path:
     """An index to be changed."""
     return Path(shutil.copytree(made[engine], tmp_path / "index"))
+
+
+def reading_error_of(path: Path, encoding: str | None = None) -> str:
+    """Why documents cannot be read."""
+    with pytest.raises(InputError) as caught:
+        list(read_documents(path, encoding))
+    return str(caught.value)
 
 
 def error_of(path: Path) -> str:

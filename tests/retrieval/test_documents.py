@@ -19,6 +19,7 @@ from raisf.retrieval.corpus.texts import passages_of_texts
 from raisf.retrieval.index import build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from tests.retrieval.conftest import reading_error_of
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -32,12 +33,6 @@ def write(tmp_path: Path) -> Write:
         return file
 
     return write
-
-
-def error_of(path: Path, encoding: str | None = None) -> str:
-    with pytest.raises(InputError) as caught:
-        list(read_documents(path, encoding))
-    return str(caught.value)
 
 
 @settings(max_examples=200, deadline=None)
@@ -118,9 +113,9 @@ def test_entries_of_a_list_in_a_txt_file_are_told_apart(write: Write, text: str,
 def test_what_is_no_text_is_not_said_to_want_an_encoding(write: Write, tmp_path: Path):
     file = write("a.txt", "")
     file.write_bytes(bytes(range(256)) * 8)
-    assert "a.txt: no text, but binary data" in error_of(file)
+    assert "a.txt: no text, but binary data" in reading_error_of(file)
     file.write_bytes("Größe: 3\t4\r\n".encode("cp1252"))
-    assert "--encoding cp1252" in error_of(file)
+    assert "--encoding cp1252" in reading_error_of(file)
 
 
 def test_only_what_markdown_calls_a_fence_hides_headings(write: Write):
@@ -198,15 +193,15 @@ def test_marked_encodings_are_recognised_and_the_mark_is_no_text(
 
 def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
     file = write("old.txt", "First line\nCafé".encode("cp1252"))
-    assert "old.txt" in error_of(file) and "cp1252" in error_of(file)
+    assert "old.txt" in reading_error_of(file) and "cp1252" in reading_error_of(file)
     # Whoever takes that advice for the whole folder garbles its other files, and nothing tells her.
-    assert "every file that is given" in error_of(file) and "raisf index add" in error_of(file)
+    assert "every file that is given" in reading_error_of(file) and "raisf index add" in reading_error_of(file)
     assert [passage.text for passage in read_documents(file, "cp1252")] == ["First line Café"]
     unmarked = write("wide.txt", "Plain".encode("utf-16-le"))
-    assert "utf-16-le" in error_of(unmarked)
+    assert "utf-16-le" in reading_error_of(unmarked)
     assert [passage.text for passage in read_documents(unmarked, "utf-16-le")] == ["Plain"]
     for no_text in ("klingon", "base64", "rot13", "undefined"):
-        assert f"unknown encoding '{no_text}'" in error_of(file, no_text)
+        assert f"unknown encoding '{no_text}'" in reading_error_of(file, no_text)
 
 
 def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
@@ -228,13 +223,13 @@ def test_a_number_that_json_has_no_words_for_is_left_out(write: Write, tmp_path:
 
 def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: Path):
     ids = write("ids.jsonl", '{"id": "a", "text": "x"}\n{"id": "b\\ud800", "text": "y"}\n')
-    assert "ids.jsonl, line 2: the id 'b\\ud800' has half a surrogate pair" in error_of(ids)
+    assert "ids.jsonl, line 2: the id 'b\\ud800' has half a surrogate pair" in reading_error_of(ids)
     ids.unlink()
     if sys.platform == "darwin":
         pytest.skip("its file names are always UTF-8")
     latin = write(os.fsdecode(b"sub/caf\xe9.txt"), "Text.")
     for path in (latin, tmp_path / "docs"):
-        assert "sub/caf\\xe9.txt is not UTF-8; rename it" in error_of(path)
+        assert "sub/caf\\xe9.txt is not UTF-8; rename it" in reading_error_of(path)
     latin.rename(latin.with_suffix(".png"))
     write("a.txt", "Text.")
     assert [passage.pid for passage in read_documents(tmp_path / "docs")] == ["a.txt#1"]
@@ -270,21 +265,21 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
     ],
 )
 def test_what_cannot_be_read_is_named(write: Write, name: str, content: str, message: str):
-    assert message in error_of(write(name, content))
+    assert message in reading_error_of(write(name, content))
 
 
 def test_the_error_of_a_double_id_says_where_both_are(write: Write, tmp_path: Path):
     write("a.jsonl", '{"id": "i", "text": "x"}\n')
     write("b.jsonl", '\n{"id": "i", "text": "y"}\n')
-    assert "a.jsonl, line 1 and b.jsonl, line 2" in error_of(tmp_path / "docs")
+    assert "a.jsonl, line 1 and b.jsonl, line 2" in reading_error_of(tmp_path / "docs")
     with pytest.raises(InputError, match="passage 1 and passage 2"):
         list(checked([Passage("i", "x"), Passage("i", "y")]))
 
 
 def test_a_path_without_documents_is_named(tmp_path: Path):
-    assert "no documents at" in error_of(tmp_path / "nowhere")
+    assert "no documents at" in reading_error_of(tmp_path / "nowhere")
     (tmp_path / "picture.png").write_bytes(b"")
-    assert "of its 1 files none is" in error_of(tmp_path)
+    assert "of its 1 files none is" in reading_error_of(tmp_path)
 
 
 def test_an_empty_cell_of_pandas_is_no_title_and_no_id(write: Write):

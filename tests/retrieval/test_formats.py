@@ -8,6 +8,7 @@ from raisf.retrieval.corpus import formats
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
+from tests.retrieval.conftest import reading_error_of
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra documents")
 
@@ -34,12 +35,6 @@ def make_pdf(path: Path, *pages: str) -> Path:
     body += f"{end}<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
     path.write_bytes(body.encode("latin-1"))
     return path
-
-
-def error_of(path: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        list(read_documents(path))
-    return str(caught.value)
 
 
 def test_a_pdf_is_cited_by_its_pages(tmp_path: Path):
@@ -85,12 +80,12 @@ def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCapt
 
 def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 and then nothing")
-    assert "broken.pdf: not a pdf file that can be read" in error_of(tmp_path / "broken.pdf")
+    assert "broken.pdf: not a pdf file that can be read" in reading_error_of(tmp_path / "broken.pdf")
     whole = make_pdf(tmp_path / "open.pdf", "Secret.")
     locked = pypdf.PdfWriter(clone_from=whole)
     locked.encrypt("password", algorithm="RC4-128")
     locked.write(tmp_path / "locked.pdf")
-    assert "locked.pdf is locked with a password" in error_of(tmp_path / "locked.pdf")
+    assert "locked.pdf is locked with a password" in reading_error_of(tmp_path / "locked.pdf")
     with pytest.raises(InputError, match=r"scan\.pdf: has no text, only pictures perhaps"):
         build_index(make_pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "i", "bm25")
 
@@ -118,4 +113,4 @@ def test_the_title_of_a_pdf_is_not_repeated_in_its_text(tmp_path: Path):
 
 def test_a_missing_library_is_told_by_the_extras_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "pypdf", None)
-    assert "needs the extra `documents`" in error_of(make_pdf(tmp_path / "a.pdf", "Text."))
+    assert "needs the extra `documents`" in reading_error_of(make_pdf(tmp_path / "a.pdf", "Text."))
