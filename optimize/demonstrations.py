@@ -98,9 +98,8 @@ def collect_rows(
     rows, taught = Rows(), taught or {}
     owner_of, roles = owners(program), {name: role_of(one) for name, one in program.named_predictors()}
     judging = {id(owner_of[name]) for name, role in roles.items() if role in JUDGED and _in_use(owner_of[name], role)}
-    # A module of the user's own may be asked something else than questions: then gold says nothing of its predictors.
-    answered = all("question" in example and gold_answers(example) for example in trainset)
-    for name, predictor in program.named_predictors() if answered else ():
+    trainset = answered(trainset)
+    for name, predictor in program.named_predictors() if trainset else ():
         owner, role = owner_of[name], roles[name]
         reasoned = reasoned_role(predictor)
         if reasoned in JUDGE_ROLES and isinstance(owner, Program) and _in_use(owner, reasoned):
@@ -135,6 +134,11 @@ def collect_rows(
             "(--strategy bootstrap), which shows steps of its own right runs"
         )
     return rows
+
+
+def answered(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """The questions of which gold says something; a module of the user's own may be asked something else."""
+    return [example for example in examples if "question" in example and gold_answers(example)]
 
 
 def judges(program: dspy.Module) -> list[str]:

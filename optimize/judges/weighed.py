@@ -1,4 +1,4 @@
-"""Drawing from rows that have a weight: for who weighs them in a loss, and for who cannot."""
+"""Drawing from rows, evenly over the verdicts: from those that have a weight for who weighs them, and who cannot."""
 
 import random
 from collections.abc import Sequence
@@ -36,3 +36,15 @@ def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Exam
     for row in rows:
         most[row.verdict] = max(most.get(row.verdict, 0.0), row.weight)
     return [row for row in rows if rng.random() < row.weight / most[row.verdict]]
+
+
+def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Random) -> list[dspy.Example]:
+    """Up to n rows, as evenly over the verdicts as they can be had; weights in the loss even out the rest."""
+    of: dict[str, list[dspy.Example]] = {}
+    for row in rng.sample(list(rows), len(rows)):
+        of.setdefault(str(row.get(verdict, "")), []).append(row)
+    drawn: list[dspy.Example] = []
+    for taken, same in enumerate(sorted(of.values(), key=len)):
+        drawn += same[: (n - len(drawn)) // (len(of) - taken)]
+    rng.shuffle(drawn)
+    return drawn

@@ -15,6 +15,7 @@ from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
+from raisf.optimize.judges.weighed import draw_evenly
 from raisf.optimize.optimizers.base import Compilation, Examples
 from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.optimize.optimizers.training_rows import (
@@ -23,7 +24,6 @@ from raisf.optimize.optimizers.training_rows import (
     JudgeTraining,
     Source,
     chosen_predictors,
-    draw_evenly,
     local_base,
 )
 from raisf.utils.errors import InputError
@@ -63,6 +63,7 @@ class FinetuneJudges(JudgeTraining):
     how = "weights"
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        self._check_answered(trainset, valset)
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)

@@ -19,6 +19,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
+from raisf.optimize.judges.weighed import draw_evenly
 from raisf.optimize.optimizers.base import Compilation, Examples
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.row_writer import format_of
@@ -28,7 +29,6 @@ from raisf.optimize.optimizers.training_rows import (
     JudgeTraining,
     Source,
     chosen_predictors,
-    draw_evenly,
     local_base,
 )
 from raisf.utils.errors import InputError
@@ -69,6 +69,7 @@ class ProbeJudges(JudgeTraining):
     how = "probe"
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        self._check_answered(trainset, valset)
         self.bases(student)
         asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
         return asked + ([self.judge_rows.identity()] if self.judge_rows else [])

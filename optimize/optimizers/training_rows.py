@@ -8,19 +8,19 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.examples import check_answered
 from raisf.evaluation.runner import check_ran, error_text
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
-from raisf.optimize.demonstrations import Rows, collect_rows, judges, judges_by_drafts
+from raisf.optimize.demonstrations import Rows, answered, collect_rows, judges, judges_by_drafts
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
-from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
@@ -61,6 +61,12 @@ class JudgeTraining(Optimizer):
 
     def _functions(self) -> list[Callable[..., Any]]:
         return [self.metric]
+
+    def _check_answered(self, *sets: Examples) -> None:
+        """Refuses, before any work, questions that the metric cannot score: one of these ends all runs."""
+        if self.metric in FROM_GOLD:
+            for split, examples in zip(("training", "validation"), sets, strict=True):
+                check_answered(examples, split)
 
     @property
     def _lenient(self) -> bool:
@@ -179,6 +185,7 @@ class Source:
 
     split: str
     gold: Rows
+    judging: Sequence[str] = ()
     traced: Traced = field(default_factory=Traced)
     taught: bool = False
 
@@ -209,7 +216,13 @@ class Source:
             most=most,
         )
         _add_answerers(gold, task, examples, chosen, options)
-        source = cls(split, gold, taught=task.teacher is not None)
+        ours, asked = owners(task.student), judges(task.student)
+        judging = [name for name, one in task.student.named_predictors() if role_of(one) in JUDGED]
+        source = cls(split, gold, [name for name in judging if isinstance(ours[name], Program)])
+        for name in source.judging:
+            why = "no question has a gold answer" if name in asked else "the program does not ask it"
+            gold.missing.setdefault(name, why)
+        source.taught = task.teacher is not None
         if any(source._may_trace(name) for name in chosen):
             source.traced = traced_rows(
                 task.teacher or task.student,
@@ -241,7 +254,7 @@ class Source:
 
     def _may_trace(self, name: str) -> bool:
         """A judge's own verdicts are no lesson for it: lucky runs would confirm it in its mistakes."""
-        return name not in self.gold.of and (self.taught or name not in self.gold.judge)
+        return name not in self.gold.of and (self.taught or name not in self.judging)
 
     def leave_out(self, learnt: "Source") -> None:
         """Takes out the rows about what another split's rows are about: two questions may share a sub-question."""
@@ -279,7 +292,7 @@ def _add_answerers(
 ) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
     predictors, owner_of = dict(task.student.named_predictors()), owners(task.student)
-    if not all("question" in example and gold_answers(example) for example in examples):
+    if not (examples := answered(examples)):
         return
     knowing = {id(owner_of[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
     for name in chosen:
@@ -299,18 +312,6 @@ def _add_answerers(
         rng = random.Random(f"{options.seed}/{name}")
         if rows := answer_rows(predictors[name], owner, examples, known, rng):
             gold.of[name] = rows
-
-
-def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Random) -> list[dspy.Example]:
-    """Up to n rows, as evenly over the verdicts as they can be had; weights in the loss even out the rest."""
-    of: dict[str, list[dspy.Example]] = {}
-    for row in rng.sample(list(rows), len(rows)):
-        of.setdefault(str(row.get(verdict, "")), []).append(row)
-    drawn: list[dspy.Example] = []
-    for taken, same in enumerate(sorted(of.values(), key=len)):
-        drawn += same[: (n - len(drawn)) // (len(of) - taken)]
-    rng.shuffle(drawn)
-    return drawn
 
 
 def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) -> list[str]:

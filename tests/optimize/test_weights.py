@@ -16,7 +16,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
-from raisf.optimize.optimizers.training_rows import draw_evenly
+from raisf.optimize.judges.weighed import draw_evenly
 from raisf.optimize.traces import traced_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.compiled import compiled_view

@@ -63,7 +63,7 @@ def pool(
     """
     from raisf.optimize.demonstrations import collect_rows
     from raisf.optimize.judges.judge_rows import JudgeRows
-    from raisf.optimize.optimizers.training_rows import draw_evenly
+    from raisf.optimize.judges.weighed import draw_evenly
 
     start, rng = time.perf_counter(), random.Random(seed)
     found = collect_rows(program, trainset, labels="model", threads=threads, strict=False).of
