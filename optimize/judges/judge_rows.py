@@ -44,21 +44,28 @@ class JudgeRows:
 
     @classmethod
     def read(cls, *folders: Path | str) -> "JudgeRows":
-        """The rows that `raisf collect` wrote, of all folders together.
+        """The rows that `raisf collect` wrote, of all folders together; what several say is said by the first.
 
         Raises:
             InputError: A folder holds no such rows, or one that its judge cannot learn from; the message says which.
         """
         rows: dict[str, list[dspy.Example]] = {judge: [] for judge in JUDGES}
-        known_by: set[str] = set()
+        known_by, otherwise = set[str](), 0
         for folder in map(Path, folders):
             for judge in JUDGES:
                 path = folder / f"{judge}.jsonl"
                 if not path.is_file():
                     raise InputError(f"{folder} has no {path.name}: give a folder that `raisf collect` wrote")
                 found = list(read_jsonl(path))
-                rows[judge] += [_example(path, n, judge, row) for n, row in enumerate(found, start=1)]
+                read = [_example(path, n, judge, row) for n, row in enumerate(found, start=1)]
+                before = {_asked(row): _said(row) for row in rows[judge]}
+                rows[judge] += [row for row in read if _asked(row) not in before]
+                otherwise += sum(before.get(_asked(row), said) != said for row in read for said in [_said(row)])
                 known_by |= {lm for row in found if judge == "know" and (lm := _asked_lm(row))}
+        if otherwise:
+            logger.warning(
+                "%d rows say something else than rows of a folder before: what the first one says is learnt", otherwise
+            )
         return cls(rows, {"folders": [str(folder) for folder in folders], "known_by": sorted(known_by)})
 
     def parts(
@@ -98,8 +105,20 @@ class JudgeRows:
         asked, texts = self._questions(trainset, valset)
         return not texts & asked[1] - asked[0]
 
-    def tell_of_others(self, student: dspy.Module) -> None:
-        """Warns where rows of what is known come from another LM than the one that answers: it knows other things."""
+    def tell_of_others(
+        self, student: dspy.Module, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]
+    ) -> None:
+        """Warns of rows that `parts` leaves out, and of another LM's of what is known: it knows other things."""
+        asked, _ = self._questions(trainset, valset)
+        every = [row for rows in self.of.values() for row in rows]
+        if left := sum(_origin(row) not in asked[0] | asked[1] for row in every):
+            logger.warning(
+                "%d of the %d rows in %s are about questions that neither the training nor the validation questions "
+                "hold, and are left out: give the files that they were collected from",
+                left,
+                len(every),
+                self._folders,
+            )
         for program in programs_within(student):
             lm: Any = isinstance(program, RAISF) and (program.answer_directly.lm or dspy.settings.lm)
             others = [name for name in self.report.get("known_by", []) if lm and not _same(name, lm.model)]
@@ -202,6 +221,15 @@ def _held_out(texts: set[str], trainset: Sequence[dspy.Example]) -> set[str]:
 
 def _origin(row: dspy.Example) -> str:
     return row.get("origin") or row.question
+
+
+def _asked(row: dspy.Example) -> str:
+    """What a judge is asked in a row: dev and training questions share sub-questions."""
+    return digest([row.question, row.get("passage"), row.get("passages")])
+
+
+def _said(row: dspy.Example) -> list[Any]:
+    return [row.get(output) for output in sorted(_OUTPUTS)]
 
 
 def _asked_lm(row: dict[str, Any]) -> str | None:

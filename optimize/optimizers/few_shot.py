@@ -159,7 +159,7 @@ class Prompting(Optimizer):
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
             if self.judge_rows is not None:
-                self.judge_rows.tell_of_others(task.student)
+                self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
                 taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
             draws.rows = collect_rows(
                 task.student,

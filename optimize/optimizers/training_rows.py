@@ -79,7 +79,7 @@ class JudgeTraining(Optimizer):
         samples = [up_to(part, QUESTIONS_A_ROW * self.rows, rng) for part in parts]
         taught: Sequence[Any] = (None, None)
         if self.judge_rows is not None:
-            self.judge_rows.tell_of_others(task.student)
+            self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
             taught = self.judge_rows.parts(*parts)
         learnt, held = [
             Source.of(task, sample, chosen, split, self, rows)

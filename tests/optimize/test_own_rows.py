@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import dspy
 import pytest
 
 from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 
 ROWS = {
@@ -55,3 +57,28 @@ def test_a_row_that_its_judge_cannot_learn_from_is_told(tmp_path, judge, changed
     with pytest.raises(InputError) as caught:
         read(tmp_path, judge, **changed)
     assert str(caught.value).startswith(f"{tmp_path / judge}.jsonl, row 2: ") and told in str(caught.value)
+
+
+def test_what_two_folders_say_is_learnt_once_and_what_they_contradict_is_told(tmp_path, caplog):
+    """Questions of --train and of --dev share sub-questions: these rows weighed twice, or taught both verdicts."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    whole = read(tmp_path / "a", "know", question="When?").of
+    again = JudgeRows.read(tmp_path / "a", tmp_path / "a")
+    assert again.of == whole and not caplog.messages
+    read(tmp_path / "b", "know", verdict="know")
+    both = JudgeRows.read(tmp_path / "a", tmp_path / "b").of
+    assert both == whole
+    assert caplog.messages == [
+        "1 rows say something else than rows of a folder before: what the first one says is learnt"
+    ]
+
+
+def test_rows_of_questions_in_neither_split_are_told(caplog):
+    """Of rows with sub-questions that a later file does not have, up to half were left out without a word."""
+    asked = [dspy.Example(question=f"Who is {n}?").with_inputs("question") for n in range(12)]
+    rows = JudgeRows({"know": [dspy.Example(one, verdict="know") for one in asked]}, {"folders": ["mine"]})
+    rows.tell_of_others(RAISF(None), asked[:8], asked[8:])
+    assert not caplog.messages
+    rows.tell_of_others(RAISF(None), asked[:8], asked[8:9])
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("3 of the 12 rows in mine are about questions")
