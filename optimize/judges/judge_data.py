@@ -117,7 +117,8 @@ def relevance_examples(
 
     A passage is relevant if it is gold (see `gold_among`) and suffices to answer: the only gold passage of the question
     or sub-question. A question of several gold passages has none that suffices, and goes on to be decomposed; where it
-    comes without a decomposition, the gold passage that holds the answer's words counts.
+    comes without a decomposition, the gold passage that holds the answer's words counts. Of equal questions with other
+    gold passages each, what is relevant to any of them is so.
 
     Args:
         trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
@@ -132,11 +133,13 @@ def relevance_examples(
         InputError: No questions, or one without a gold answer.
     """
     return [
-        dspy.Example(question=step.question, passage=passage.prompt_text, verdict=verdict).with_inputs(
-            "question", "passage"
-        )
-        for step, passages in searched_steps(trainset, retriever, k, most)
-        for passage, verdict in zip(passages, gold_verdicts(step, passages), strict=True)
+        dspy.Example(
+            question=alike[0].question,
+            passage=passage.prompt_text,
+            verdict="relevant" if "relevant" in verdicts else "irrelevant",
+        ).with_inputs("question", "passage")
+        for alike, passages in _searched(trainset, retriever, k, most)
+        for passage, *verdicts in zip(passages, *(gold_verdicts(step, passages) for step in alike), strict=True)
     ]
 
 
@@ -262,14 +265,29 @@ def searched_steps(
     """The steps that gold passages support, at most so many, each with the k passages that the retriever finds.
 
     Steps of whose gold passages none is in the index are left out, and told: what is found may answer them or not.
+    So are equal questions with other gold passages each: which of them suffice together, nobody says.
     """
-    with_gold = {step.question: step for example in checked(trainset) for step in steps(example) if step.gold}
-    for question, _, _ in tell_of_outside(with_gold.values(), retriever):
-        del with_gold[question]
-    if most is not None and len(with_gold) > most:
-        with_gold = dict(random.Random(0).sample(list(with_gold.items()), most))
-    found = retriever.search_many(list(with_gold), k)
-    return list(zip(with_gold.values(), found, strict=True))
+    searched = _searched(trainset, retriever, k, most)
+    return [(alike[0], passages) for alike, passages in searched if len(alike) == 1]
+
+
+def _searched(
+    trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None
+) -> list[tuple[list[Step], list[Passage]]]:
+    """As `searched_steps`, with all steps of the same words, one for each gold; what any accepts is an answer."""
+    with_gold: dict[str, dict[frozenset[str], Step]] = {}
+    for step in (step for example in checked(trainset) for step in steps(example) if step.gold):
+        alike = with_gold.setdefault(step.question, {})
+        others = alike[step.gold].answers if step.gold in alike else ()
+        alike[step.gold] = replace(step, answers=tuple(dict.fromkeys((*step.answers, *others))))
+    for question, gold, _ in tell_of_outside(
+        [one for alike in with_gold.values() for one in alike.values()], retriever
+    ):
+        del with_gold[question][frozenset(gold)]
+    found = {question: list(alike.values()) for question, alike in with_gold.items() if alike}
+    if most is not None and len(found) > most:
+        found = dict(random.Random(0).sample(list(found.items()), most))
+    return list(zip(found.values(), retriever.search_many(list(found), k), strict=True))
 
 
 def tell_of_outside(asked: Iterable[Step], retriever: Retriever) -> list[Wanted]:

@@ -260,3 +260,16 @@ def test_equal_questions_about_different_things_accept_what_any_of_them_does() -
         assert (row.question, row.verdict) == (author, "know")
     of = steps_asked([*twice, chain])[author]
     assert of.known is True and of.answers == ("Richard North Patterson", "James Michener", "Jane Austen")
+
+
+def test_what_answers_either_of_two_equal_questions_is_relevant_and_teaches_no_reader_to_say_unknown() -> None:
+    """The last one's gold alone counted: what answers the first was irrelevant, and read as if it had no answer."""
+    texts = {"a": "Legacy is a song by Ada Hill.", "b": "Legacy is a novel by Bo Fell.", "c": "Elmton is a town."}
+    shelf = Shelf(lambda query: [Passage(pid, text) for pid, text in texts.items()])
+    asked = [
+        example(question="Who wrote Legacy?", answer=answer, gold_pids=[pid])
+        for pid, answer in (("a", "Ada Hill"), ("b", "Bo Fell"))
+    ]
+    assert [row.verdict for row in relevance_examples(asked, shelf, 3)] == ["relevant", "relevant", "irrelevant"]
+    assert not reading_rows(asked, shelf, 3, random.Random(0)) and not listwise_examples(asked, shelf, 3)
+    assert [row.verdict for row in relevance_examples(asked[1:], shelf, 3)] == ["irrelevant", "relevant", "irrelevant"]
