@@ -273,7 +273,7 @@ class Source:
     def why(self, name: str) -> str:
         """Why a predictor has no rows, and what to do."""
         reasons = [self.gold.missing[name]] if name in self.gold.missing else []
-        if self.runs:
+        if self.runs and self._may_trace(name):
             told = "" if self.traced.error is None else f" (the last time with: {error_text(self.traced.error)})"
             reasons.append(
                 f"of {self.traced.runs} runs {self.traced.failed} failed{told} and {self.traced.wrong} were wrong"
