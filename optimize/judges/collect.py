@@ -11,7 +11,7 @@ from raisf.evaluation.examples import check_trainset, describe_test, question_id
 from raisf.evaluation.identity import describe, digest, weights_of
 from raisf.evaluation.runner import check_ran
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import JUDGES, steps, steps_asked, tell_of_outside
+from raisf.optimize.judges.judge_data import JUDGES, otherwise_supported, steps, steps_asked, tell_of_outside
 from raisf.optimize.judges.labelling import Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
@@ -87,7 +87,7 @@ def collect(
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:
             tell_of_outside(asked.values(), retriever)  # of all, as else each chunk would tell of its own
-        labelling = Labelling(program, origin, asked, labels, teacher, threads)
+        labelling = Labelling(program, origin, asked, otherwise_supported(trainset), labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:

@@ -110,6 +110,15 @@ def steps_asked(trainset: Sequence[dspy.Example]) -> dict[str, Step]:
     return asked
 
 
+def otherwise_supported(trainset: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
+    """By the words of steps for which gold names other passages each time, a question for each gold."""
+    found: dict[str, dict[frozenset[str], dspy.Example]] = {}
+    for example in trainset:
+        for step in (step for step in steps(example) if step.gold):
+            found.setdefault(step.question, {}).setdefault(step.gold, example)
+    return {question: list(asking.values()) for question, asking in found.items() if len(asking) > 1}
+
+
 def relevance_examples(
     trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
 ) -> list[dspy.Example]:

@@ -74,6 +74,7 @@ class Labelling:
         program: With the LM whose knowledge is judged, and the retriever whose passages are.
         origin: By a step's text, which training question its rows belong to: questions share sub-questions.
         gold: All steps of the training questions (`steps_asked`): what gold says of one may stand at another question.
+        supported: Likewise the questions of steps with several golds (`otherwise_supported`).
         labels: See `raisf.optimize.judges.labels.know_labels`.
         teacher: Judges relevance and decomposes, as in Liu et al. 2024, appendices A.2 and A.3.
         threads: Questions asked at a time.
@@ -82,6 +83,7 @@ class Labelling:
     program: RAISF
     origin: Mapping[str, str]
     gold: Mapping[str, Step]
+    supported: Mapping[str, Sequence[dspy.Example]]
     labels: Labels
     teacher: dspy.LM | None
     threads: int
@@ -120,7 +122,8 @@ class Labelling:
         together = self.program.relevance == "listwise"
         make = listwise_examples if together else relevance_examples
         signature, output = (ListwiseRelevance, "relevant_ids") if together else (PassageRelevance, "verdict")
-        by_gold = make(chunk, retriever, self.program.k)
+        alike = [one for asked, asking in self.supported.items() if self.origin[asked] in kept for one in asking]
+        by_gold = make([*chunk, *alike], retriever, self.program.k)
         for row in by_gold:
             self._add(kept, "relevance", row, {output: row[output]}, "gold")
         if self.teacher is None:

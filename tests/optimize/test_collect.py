@@ -257,6 +257,18 @@ def test_what_gold_says_of_a_shared_question_holds_wherever_it_is_asked(program,
     assert (row["verdict"], row["source"]["labelled"]) == ("know", "gold")
 
 
+def test_what_answers_a_shared_question_is_relevant_wherever_it_is_asked(program, world, tmp_path, monkeypatch):
+    """As which questions were collected together decided what was relevant, too."""
+    asked = "By which river does the town lie?"
+    first, second = (passage.pid for passage in program.retriever.search_many([asked], 2)[0])
+    train = [question(asked, pid, gold_pids=[pid]) for pid in (first, second)]
+    for chunk in (50, 1):
+        monkeypatch.setattr(room, "CHUNK", chunk)
+        collect(program, train, tmp_path / f"judges {chunk}", progress=False)
+        verdicts = [row["verdict"] for row in rows(tmp_path / f"judges {chunk}", "relevance")]
+        assert verdicts == ["relevant"] * 2 + ["irrelevant"] * (program.k - 2)
+
+
 def test_a_near_duplicate_of_few_words_often_said_is_found():
     ours, theirs = ["la"] * 36 + ["deep", "wide", "calm", "blue"], ["la"] * 36 + ["calm", "blue"]
     assert overlap([question(" ".join(ours), "a")], [question(" ".join(theirs), "b")])
