@@ -49,7 +49,7 @@ class FinetuneJudges(JudgeTraining):
         training: Method (LoRA or full), learning rate, rank, epochs and the like; None: the defaults with `seed`.
         labels: See `raisf.optimize.judges.labels.know_labels`.
         metric: Called as `metric(example, prediction, trace)`; at 1 a run teaches.
-        seed: Of the training, where that is None; `training.seed` else.
+        seed: Of what answerers are shown; and of all else where `training` is None, which has its own.
         threads: Questions asked at a time.
         work: See `raisf.optimize.optimizers.base.Optimizer`.
         progress: Likewise.
