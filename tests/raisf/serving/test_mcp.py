@@ -226,3 +226,16 @@ def test_no_client_holds_a_stream_open_that_nothing_is_sent_on(server: Any) -> N
     answer = connection.getresponse()
     assert (answer.status, answer.getheader("Allow")) == (405, "POST")
     connection.close()
+
+
+@pytest.mark.parametrize("call", [{"method": "ping"}, {"method": "tools/list"}, {"method": "nope"}, {}])
+def test_one_connection_carries_one_request_of_mcp_too(server: Any, call: dict[str, Any]) -> None:
+    """The next one on it was cut off half a minute after the answer to this one, however far its own had come."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, **call})
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    connection.request("POST", "/mcp", body, headers)
+    answer = connection.getresponse()
+    assert answer.headers.get_all("Connection") == ["close"]
+    answer.read()
+    connection.close()
