@@ -321,5 +321,7 @@ def _redact(text: str, lm: dspy.BaseLM) -> str:
     for secret in filter(None, (address.netloc.rpartition("@")[0], address.query)):
         text = text.replace(secret, "***")
     for key in {*secrets, lm.kwargs.get("api_key")} - {None, "", "none", "EMPTY"}:  # a short one may be a part of words
-        text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text)
+        # Clients cut off what a server said, in the middle of a key, too.
+        begun = (re.escape(key[:end]) for end in range(len(key), min(len(key), 8) - 1, -1))
+        text = re.sub(rf"(?<!\w)(?:{'|'.join(begun)})(?!\w)", "***", text)
     return text
