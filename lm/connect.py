@@ -288,6 +288,8 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, s
         return f"cannot read so much ({said})", shorter
     if isinstance(error, LMTimeoutError) or "timed out" in said:
         seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
+        if error.status:  # a gateway before it has lost its own patience
+            seconds, said = None, f"{status}: {said}"
         return (
             f"did not answer in {seconds:g} s" if seconds else f"did not answer ({said})",
             "it may be loading or overloaded; try again",

@@ -160,7 +160,7 @@ def test_the_key_is_the_environments_at_each_call(monkeypatch, faulty, completio
 class Endpoint(BaseHTTPRequestHandler):
     """Fails in the way that the first part of the path names."""
 
-    status: ClassVar = {"auth": 401, "busy": 429, "broken": 500, "model": 404}
+    status: ClassVar = {"auth": 401, "busy": 429, "broken": 500, "model": 404, "gateway": 504}
     body: ClassVar = {"html": "<html>Welcome</html>", "list": "[]", "json": '{"hello": "world"}'}
 
     def do_POST(self):
@@ -204,6 +204,7 @@ def failure(lm):
         ("broken", "failed .HTTP 500.* log"),
         ("model", "refuses the request .HTTP 404.* model's name"),
         ("slow", r"did not answer in 0\.5 s"),
+        ("gateway", "did not answer .HTTP 504: no: Bearer .* try again"),
     ],
 )
 def test_an_endpoint_that_fails_is_explained(endpoint, way, says, monkeypatch):
