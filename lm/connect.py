@@ -288,6 +288,8 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, s
         return f"cannot read so much ({said})", shorter
     if isinstance(error, LMTimeoutError) or "timed out" in said:
         seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
+        if error.status:  # a gateway before it has lost its own patience
+            seconds, said = None, f"{status}: {said}"
         return (
             f"did not answer in {seconds:g} s" if seconds else f"did not answer ({said})",
             "it may be loading or overloaded; try again",
@@ -321,5 +323,7 @@ def _redact(text: str, lm: dspy.BaseLM) -> str:
     for secret in filter(None, (address.netloc.rpartition("@")[0], address.query)):
         text = text.replace(secret, "***")
     for key in {*secrets, lm.kwargs.get("api_key")} - {None, "", "none", "EMPTY"}:  # a short one may be a part of words
-        text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text)
+        # Clients cut off what a server said, in the middle of a key, too.
+        begun = (re.escape(key[:end]) for end in range(len(key), min(len(key), 8) - 1, -1))
+        text = re.sub(rf"(?<!\w)(?:{'|'.join(begun)})(?!\w)", "***", text)
     return text

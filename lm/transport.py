@@ -210,7 +210,9 @@ async def _bounded(
     try:
         async with asyncio.timeout(max(0.0, left)):
             return await attempt()
-    except TimeoutError:
+    except TimeoutError as error:
+        if getattr(error, "status", None):  # a gateway's word (408, 504), with what patience it asks for
+            raise
         raise late(left) from None
 
 

@@ -160,7 +160,7 @@ def test_the_key_is_the_environments_at_each_call(monkeypatch, faulty, completio
 class Endpoint(BaseHTTPRequestHandler):
     """Fails in the way that the first part of the path names."""
 
-    status: ClassVar = {"auth": 401, "busy": 429, "broken": 500, "model": 404}
+    status: ClassVar = {"auth": 401, "busy": 429, "broken": 500, "model": 404, "gateway": 504}
     body: ClassVar = {"html": "<html>Welcome</html>", "list": "[]", "json": '{"hello": "world"}'}
 
     def do_POST(self):
@@ -169,6 +169,7 @@ class Endpoint(BaseHTTPRequestHandler):
             time.sleep(2)
         said = self.headers.get("authorization")
         body = self.body.get(way) or f'{{"error": {{"message": "no: {said}"}}}}'
+        body = f"<pre>Authorization: {said}</pre>" if way == "echo" else body
         self.send_response(self.status.get(way, 200))
         self.send_header("content-type", "application/json")
         self.end_headers()
@@ -203,6 +204,7 @@ def failure(lm):
         ("broken", "failed .HTTP 500.* log"),
         ("model", "refuses the request .HTTP 404.* model's name"),
         ("slow", r"did not answer in 0\.5 s"),
+        ("gateway", "did not answer .HTTP 504: no: Bearer .* try again"),
     ],
 )
 def test_an_endpoint_that_fails_is_explained(endpoint, way, says, monkeypatch):
@@ -212,6 +214,15 @@ def test_an_endpoint_that_fails_is_explained(endpoint, way, says, monkeypatch):
     assert str(error).startswith(f"openai/tiny at {endpoint}/{way}/v1 ")
     assert re.search(says, str(error)), error
     assert KEY not in str(error)
+
+
+@pytest.mark.parametrize(("way", "completions"), [("echo", False), ("said", True)])
+def test_a_key_that_a_message_cuts_off_is_not_repeated_either(endpoint, way, completions, monkeypatch):
+    """What a server says is cut off at 200 bytes, or 300, and OpenAI's keys are as long."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-proj-" + "secret" * 60)
+    options = {"adapter": "compact", "completions": completions, "num_retries": 0}
+    error = failure(connect("openai/tiny", api_base=f"{endpoint}/{way}/v1", **options))
+    assert "Bearer ***" in str(error) and "secret" not in str(error)
 
 
 def test_an_endpoint_that_is_down_is_explained():

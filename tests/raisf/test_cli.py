@@ -138,6 +138,14 @@ def test_json_is_all_there_is_on_standard_output(capsys, tmp_path):
     assert (tmp_path / "world" / "corpus.jsonl").is_file()
 
 
+def test_what_speaks_json_itself_takes_no_json_option(capsys):
+    """It was taken, and did nothing."""
+    assert cli.main(["mcp", "indexes/none", "--json"]) == 2
+    assert "No such option" in capsys.readouterr().err
+    assert cli.main(["mcp", "--help"]) == 0
+    assert "print the result as JSON" not in capsys.readouterr().out
+
+
 def test_leaving_takes_no_time_because_nothing_is_searched_for_garbage():
     code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))\nfrom raisf import cli\n"
     run = subprocess.run([sys.executable, "-c", code + "cli.main([])"], capture_output=True, text=True, check=True)

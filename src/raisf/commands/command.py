@@ -58,10 +58,11 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command whose function gives a `CommandResult`, which is shown on standard output; of None nothing is.
+    """A command whose function gives a `CommandResult`, which is shown on standard output.
 
     Args:
         examples: Commands to copy, for the help.
+        shows: False for a command without a result, which speaks on standard output itself: it has no --json.
         resume: What to do, or to know, after Ctrl-C.
         actions: Commands that a first argument of their name calls instead: `raisf index DOCS`, `raisf index add ...`.
         several: Options that take several values at once: `--test a.jsonl b.jsonl`.
@@ -72,6 +73,7 @@ class Command(click.Command):
         self,
         *args: Any,
         examples: str,
+        shows: bool = True,
         resume: str = NOTHING_WRITTEN,
         actions: Mapping[str, click.Command] | None = None,
         several: Sequence[str] = (),
@@ -81,8 +83,9 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.examples, self.resume, self.actions, self.several = examples, resume, dict(actions or {}), several
         self.alone = alone
-        help = "print the result as JSON on standard output, and only that"
-        self.params.append(Option(["--json", "as_json"], is_flag=True, help=help))
+        if shows:
+            help = "print the result as JSON on standard output, and only that"
+            self.params.append(Option(["--json", "as_json"], is_flag=True, help=help))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
         """As click's; the arguments of an action are parsed by its own command."""
@@ -110,7 +113,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         """Runs the command and shows what it gives."""
-        as_json = ctx.params.pop("as_json")
+        as_json = ctx.params.pop("as_json", False)
         ctx.meta[_OUT] = None if as_json else sys.stdout
         try:
             # Libraries print progress of their own: only the result belongs on standard output.

@@ -12,6 +12,7 @@ from raisf.experiments.opening import LMChoice
     "  raisf mcp indexes/home\n"
     "  raisf mcp artifacts/a --lm openai/gpt-4o-mini\n"
     '  {"mcpServers": {"handbook": {"command": "raisf", "args": ["mcp", "/path/to/indexes/handbook"]}}}',
+    shows=False,
 )
 @targets_argument
 @limit_options

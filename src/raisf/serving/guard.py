@@ -36,9 +36,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
-    # One request a connection: none is cut off when the server stops between two.
-    "connection": "close",
 }
+
+CLOSES = (b"connection", b"close")
+"""One request a connection: none is cut off when the server stops between two, or by the patience for the one before.
+MCP's library asks for the contrary."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,10 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                present = {name for name, _ in message["headers"]}
+                given = [(name, value) for name, value in message["headers"] if name != CLOSES[0]]
+                present = {name for name, _ in given}
                 more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in present]
-                message = {**message, "headers": [*message["headers"], *more]}
+                message = {**message, "headers": [*given, *more, CLOSES]}
             await send(message)
 
         refusal = self._refusal(scope["method"], scope["path"], headers)

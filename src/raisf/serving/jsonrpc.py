@@ -1,23 +1,56 @@
-"""What JSON-RPC answers to a line that is no message: the MCP library lets its client wait for ever."""
+"""What JSON-RPC answers to what is no message: the MCP library lets its client wait for ever, or fails."""
 
 import json
 from typing import Any, get_args
 
 from mcp import types
 from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _REQUESTS = get_args(types.ClientRequest.model_fields["root"].annotation)
 METHODS = {request.model_fields["method"].default for request in _REQUESTS}
 
 
-def refusal_of(line: str) -> str | None:
-    """The error that a line is answered with; None for a message that can be read."""
+class Checked:
+    """ASGI middleware before MCP's HTTP application: that is given what is a message, and reads no body itself.
+
+    Of who leaves before its body has come, the library would write a failure of the server into the log.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        refusal = await run_in_threadpool(refusal_of, body.decode("utf-8-sig", "replace"))
+        if refusal is not None:
+            # The error of a message that can be read is an answer to it; clients take no other status for one.
+            status = 200 if refusal["error"]["code"] == types.METHOD_NOT_FOUND else 400
+            await Response(json.dumps(refusal), status, media_type="application/json")(scope, receive, send)
+            return
+        read: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def again() -> Message:
+            return read.pop() if read else await receive()
+
+        await self._app(scope, again, send)
+
+
+def refusal_of(line: str) -> dict[str, Any] | None:
+    """The error that a line, or a body, is answered with; None for a message that can be read."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return _refusal(None, types.PARSE_ERROR, f"a line is a message in JSON, and this is none ({error})")
+        return _refusal(None, types.PARSE_ERROR, f"a message is JSON, and this is none ({error})")
     if not isinstance(message, dict):
-        told = f"a message is one object, found {type(message).__name__}: send each on a line of its own"
+        told = f"a message is one object, found {type(message).__name__}: send each by itself"
         return _refusal(None, types.INVALID_REQUEST, told)
     asked = message.get("id")
     if "id" in message and (isinstance(asked, bool) or not isinstance(asked, int | str)):
@@ -35,5 +68,5 @@ def refusal_of(line: str) -> str | None:
     return None
 
 
-def _refusal(asked: Any, code: int, told: str) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": asked, "error": {"code": code, "message": told}})
+def _refusal(asked: Any, code: int, told: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": asked, "error": {"code": code, "message": told}}

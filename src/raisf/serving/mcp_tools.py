@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import sys
@@ -15,13 +16,15 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Tool, ToolAnnotations
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
 
 from raisf import __version__
 from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.programs.program import check_question
 from raisf.retrieval.adapting import as_retriever
-from raisf.serving.jsonrpc import refusal_of
+from raisf.serving.jsonrpc import Checked, refusal_of
 from raisf.serving.service import Service, cited_passages, tells
 from raisf.utils.errors import InputError, RaisfError
 
@@ -31,7 +34,14 @@ READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 
 
 class _Strict(FastMCP):
-    """Refuses arguments that a tool has not: a client would believe that they did something."""
+    """Refuses arguments that a tool has not: a client would believe that they did something. And what is no message."""
+
+    def streamable_http_app(self) -> Starlette:
+        app = super().streamable_http_app()
+        for route in app.routes:
+            assert isinstance(route, Route)
+            route.app = Checked(route.app)
+        return app
 
     async def list_tools(self) -> list[Tool]:
         tools = await super().list_tools()
@@ -147,7 +157,7 @@ async def _messages(heard: TextIOWrapper, out: _Out) -> AsyncIterator[str]:
         if not line.strip():
             continue
         if refusal := refusal_of(line):
-            await out.write(f"{refusal}\n")
+            await out.write(f"{json.dumps(refusal)}\n")
         else:
             yield line
 

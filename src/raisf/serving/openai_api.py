@@ -88,14 +88,17 @@ def _check_form(given: dict[str, Any], call: ChatCall | None) -> None:
     """Refuses a request whose client would take the answer for something that it is not.
 
     Raises:
-        InputError: It asks for several answers, a call of a tool, probabilities, or a form other than text; a call of
-            DSPy's JSON adapter is answered in JSON.
+        InputError: It asks for several answers, a call of a tool, probabilities, speech, or a form other than text; a
+            call of DSPy's JSON adapter is answered in JSON.
     """
-    number, tool, form = given.get("n"), given.get("tool_choice"), given.get("response_format")
+    number, form = given.get("n"), given.get("response_format")
     if number is not None and (type(number) is not int or number != 1):
         raise InputError(f"n is {number!r:.20}: a program gives one answer; leave it out")
-    if tool not in (None, "none", "auto"):
-        raise InputError(f"tool_choice is {tool!r:.80}: a program calls no tools; leave it out")
+    for name in ("tool_choice", "function_call"):  # the second is its older name
+        if given.get(name) not in (None, "none", "auto"):
+            raise InputError(f"{name} is {given[name]!r:.80}: a program calls no tools; leave it out")
+    if given.get("modalities") not in (None, ["text"]):
+        raise InputError(f"modalities is {given['modalities']!r:.80}: a program answers in text; leave it out")
     if flag("logprobs", given.get("logprobs")):
         raise InputError("logprobs is true: a program tells no probabilities of tokens; leave it out")
     forms = ("text", "json_object", "json_schema") if call is not None and call.markers.kind == "json" else ("text",)

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import raisf
 from raisf.commands.served import _log
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from tests.raisf.serving.conftest import until
 
 pytest.importorskip("mcp")
 
@@ -138,23 +140,62 @@ def said_to(rivers: Any, *lines: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+NO_MESSAGES = [
+    ("garbage", None, -32700),
+    ("[" * 100_000, None, -32700),
+    (json.dumps([PING]), None, -32600),
+    ("null", None, -32600),
+    (json.dumps({**PING, "id": None}), None, -32600),
+    (json.dumps({**PING, "id": 1.5}), None, -32600),
+    (json.dumps({"jsonrpc": "2.0", "id": 3}), 3, -32600),
+    (json.dumps({**PING, "id": "\ud800", "params": {"lone": "\ud800"}}), "\ud800", -32600),
+    (json.dumps({**PING, "id": 4, "method": "nope"}), 4, -32601),
+]
+"""With the id and the code of the error that each is answered with."""
+
+
 def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(rivers: Any) -> None:
     """Its sender would wait for ever."""
-    ping = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
-    wrong = [
-        ("garbage", None, -32700),
-        ("[" * 100_000, None, -32700),
-        (json.dumps([ping]), None, -32600),
-        ("null", None, -32600),
-        (json.dumps({**ping, "id": None}), None, -32600),
-        (json.dumps({"jsonrpc": "2.0", "id": 3}), 3, -32600),
-        (json.dumps({**ping, "id": "a", "params": {"lone": "\ud800"}}), "a", -32600),
-        (json.dumps({**ping, "id": 4, "method": "nope"}), 4, -32601),
-    ]
-    hello, *refused = said_to(rivers, HELLO, *(line for line, _, _ in wrong), "", json.dumps(ping))
+    hello, *refused = said_to(rivers, HELLO, *(line for line, _, _ in NO_MESSAGES), "", json.dumps(PING))
     assert hello["result"] and refused.pop() == {"jsonrpc": "2.0", "id": 7, "result": {}}
-    assert [(one["id"], one["error"]["code"]) for one in refused] == [(asked, code) for _, asked, code in wrong]
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [(asked, code) for _, asked, code in NO_MESSAGES]
     assert all(one["error"]["message"] for one in refused)
+
+
+def test_what_is_no_message_is_answered_alike_over_http_and_no_failure_in_the_log(server: Any, caplog: Any) -> None:
+    """With an id that is none it was taken for a notification (202), and a nested one failed with a traceback."""
+    for body, asked, code in NO_MESSAGES:
+        answer, said = posted(server, body)
+        refused = json.loads(said)
+        assert (refused["id"], refused["error"]["code"]) == (asked, code)
+        assert answer.status == (200 if code == -32601 else 400)
+    answer, said = posted(server, json.dumps(PING))
+    assert answer.status == 200 and b'"result":{}' in said
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_who_leaves_in_the_middle_of_a_message_is_no_failure_in_the_log(
+    server: Any, service: Service, caplog: Any
+) -> None:
+    for path in (b"/mcp", b"/ask"):
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            client.sendall(head + b"Accept: application/json, text/event-stream\r\nContent-Length: 50\r\n\r\n{")
+            until(lambda: server._server.server_state.tasks)
+        until(lambda: not server._server.server_state.tasks)
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+def posted(server: Any, body: str) -> tuple[http.client.HTTPResponse, bytes]:
+    """The answer to a body at /mcp, and what it says."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    connection.request("POST", "/mcp", body, headers)
+    answer = connection.getresponse()
+    said = answer.read()
+    connection.close()
+    return answer, said
 
 
 @pytest.mark.slow
@@ -226,3 +267,10 @@ def test_no_client_holds_a_stream_open_that_nothing_is_sent_on(server: Any) -> N
     answer = connection.getresponse()
     assert (answer.status, answer.getheader("Allow")) == (405, "POST")
     connection.close()
+
+
+@pytest.mark.parametrize("call", [{"method": "ping"}, {"method": "tools/list"}, {"method": "nope"}, {}])
+def test_one_connection_carries_one_request_of_mcp_too(server: Any, call: dict[str, Any]) -> None:
+    """The next one on it was cut off half a minute after the answer to this one, however far its own had come."""
+    answer, _ = posted(server, json.dumps({"jsonrpc": "2.0", "id": 1, **call}))
+    assert answer.headers.get_all("Connection") == ["close"]

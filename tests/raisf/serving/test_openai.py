@@ -151,6 +151,9 @@ def test_errors_are_those_that_the_client_knows(client: Any) -> None:
         {"messages": say("number 1"), "logprobs": True},
         {"messages": say("number 1"), "tool_choice": "required"},
         {"messages": say("number 1"), "tool_choice": {"type": "function", "function": {"name": "find"}}},
+        {"messages": say("number 1"), "functions": [{"name": "find"}], "function_call": {"name": "find"}},
+        {"messages": say("number 1"), "modalities": ["text", "audio"]},
+        {"messages": say("number 1"), "modalities": "audio"},
         {"messages": say("number 1"), "response_format": {"type": "json_object"}},
         {"messages": say("number 1"), "response_format": "text"},
         {"messages": say("number 1"), "trace": "yes"},
@@ -167,6 +170,7 @@ def test_what_is_no_request_is_refused(server: Any, ask: Any, body: Any) -> None
 def test_what_asks_for_no_other_answer_is_taken(client: Any) -> None:
     tools = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]
     more = {"n": 1, "logprobs": False, "tools": tools, "tool_choice": "auto", "response_format": {"type": "text"}}
+    more |= {"function_call": "none", "modalities": ["text"]}
     given = client.chat.completions.create(model="ra-isf", messages=say("number 1"), temperature=0, **more)
     assert given.choices[0].message.content == "A1"
 
