@@ -11,6 +11,9 @@ from raisf.evaluation import cluster
 from raisf.evaluation.runner import evaluate
 from raisf.lm.local import engine
 from raisf.lm.local.model import LocalLM
+from raisf.programs.baselines.rag import RAG
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
 
 READING = 1.5
 ASKED = [dspy.Example(id=str(number), question=f"What is {number}?", answer="1") for number in range(3)]
@@ -59,3 +62,24 @@ def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
     assert error is None and len(found) == len(ASKED)
     assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)
+
+
+@pytest.mark.parametrize("where", [None, "length > 0"])
+def test_what_one_program_has_searched_for_is_searched_for_again_by_the_next(
+    makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
+) -> None:
+    passages = [Passage(str(number), f"{number} is a number.", metadata={"length": 1}) for number in range(3)]
+    index = build_index(passages, tmp_path / "index", progress=False)
+    searches, encoded = [], []
+    search, query = index._searchers[0].search, index._encoder._checkpoint.query
+    monkeypatch.setattr(index._searchers[0], "search", lambda q, *rest: searches.extend(q) or search(q, *rest))
+    monkeypatch.setattr(
+        index._encoder._checkpoint, "query", lambda *a, **o: encoded.append(len(a[0])) or query(*a, **o)
+    )
+    makers.make_llama(tmp_path / "llama")
+    lm = LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False)
+    for k in (2, 2):
+        program = RAG(index if where is None else index.where(where), k=k)
+        program.set_lm(lm)
+        evaluate(program, ASKED, progress=False)
+    assert len(searches) == sum(encoded) == 2 * len(ASKED)
