@@ -11,7 +11,9 @@ from raisf.evaluation import cluster
 from raisf.evaluation.runner import evaluate
 from raisf.lm.local import engine
 from raisf.lm.local.model import LocalLM
+from raisf.programs.baselines import skr
 from raisf.programs.baselines.rag import RAG
+from raisf.retrieval.engines import dense
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
 
@@ -62,6 +64,22 @@ def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
     assert error is None and len(found) == len(ASKED)
     assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)
+
+
+def test_nor_for_the_model_by_which_skr_compares_questions(
+    makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = dense.find_model
+    monkeypatch.setattr(dense, "find_model", lambda name: time.sleep(READING) or found(name))
+    skr._encoder.cache_clear()
+    skr._case_vectors.cache_clear()
+    cases: list[skr.Case] = [{"question": f"Is {number} even?", "helped": bool(number % 2)} for number in range(4)]
+    program = skr.SKR(lambda query, k: [Passage("p", "One is 1.")], cases=cases)
+    makers.make_llama(tmp_path / "llama")
+    program.set_lm(LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False))
+    start = time.perf_counter()
+    report = evaluate(program, ASKED, progress=False)
+    assert report.errors == 0 and report.cost["seconds"] < READING < time.perf_counter() - start
 
 
 @pytest.mark.parametrize("where", [None, "length > 0"])
