@@ -20,11 +20,14 @@ def questions_at_a_time(program: dspy.Module) -> int:
 def load_weights(program: object) -> None:
     """Reads the weights of the models in the process that a program asks. No endpoint is called.
 
-    Else they would be read at the first call, and the wait would count among the seconds of the questions.
+    Else they would be read at the first call, and the wait would count among the seconds of the questions. A module
+    that has other models to read does so in its method `read_models`.
     """
-    for lm in local_lms_of(program):
+    parts = [part for _, part in program.named_sub_modules()] if isinstance(program, dspy.Module) else []
+    reads = filter(None, (getattr(part, "read_models", None) for part in parts))
+    for read in (*(lm.base_engine.load for lm in local_lms_of(program)), *reads):
         with contextlib.suppress(Exception):  # what cannot be read is told by the questions
-            lm.base_engine.load()
+            read()
 
 
 def local_lms_of(program: object) -> list[LocalLM]:

@@ -18,7 +18,7 @@ from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
-from raisf.evaluation.seen import warn_of_seen
+from raisf.evaluation.seen import retrievers_of, warn_of_seen
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 
@@ -175,6 +175,7 @@ def evaluate(
 
     Each question becomes one record in `out` (question, gold, prediction, em, f1, accuracy, route, cost, trace, error),
     appended as it finishes. Called again with the same `out` it asks only what has no record or ended in an error.
+    Its indexes forget what was searched for before: else a program's seconds would depend on who came before it.
 
     Args:
         program: Called as `program(question=...)`; the prediction carries `answer` and, for the routes, `trace`.
@@ -221,6 +222,7 @@ def evaluate(
             bar.update(task, advance=1, score=_running(records))
 
         try:
+            _forget_searches(program)
             ask_all(program, left, keep, threads=threads)
             if failure is not None and records.errors == len(done):
                 raise given_up("every question", failure)
@@ -229,6 +231,12 @@ def evaluate(
         except RaisfError as error:
             raise _retold(type(error), f"{error}{kept}", error) from error
         return summarise(done.values())
+
+
+def _forget_searches(program: dspy.Module) -> None:
+    for retriever in retrievers_of(program):
+        if forget := getattr(retriever, "forget_searches", None):
+            forget()
 
 
 def check_module(program: object) -> None:

@@ -29,3 +29,7 @@ class Kept(Generic[V]):
         """Keeps a value, which takes so many bytes with its key."""
         if size <= self._most:
             self._values[key] = value, size
+
+    def clear(self) -> None:
+        """Keeps nothing any more."""
+        self._values.clear()

@@ -41,7 +41,8 @@ def write_dataset(
 
     `test` is what papers report on, the split that the data set itself calls dev or validation; `dev` is drawn from its
     training split, unless `files` has one. Which questions a split takes: see `raisf.data.datasets.draws.draw_splits`.
-    The corpus holds the paragraphs that the written questions bring along, each once; without paragraphs there is none.
+    Each file is in the order of its draw, so that its first questions are the draw of a smaller `n`. The corpus holds
+    the paragraphs that the written questions bring along, each once; without paragraphs there is none.
 
     Memory holds the questions and a hash of each paragraph, never the paragraphs: sources are read twice.
 
@@ -176,7 +177,7 @@ def _write(
     origin: Mapping[str, str],
     progress: bool,
 ) -> tuple[dict[str, Counter[str]], Counter[str], dict[str, int] | None]:
-    """Writes what was drawn and its paragraphs.
+    """Writes what was drawn, in the order of the draw, and its paragraphs.
 
     Returns:
         The kinds of each split; of how many questions in it the answer is one text that looks like a list, as some
@@ -185,8 +186,8 @@ def _write(
     listed: Counter[str] = Counter()
     kinds: dict[str, Counter[str]] = {split: Counter() for split in draws}
     corpus: _Corpus | None = None
+    lines: dict[str, dict[int, bytes]] = {split: {} for split in draws}
     with contextlib.ExitStack() as stack:
-        files = {split: stack.enter_context((folder / f"{split}.jsonl").open("w", encoding="utf-8")) for split in draws}
         for name in dict.fromkeys(origin[split] for split in draws):
             source = sources[name]
             place = {a.number: split for split, draw in draws.items() if origin[split] == name for a in draw.questions}
@@ -202,12 +203,16 @@ def _write(
                     found = paragraphs(raw)
                     if found and schema_of(raw) == "strategyqa":
                         row["gold_titles"] = []  # of Wikipedia's articles: of the facts, none is known to be enough
-                    files[split].write(dump_line(row))
+                    lines[split][number] = dump_line(row).encode()
                     if found:
                         corpus = corpus or stack.enter_context(contextlib.closing(_Corpus(folder / "corpus.jsonl")))
                         corpus.add(found, row["gold_titles"])
                 except ValueError as error:  # half a character, which no file can hold, is one too
                     raise InputError(f"{source.place}, question {number}: {error}") from error
+    for split, draw in draws.items():
+        # Sets are sorted by kind, as MuSiQue is by hops: the first N of a file are to be a sample of it.
+        with (folder / f"{split}.jsonl").open("wb") as file:
+            file.writelines(lines[split].pop(asked.number) for asked in draw.questions)
     return kinds, listed, corpus.facts() if corpus else None
 
 

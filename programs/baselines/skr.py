@@ -125,12 +125,19 @@ class SKR(Program):
                 "an artifact of a fitted one"
             )
         helped = [case["helped"] for case in self.cases]
-        known = tuple(case["question"] for case in self.cases)
-        with _ONCE:
-            cases = _case_vectors(known)
-        nearest = (cases @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
+        nearest = (self._vectors() @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
         share, knows = vote([helped[i] for i in nearest], helped)
         return Judgement(verdict="know" if knows else "unknown", probability=share)
+
+    def read_models(self) -> None:
+        """Reads MiniLM and embeds the cases, so that the first questions need not wait for it."""
+        if self.cases:
+            self._vectors()
+
+    def _vectors(self) -> "np.ndarray":
+        known = tuple(case["question"] for case in self.cases or [])
+        with _ONCE:
+            return _case_vectors(known)
 
 
 def _are_cases(cases: Any) -> bool:

@@ -19,7 +19,7 @@ QUERY_BATCH = 128
 PASSAGE_BATCH = 32
 """Texts a forward pass: on a CPU larger batches only pad more."""
 KEPT = 32 << 20
-"""Bytes of queries' vectors that are kept, 16 KB each of 32 tokens: the systems of a comparison ask the same ones."""
+"""Bytes of queries' vectors that are kept, 16 KB each of 32 tokens: searches with another k ask the same ones."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -85,6 +85,11 @@ class ColBERTEncoder:
                     found[query] = vectors[:length].clone()
                     self._known.put(query, found[query], found[query].nbytes + sys.getsizeof(query))
         return [found[query] for query in queries]
+
+    def forget_queries(self) -> None:
+        """Keeps no query's vectors any more."""
+        with self._lock:
+            self._known.clear()
 
     def encode_passages(self, texts: Sequence[str]) -> tuple["torch.Tensor", "torch.Tensor"]:
         """Token vectors of all texts, one after the other, and how many each has; punctuation has none.

@@ -30,8 +30,8 @@ from raisf.utils.text import text_of
 SearchMode = Literal["auto", "exact", "plaid"]
 
 KEPT, HIT = 32 << 20, 120
-"""Bytes of searches that an index keeps with their hits, 20,000 questions or so: programs that are compared all search
-for the same ones. And bytes of a hit."""
+"""Bytes of searches that an index keeps with their hits, 20,000 questions or so: compiling searches for the same ones
+again and again. And bytes of a hit."""
 
 
 class Searcher(Protocol):
@@ -75,6 +75,7 @@ class Index:
         self._alive = np.concatenate([_alive(segment.passages, segment.deleted) for segment in manifest.segments])
         self._names = {name for passage in self.passages for name in passage.metadata}
         self._searchers: list[Searcher] = []
+        self._encoder = encoder
         if encoder is not None:
             from raisf.retrieval.search.vector_search import VectorSearch
 
@@ -238,6 +239,13 @@ class Index:
             [dataclasses.replace(self._passages[number], score=score) for number, score in found[query]]
             for query in queries
         ]
+
+    def forget_searches(self) -> None:
+        """Remembers no search any more: the next one takes as long as the first."""
+        with self._finding:
+            self._found.clear()
+        if forget := getattr(self._encoder, "forget_queries", None):
+            forget()
 
     def where(self, condition: str) -> Filtered:
         """The same index, reduced to the passages that satisfy a filter: a retriever for a program.

@@ -37,6 +37,11 @@ class Filtered:
         """The same for several queries, in their order."""
         return self.index.search_many(queries, k, self.condition)
 
+    def forget_searches(self) -> None:
+        """As of the index."""
+        if forget := getattr(self.index, "forget_searches", None):
+            forget()
+
     @property
     def passages(self) -> list[Passage]:
         """All passages that satisfy the filter; only of an index at hand.

@@ -70,7 +70,8 @@ def test_a_local_file_becomes_test_questions_and_their_corpus(file: Split, tmp_p
     about = write_dataset("hotpotqa", out, files={"test": source}, progress=False)
     assert sorted(path.name for path in out.iterdir()) == ["corpus.jsonl", MANIFEST, "test.jsonl"]
     examples = load_questions(out / "test.jsonl")
-    assert [example.toDict() for example in examples] == [example.toDict() for example in load_questions(source)]
+    drawn = {example.id: example.toDict() for example in examples}
+    assert drawn == {example.id: example.toDict() for example in load_questions(source)} and len(examples) == 40
     corpus = list(read_jsonl(out / "corpus.jsonl"))
     assert [passage["id"] for passage in corpus] == [f"p{n}" for n in range(1, 42)]
     assert corpus[0] == {"id": "p1", "title": "Town 0", "text": "Town 0 lies on a river. It is old."}
@@ -96,6 +97,20 @@ def test_dev_comes_out_of_train_and_neither_holds_a_test_question(file: Split, t
     assert not train & dev and not (train | dev) & test
     assert about["splits"]["train"]["left_out"] + about["splits"]["dev"]["left_out"] == 10
     assert about["splits"]["dev"]["from"] == about["splits"]["train"]["from"]
+
+
+def test_the_first_questions_of_a_split_are_a_sample_of_it(file: Split, tmp_path: Path):
+    """MuSiQue is sorted by hops: the first 200 of its test questions, of all of them, were of two hops each."""
+    files = {"train": file("train.json", range(60)), "test": file("dev.json", range(60, 100))}
+    write_dataset("hotpotqa", tmp_path / "all", files=files, progress=False)
+    write_dataset("hotpotqa", tmp_path / "some", files=files, n=5, progress=False)
+    for split in ("train", "dev", "test"):
+        whole, some = (load_questions(tmp_path / name / f"{split}.jsonl") for name in ("all", "some"))
+        assert [one.id for one in whole][:5] == [one.id for one in some]
+        assert [one.id for one in whole] != sorted((one.id for one in whole), key=lambda name: int(name[1:]))
+    write_json(tmp_path / "turned.json", [row(number) for number in reversed(range(60, 100))])
+    write_dataset("hotpotqa", tmp_path / "copy", files={"test": tmp_path / "turned.json"}, progress=False)
+    assert (tmp_path / "copy" / "test.jsonl").read_bytes() == (tmp_path / "all" / "test.jsonl").read_bytes()
 
 
 def test_a_dev_file_of_its_own_is_taken_whole(file: Split, tmp_path: Path):

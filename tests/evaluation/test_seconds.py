@@ -11,6 +11,11 @@ from raisf.evaluation import cluster
 from raisf.evaluation.runner import evaluate
 from raisf.lm.local import engine
 from raisf.lm.local.model import LocalLM
+from raisf.programs.baselines import skr
+from raisf.programs.baselines.rag import RAG
+from raisf.retrieval.engines import dense
+from raisf.retrieval.index import build_index
+from raisf.retrieval.passage import Passage
 
 READING = 1.5
 ASKED = [dspy.Example(id=str(number), question=f"What is {number}?", answer="1") for number in range(3)]
@@ -59,3 +64,40 @@ def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
     assert error is None and len(found) == len(ASKED)
     assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)
+
+
+def test_nor_for_the_model_by_which_skr_compares_questions(
+    makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = dense.find_model
+    monkeypatch.setattr(dense, "find_model", lambda name: time.sleep(READING) or found(name))
+    skr._encoder.cache_clear()
+    skr._case_vectors.cache_clear()
+    cases: list[skr.Case] = [{"question": f"Is {number} even?", "helped": bool(number % 2)} for number in range(4)]
+    program = skr.SKR(lambda query, k: [Passage("p", "One is 1.")], cases=cases)
+    makers.make_llama(tmp_path / "llama")
+    program.set_lm(LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False))
+    start = time.perf_counter()
+    report = evaluate(program, ASKED, progress=False)
+    assert report.errors == 0 and report.cost["seconds"] < READING < time.perf_counter() - start
+
+
+@pytest.mark.parametrize("where", [None, "length > 0"])
+def test_what_one_program_has_searched_for_is_searched_for_again_by_the_next(
+    makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
+) -> None:
+    passages = [Passage(str(number), f"{number} is a number.", metadata={"length": 1}) for number in range(3)]
+    index = build_index(passages, tmp_path / "index", progress=False)
+    searches, encoded = [], []
+    search, query = index._searchers[0].search, index._encoder._checkpoint.query
+    monkeypatch.setattr(index._searchers[0], "search", lambda q, *rest: searches.extend(q) or search(q, *rest))
+    monkeypatch.setattr(
+        index._encoder._checkpoint, "query", lambda *a, **o: encoded.append(len(a[0])) or query(*a, **o)
+    )
+    makers.make_llama(tmp_path / "llama")
+    lm = LocalLM(f"local/{tmp_path / 'llama'}", max_tokens=2, cache=False)
+    for k in (2, 2):
+        program = RAG(index if where is None else index.where(where), k=k)
+        program.set_lm(lm)
+        evaluate(program, ASKED, progress=False)
+    assert len(searches) == sum(encoded) == 2 * len(ASKED)

@@ -108,4 +108,4 @@ def test_a_row_whose_compiling_found_nothing_better_says_so(data, tmp_path, monk
         "t", "s", {"ra-isf, prompts": prompts, "direct": direct}, lambda *_: [Section("", ["program"], [])]
     )
     (section,) = told.run(workspace, None)
-    assert "On the dev split no demonstrations were better at ra-isf, prompts: they are as before." in section.text
+    assert "On the dev split compiling made ra-isf, prompts no better: they are as before." in section.text

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
-from raisf.reports.report import answer_sections
+from raisf.evaluation.report import summarise
+from raisf.reports.report import answer_sections, cost_section
 from raisf.reports.sections import Section, shown, write_sections
 from tests.raisf.records import record
 
@@ -64,3 +65,23 @@ def test_all_that_is_shown_as_percent_is_a_share_in_files(tmp_path) -> None:
     }
     again = Section.of(json.loads(json.dumps(risks.as_dict())))
     assert [shown(cell) for cell in again.rows[0]][2:] == ["60.0", "75.0", "100.0", "100.0", "100.0"]
+
+
+def test_tokens_that_nobody_told_are_not_none() -> None:
+    """An endpoint that counts no tokens stood in the table of costs as one that reads and writes none."""
+    metered, calls = record(1, True)["cost"], {"lm_calls": 4, "prompt_tokens": 0, "completion_tokens": 0}
+    costs = {
+        "told": [metered, metered],
+        "untold": [calls | {"unmetered_calls": 4}] * 2,
+        "some": [metered | {"unmetered_calls": 1}, metered | {"unmetered_calls": 0}],
+        "asks nobody": [calls | {"lm_calls": 0, "unmetered_calls": 0, "retrievals": 1}] * 2,
+    }
+    reports = {
+        name: summarise([record(number, True, cost=cost) for number, cost in enumerate(of)])
+        for name, of in costs.items()
+    }
+    section = cost_section(reports)
+    read = section.columns.index("tokens read")
+    assert [row[read : read + 2] for row in section.rows] == [[90, 9], [None, None], [90, 9], [0, 0]]
+    assert "told no tokens, and count for none: untold 4.00 of 4.00; some 0.50 of 5.00." in section.text
+    assert "told no tokens" not in cost_section({"told": reports["told"]}).text

@@ -99,19 +99,19 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
     The paper's is the best of the first sample at each top_p; the others are ours. Labels are
     `program, top_p P, sample N`; the greedy answer is sample 1 of top_p 0.
     """
-    samples: dict[str, dict[str, list[RecordsById]]] = {}
+    samples: dict[str, dict[str, dict[str, RecordsById]]] = {}
     for label, records in answers.items():
-        program, top_p, _ = label.split(", ")
-        samples.setdefault(program, {}).setdefault(top_p, []).append(records)
+        program, top_p, sample = label.split(", ")
+        samples.setdefault(program, {}).setdefault(top_p, {})[sample] = records
     found: dict[str, dict[str, Score]] = {}
     for program, of in samples.items():
         cells = found.setdefault(program, {})
         for top_p, drawn in of.items():
-            values = [[one[name]["em"] for one in drawn] for name in sorted(drawn[0])]
+            values = [[one[name]["em"] for one in drawn.values()] for name in sorted(next(iter(drawn.values())))]
             made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
             cells |= dict(zip(_columns(of, top_p), made, strict=False))
-        if len(of) > 1:
-            first = [drawn[0] for drawn in of.values()]
+        first = [drawn["sample 1"] for drawn in of.values() if "sample 1" in drawn]  # --only may leave some out
+        if len(first) > 1:
             cells[ACROSS] = bootstrap([max(one[name]["em"] for one in first) for name in first[0]])
     columns = sorted(dict.fromkeys(column for cells in found.values() for column in cells), key=ACROSS.__eq__)
     rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
@@ -122,7 +122,7 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
     return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
 
 
-def _columns(of: Mapping[str, list[RecordsById]], top_p: str) -> list[str]:
+def _columns(of: Mapping[str, Mapping[str, RecordsById]], top_p: str) -> list[str]:
     drawn = len(of[top_p])
     return [top_p] if drawn == 1 else [f"{top_p}, one", f"{top_p}, best of {'three' if drawn == 3 else drawn}"]
 

@@ -117,7 +117,7 @@ class Experiment:
         told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
         same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
         if same:
-            told.append(f"On the dev split no demonstrations were better at {'; '.join(same)}: they are as before.")
+            told.append(f"On the dev split compiling made {'; '.join(same)} no better: they are as before.")
         told += left_out_lines(workspace.left_out)
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")

@@ -8,7 +8,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
-from raisf.reports.report import pair_sections
+from raisf.reports.report import cost_of, pair_sections, unmetered_line
 from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
@@ -61,9 +61,11 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
 def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
     rows: list[list[Cell]] = []
     for label, report in reports.items():
-        cost = [report.cost.get(name) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
+        cost = [cost_of(report, name) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
         rows.append([label, report.em, report.f1, *cost])
-    text = f"n = {len(workspace.test)}; cost: mean per question. {fault_lines(reports)}".strip()
+    text = (
+        f"n = {len(workspace.test)}; cost: mean per question.{unmetered_line(reports)} {fault_lines(reports)}".strip()
+    )
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
 
 
