@@ -1,7 +1,8 @@
 """RA-ISF: retrieval-augmented iterative self-feedback (Liu et al. 2024, arXiv 2403.06840)."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import dspy
 
@@ -28,7 +29,7 @@ from raisf.signatures.reasoning import FollowUp
 from raisf.utils.text import clean
 
 Relevance = Literal["pointwise", "listwise", "score"]
-Order = Literal["at_once", "stepwise"]
+Order = Literal["at_once", "stepwise", "chains"]
 
 # Each is a call; the share hardly gets finer than its own noise beyond.
 MAX_SAMPLES = 50
@@ -62,7 +63,9 @@ class RAISF(Program):
         insist: True takes it that the relevant passages do not suffice where the reader says "unknown", or what cannot
             be read, and breaks the question down there, where the paper ends.
         decomposition: "at_once" lists all sub-questions in one call (Algorithm 1). "stepwise" asks for the next one in
-            view of the answers so far, as Self-Ask does, until it says that they suffice.
+            view of the answers so far, as Self-Ask does, until it says that they suffice. "chains" lists them before
+            any other judge is asked, and answers them first where each names an earlier one ("#1"): what the second
+            asks about is not named in the question, so no search for that finds it. All else goes Algorithm 1's way.
         know: How the self-knowledge judge judges. "verbal" asks whether the LM knows the answer, as the paper does. The
             others begin with a draft of the direct answer, which is the answer where it counts as known:
             "confidence" takes the LM's own probability of the draft, "consistency" the share of several samples that
@@ -153,7 +156,7 @@ class RAISF(Program):
         self.relevant = dspy.Predict(ListwiseRelevance if relevance == "listwise" else PassageRelevance)
         if sufficiency:  # a predictor more would make another program of each that does without
             self.sufficient = dspy.Predict(PassagesSufficiency)
-        self.decompose = dspy.Predict(Decomposition if decomposition == "at_once" else FollowUp)
+        self.decompose = dspy.Predict(FollowUp if decomposition == "stepwise" else Decomposition)
         self.answer_directly = dspy.Predict(DirectAnswer)
         self.answer_from = reader(evidence)
         self.compose = dspy.Predict(ComposedAnswer)
@@ -172,6 +175,10 @@ class RAISF(Program):
                 return node.end("depth", f"deeper than max_depth={self.max_depth}")
             if normal(question) in above:
                 return node.end("cycle", "the same question stands above it")
+            below = above | {normal(question)}
+            chains = self.decomposition == "chains" and self.use_decomposition and node.depth < self.max_depth
+            if chains and self._along_chain(run, node, below):
+                return self._compose(run, node)
             search = run.search(question, self.k) if self.use_relevance else None  # while the next judge thinks
             if self.use_know and self._knows(run, node):
                 if search:
@@ -188,20 +195,22 @@ class RAISF(Program):
             if not self.use_decomposition:
                 missing = "the relevant passages do not suffice" if relevant else "no relevant passage"
                 return node.end("no_passages", f"{missing}, and decomposition is off")
-            break_down = self._all_at_once if self.decomposition == "at_once" else self._step_by_step
-            readable = break_down(run, node, above | {normal(question)})
-            if not readable:
-                return node.unread("no_sub_questions", "the decomposition could not be read")
-            if not node.sub_questions:
-                return node.end("no_sub_questions", "the decomposition gave no sub-question")
+            if not node.sub_questions:  # else a chain's parts, which gave no answer
+                break_down = self._step_by_step if self.decomposition == "stepwise" else self._all_at_once
+                if not break_down(run, node, below):
+                    return node.unread("no_sub_questions", "the decomposition could not be read")
+                if not node.sub_questions:
+                    return node.end("no_sub_questions", "the decomposition gave no sub-question")
             # Also when every sub-answer is unknown, as in Algorithm 1: the LM has the last word.
-            facts = [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
-            found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
-            reason = f"from {found} of {len(facts)} sub-answers"
-            if not found and search:  # was nothing relevant, or nothing found in what was?
-                reason += f" and {len(relevant)} of {len(node.passages)} passages"
-            return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *facts])
+            return self._compose(run, node, relevant)
         return node  # the budget was spent inside the block
+
+    def _compose(self, run: Run, node: Node, relevant: Sequence[str] = ()) -> Node:
+        found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
+        reason = f"from {found} of {len(node.sub_questions)} sub-answers"
+        if not found and self.use_relevance:  # was nothing relevant, or nothing found in what was?
+            reason += f" and {len(relevant)} of {len(node.passages)} passages"
+        return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *_facts(node)])
 
     def _knows(self, run: Run, node: Node) -> bool:
         node.know = self.judge_knowledge(run, node.question)
@@ -239,10 +248,7 @@ class RAISF(Program):
                 return False
         if not (self.insist and self.use_decomposition) or node.depth == self.max_depth:
             return True  # at the lowest depth there is nothing below to ask
-        with dspy.context(send_stream=None):  # a draft: where it is the answer, the node takes it up
-            asks = run.confidence.asks(self.answer_from.lm or dspy.settings.lm)
-            draft = run.draft(self.answer_from, question=node.question, **asks, passages=relevant)
-        return draft is not None and not is_unknown(clean(draft.answer))
+        return _finds(run, node, self.answer_from, passages=relevant)
 
     def _step_by_step(self, run: Run, node: Node, above: frozenset[str]) -> bool:
         """One sub-question after the other; false where the first could not be read. None is asked twice."""
@@ -275,6 +281,29 @@ class RAISF(Program):
         gather(tasks)
         return True
 
+    def _along_chain(self, run: Run, node: Node, above: frozenset[str]) -> bool:
+        """Whether the question is a chain of parts, each of which names an earlier one, and their answers give its."""
+        draft = run.draft(self.decompose, question=node.question)
+        texts = [] if draft is None else listed(draft.sub_questions or [])
+        later = [references(text, before=number) for number, text in enumerate(texts, 1)][1:]
+        if not later or not all(later):
+            return False
+        self._all_at_once(run, node, above)
+        found = any(sub.answer != UNKNOWN for sub in node.sub_questions)
+        return found and _finds(run, node, self.compose, facts=_facts(node))
+
     def _solve_sub(self, run: Run, sub: Node, named: dict[int, Task[Node]], above: frozenset[str]) -> Node:
         known = fill_in(sub, {number: task.get().answer for number, task in named.items()})
         return self._solve(run, sub, above) if known else sub
+
+
+def _facts(node: Node) -> list[str]:
+    return [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
+
+
+def _finds(run: Run, node: Node, predictor: dspy.Predict, **inputs: Any) -> bool:
+    """Whether the LM finds an answer. It is a draft; where it is the answer, the node takes it up."""
+    with dspy.context(send_stream=None):
+        asks = run.confidence.asks(predictor.lm or dspy.settings.lm)
+        draft = run.draft(predictor, question=node.question, **asks, **inputs)
+    return draft is not None and not is_unknown(clean(draft.answer))

@@ -77,6 +77,81 @@ def test_who_insists_breaks_down_what_the_reader_leaves_open_and_nothing_else(as
         assert (ended.root.route, ended.root.answer) == ("passages", "unknown")
 
 
+def parted(parts: list[str], answers: dict[str, str]) -> ScriptedLM:
+    """The root has these parts, all else one; passage 1 is relevant; what has no answer here is read as "unknown"."""
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        question = fields["question"]
+        if "passage" in fields:
+            return {"verdict": "relevant" if fields["passage"].endswith("passage 1") else "irrelevant"}
+        if "facts" in fields:
+            return {"answer": answers.get("composed", "unknown")}
+        if "passages" in fields:
+            return {"evidence": "", "answer": answers.get(question, "unknown")}
+        return {"verdict": "unknown", "sub_questions": parts if question == "root" else [question]}
+
+    return ScriptedLM(answer)
+
+
+CHAIN = ["who?", "where is #1?"]
+
+
+def test_a_chain_is_answered_before_anything_is_read(ask: Any, shelf: Any) -> None:
+    lm = parted(CHAIN, {"who?": "Ann", "where is Ann?": "Rome", "composed": "Rome", "root": "a guess"})
+    trace = ask(RAISF(shelf, decomposition="chains", max_depth=1), lm)
+    assert (trace.root.route, trace.root.answer, trace.root.reason) == ("decomposed", "Rome", "from 2 of 2 sub-answers")
+    assert trace.root.know is None and not trace.root.passages
+    assert [sub.answer for sub in trace.root.sub_questions] == ["Ann", "Rome"]
+    assert [call["question"] for call in lm.calls if "passages" in call] == ["who?", "where is Ann?"]
+    assert sum("facts" in call for call in lm.calls) == 1  # the draft that was looked at is the answer
+
+
+@pytest.mark.parametrize("parts", [["root"], ["who?", "where?"], ["who?", "where is #1?", "when?"], []])
+@pytest.mark.parametrize("insist", [True, False])
+@pytest.mark.parametrize("answers", [{"root": "Rome"}, {"who?": "Ann", "composed": "Rome"}])
+def test_what_is_no_chain_goes_the_usual_way_and_the_list_is_asked_for_once(
+    ask: Any, shelf: Any, parts: list[str], insist: bool, answers: dict[str, str]
+) -> None:
+    usual = ask(RAISF(shelf, max_depth=1, insist=insist), parted(parts, answers))
+    chains = ask(RAISF(shelf, decomposition="chains", max_depth=1, insist=insist), lm := parted(parts, answers))
+    assert without_seconds(chains.root) == without_seconds(usual.root)
+    assert chains.cost.lm_calls - usual.cost.lm_calls == (
+        usual.root.route == "passages"
+    )  # else it was asked for anyway
+    assert sum(call == {"question": "root"} for call in lm.calls) == 2  # the judge of knowledge, and the list
+
+
+def without_seconds(node: Any) -> dict[str, Any]:
+    below = [without_seconds(sub) for sub in node.sub_questions]
+    return node.model_dump(exclude={"seconds", "sub_questions"}) | {"sub_questions": below}
+
+
+def test_where_a_chain_gives_no_answer_the_question_is_read_and_nothing_asked_twice(ask: Any, shelf: Any) -> None:
+    options = {"decomposition": "chains", "insist": True, "max_depth": 1}
+    trace = ask(RAISF(shelf, **options), lm := parted(CHAIN, {"who?": "Ann", "root": "Rome"}))
+    assert (trace.root.route, trace.root.answer) == ("passages", "Rome")
+    assert [sub.answer for sub in trace.root.sub_questions] == ["Ann", "unknown"]  # told, as they were asked
+    told = [repr(sorted(call.items())) for call in lm.calls if len(call) > 1]  # the others: two judges of the question
+    assert len(told) == len(set(told)) and sum(call == {"question": "root"} for call in lm.calls) == 2
+    lost = ask(RAISF(shelf, **options), lm := parted(CHAIN, {"who?": "Ann"}))
+    assert (lost.root.route, lost.root.answer) == ("decomposed", "unknown")
+    assert [call["facts"] for call in lm.calls if "facts" in call][-1] == [
+        "Title 1 | passage 1",
+        "who? = Ann",
+        "where is Ann? = unknown",
+    ]  # the composer has the last word, with what was read
+    guessed = ask(RAISF(shelf, **options), parted(CHAIN, {"composed": "a guess", "root": "Rome"}))
+    assert (guessed.root.route, guessed.root.answer) == ("passages", "Rome")  # no part was answered: nothing to compose
+
+
+def test_at_the_lowest_depth_and_without_decomposition_no_chain_is_looked_for(ask: Any, shelf: Any) -> None:
+    for options in ({"max_depth": 0}, {"use_decomposition": False}):
+        program = RAISF(shelf, decomposition="chains", **options)
+        trace = ask(program, lm := parted(CHAIN, {"root": "Rome", "composed": "no"}))
+        assert (trace.root.route, trace.root.answer) == ("passages", "Rome")
+        assert not trace.root.sub_questions and trace.cost.lm_calls == len(lm.calls) == 7  # nobody was asked for parts
+
+
 @pytest.mark.parametrize("suffice", [True, False])
 def test_whoever_watches_is_told_whether_they_suffice(ask: Any, shelf: Any, suffice: bool) -> None:
     program = RAISF(shelf, sufficiency=True, max_depth=0)

@@ -319,9 +319,9 @@ program_options = as_one(
     ),
     _program(
         "--decomposition",
-        type=click.Choice(("at_once", "stepwise")),
+        type=click.Choice(("at_once", "stepwise", "chains")),
         help="at_once lists all sub-questions in one call, stepwise asks for the next one, given the answers so "
-        "far; default: at_once",
+        "far, chains answers first those that build on one another, and reads then; default: at_once",
     ),
     _program(
         "--know",

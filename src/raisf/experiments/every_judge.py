@@ -37,6 +37,7 @@ ROWS: dict[str, Setting] = {
     "relevance: the retriever's score": Setting("weights", {"relevance": "score"}, then=(THRESHOLDS,)),
     "sufficiency": Setting("weights", {"sufficiency": True}, then=(THRESHOLDS,)),
     "decomposition: stepwise": Setting("weights", {"decomposition": "stepwise"}, then=(THRESHOLDS,)),
+    "decomposition: chains": Setting("weights", {"decomposition": "chains"}, then=(THRESHOLDS,)),
     "know: confidence, for its cost": Setting("weights", _CONFIDENT, then=(("thresholds", {"aim": "cost"}),)),
     f"{WHOLE}, no self-knowledge": Setting("weights", {**_CONFIDENT, "use_know": False}, then=(THRESHOLDS,)),
     f"{WHOLE}, no relevance": Setting("weights", {**_CONFIDENT, "use_relevance": False}, then=(THRESHOLDS,)),

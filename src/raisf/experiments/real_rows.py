@@ -75,6 +75,7 @@ ROWS: dict[str, Row] = {
     "outcome": _judged_by(("outcome", {})),
     "sufficiency": _judged_by(sufficiency=True),
     "stepwise": _judged_by(decomposition="stepwise", without=("decompose",)),
+    "chains": _judged_by(decomposition="chains"),
 }
 GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
 # What every other row is tested against, the first that is there.
