@@ -13,6 +13,7 @@ from raisf.programs.program import Program, check, check_count, check_share, is_
 from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, is_unknown, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
 from raisf.programs.steps import (
+    as_facts,
     check_switches,
     facts_of,
     fill_in,
@@ -210,7 +211,7 @@ class RAISF(Program):
         reason = f"from {found} of {len(node.sub_questions)} sub-answers"
         if not found and self.use_relevance:  # was nothing relevant, or nothing found in what was?
             reason += f" and {len(relevant)} of {len(node.passages)} passages"
-        return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *_facts(node)])
+        return run.settle(node, "decomposed", reason, self.compose, facts=[*relevant, *as_facts(node.sub_questions)])
 
     def _knows(self, run: Run, node: Node) -> bool:
         node.know = self.judge_knowledge(run, node.question)
@@ -290,15 +291,11 @@ class RAISF(Program):
             return False
         self._all_at_once(run, node, above)
         found = any(sub.answer != UNKNOWN for sub in node.sub_questions)
-        return found and _finds(run, node, self.compose, facts=_facts(node))
+        return found and _finds(run, node, self.compose, facts=as_facts(node.sub_questions))
 
     def _solve_sub(self, run: Run, sub: Node, named: dict[int, Task[Node]], above: frozenset[str]) -> Node:
         known = fill_in(sub, {number: task.get().answer for number, task in named.items()})
         return self._solve(run, sub, above) if known else sub
-
-
-def _facts(node: Node) -> list[str]:
-    return [f"{sub.question} = {sub.answer}" for sub in node.sub_questions]
 
 
 def _finds(run: Run, node: Node, predictor: dspy.Predict, **inputs: Any) -> bool:

@@ -94,10 +94,16 @@ def next_question(said: object, asked: Sequence[Node]) -> str:
     return "" if ends else text
 
 
+def as_facts(solved: Iterable[Node]) -> list[str]:
+    """Questions with their answers, as the LM that composes them reads them."""
+    return [f"{node.question} = {node.answer}" for node in solved]
+
+
 def facts_of(predictor: dspy.Predict, node: Node) -> list[str]:
     """The sub-questions with their answers, as the LM that is asked for the next one reads them."""
-    form = f"Follow up: {{}} {_ANSWERED} {{}}" if reads_instructions(predictor.lm) else "{} = {}"
-    return [form.format(sub.question, sub.answer) for sub in node.sub_questions]
+    if not reads_instructions(predictor.lm):
+        return as_facts(node.sub_questions)
+    return [f"Follow up: {sub.question} {_ANSWERED} {sub.answer}" for sub in node.sub_questions]
 
 
 def reads_instructions(lm: Any = None) -> bool:

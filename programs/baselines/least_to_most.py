@@ -5,7 +5,7 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.program import Program
 from raisf.programs.questions import UNKNOWN, listed, references
-from raisf.programs.steps import fill_in
+from raisf.programs.steps import as_facts, fill_in
 from raisf.programs.trace import Node
 from raisf.signatures.answers import DirectAnswer, NextAnswer
 from raisf.signatures.judges import Decomposition
@@ -46,7 +46,7 @@ class LeastToMost(Program):
                 return run.settle(node, "direct", f"from memory, the decomposition {why}", self.answer_directly)
             found = sum(sub.answer != UNKNOWN for sub in node.sub_questions)
             reason = f"from {found} of {len(node.sub_questions)} sub-answers"
-            run.settle(node, "decomposed", reason, self.compose, facts=_facts(node.sub_questions))
+            run.settle(node, "decomposed", reason, self.compose, facts=as_facts(node.sub_questions))
         return node
 
     def _solve(self, run: Run, node: Node, earlier: list[Node]) -> None:
@@ -56,10 +56,6 @@ class LeastToMost(Program):
         with run.work(node):
             if earlier:
                 reason = f"from memory, {len(earlier)} earlier in sight"
-                run.settle(node, "direct", reason, self.compose, facts=_facts(earlier))
+                run.settle(node, "direct", reason, self.compose, facts=as_facts(earlier))
             else:
                 run.settle(node, "direct", "from memory", self.answer_directly)
-
-
-def _facts(solved: list[Node]) -> list[str]:
-    return [f"{node.question} = {node.answer}" for node in solved]
