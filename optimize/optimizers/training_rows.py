@@ -218,11 +218,11 @@ class Source:
         _add_answerers(gold, task, examples, chosen, options)
         ours, asked = owners(task.student), judges(task.student)
         judging = [name for name, one in task.student.named_predictors() if role_of(one) in JUDGED]
-        source = cls(split, gold, [name for name in judging if isinstance(ours[name], Program)])
-        for name in source.judging:
+        judging = [name for name in judging if isinstance(ours[name], Program)]
+        for name in judging:
             why = "no question has a gold answer" if name in asked else "the program does not ask it"
             gold.missing.setdefault(name, why)
-        source.taught = task.teacher is not None
+        source = cls(split, gold, judging, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             source.traced = traced_rows(
                 task.teacher or task.student,
