@@ -87,10 +87,11 @@ def umask() -> int:
 
 
 @contextlib.contextmanager
-def own(path: Path) -> Iterator[bool]:
+def own(path: Path) -> Iterator[bool | None]:
     """Locks a file or folder, until the block ends or the process; says whether it did.
 
-    Not where another has it, nothing is there, or the file system knows no locks: there nothing is ever swept.
+    False where another has it, or nothing is there. None where the file system knows no locks: there nothing is ever
+    swept.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -118,8 +119,8 @@ def _made(path: Path, make: Callable[[], str]) -> Iterator[Path]:
     while True:
         made = Path(make())
         with own(made) as owned:
-            # Between being made and being locked it looked like a leftover, and another may have swept it.
-            if owned or made.exists():
+            # Until it was locked it looked like a leftover: another may have swept it, or be about to.
+            if owned is not False:
                 yield made
                 return
 
@@ -128,11 +129,13 @@ def _names(path: Path) -> dict[str, Any]:
     return {"prefix": f".{path.name}.", "suffix": PARTIAL, "dir": path.parent}
 
 
-def _lock(descriptor: int) -> bool:
+def _lock(descriptor: int) -> bool | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return None
     return True
 
 

@@ -246,7 +246,8 @@ def test_over_an_index_server_sources_are_shown_as_over_its_folder(
     (tmp_path / "atlas" / "rivers.md").write_text("The rivers.")
     service = make()
     with IndexServer(rivers) as behind:
-        threading.Thread(target=behind.serve, daemon=True).start()
+        thread = threading.Thread(target=behind.serve, daemon=True)
+        thread.start()
         service.served["rag"].program.retriever = remote = RemoteIndex(behind.url)
         with start(service, documents=tmp_path) as server:
             assert json.loads(get(server, "/source?program=rag&pid=r1")[2]) == source_of(rivers, "r1")
@@ -255,3 +256,4 @@ def test_over_an_index_server_sources_are_shown_as_over_its_folder(
             service.served["rag"].program.retriever = remote.where("section = 'Oltrey'")
             assert get(server, "/source?program=rag&pid=r1")[0] == 404
         behind.stop()
+        thread.join()
