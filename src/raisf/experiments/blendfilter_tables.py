@@ -104,19 +104,23 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
         program, top_p, sample = label.split(", ")
         samples.setdefault(program, {}).setdefault(top_p, {})[sample] = records
     found: dict[str, dict[str, Score]] = {}
+    firsts: dict[str, list[str]] = {}  # of which --only may have left some out
     for program, of in samples.items():
         cells = found.setdefault(program, {})
         for top_p, drawn in of.items():
             values = [[one[name]["em"] for one in drawn.values()] for name in sorted(next(iter(drawn.values())))]
             made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
             cells |= dict(zip(_columns(of, top_p), made, strict=False))
-        first = [drawn["sample 1"] for drawn in of.values() if "sample 1" in drawn]  # --only may leave some out
+        first = {top_p: drawn["sample 1"] for top_p, drawn in of.items() if "sample 1" in drawn}
         if len(first) > 1:
-            cells[ACROSS] = bootstrap([max(one[name]["em"] for one in first) for name in first[0]])
+            firsts.setdefault(", ".join(first), []).append(program)
+            names = next(iter(first.values()))
+            cells[ACROSS] = bootstrap([max(one[name]["em"] for one in first.values()) for name in names])
     columns = sorted(dict.fromkeys(column for cells in found.values() for column in cells), key=ACROSS.__eq__)
     rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
     text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
-    text += f" {ACROSS}: of the first at each top_p, as in the paper." if ACROSS in columns else ""
+    told = "; ".join(f"{', '.join(programs)}: of the first at {tops}" for tops, programs in firsts.items())
+    text += f" {ACROSS}, as in the paper: {told}." if told else ""
     text += " Every call of a program is sampled, those before the answer, too."
     faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
     return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
