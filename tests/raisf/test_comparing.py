@@ -289,3 +289,23 @@ def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
         assert not program.own.ask.lm.cache and not program.frozen.ask.lm.cache
     assert program.frozen.ask.lm.cache
     assert not without_cache(program).frozen.ask.lm.cache
+
+
+def test_an_lm_that_a_module_asks_by_itself_is_asked_anew_too(home) -> None:
+    """Its calls were the cache's, and cost no tokens."""
+
+    class Own(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.lm = Direct(), connect("pocket")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            with dspy.context(lm=self.lm):
+                return self.inner(question=question)
+
+    program, examples = Own(), load_questions(home / "world/test.jsonl")[:2]
+    for example in examples:
+        program(question=example.question)
+    (rows,) = raisf.compare({"own": program}, examples, judges=False, progress=False).records.values()
+    assert all(row["cost"]["prompt_tokens"] and not row["cost"]["unmetered_calls"] for row in rows.values())
+    assert program.lm.cache and not without_cache(program).lm.cache

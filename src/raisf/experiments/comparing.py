@@ -126,19 +126,19 @@ def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     """As a context: the programs' LMs, and DSPy's own, pass over the cache."""
     import dspy
 
-    from raisf.utils.predictors import all_predictors
+    from raisf.utils.predictors import held_lms
 
-    predictors = [predictor for program in programs for _, predictor in all_predictors(program)]
-    before = [predictor.lm for predictor in predictors]
-    anew: dict[int, Any] = {id(lm): lm.copy(cache=False) for lm in [*before, dspy.settings.lm] if lm is not None}
+    own: Any = dspy.settings.lm
+    held = [place for program in programs for place in held_lms(program)]
+    anew = {id(lm): lm.copy(cache=False) for lm in [*(lm for *_, lm in held), own] if lm is not None}
     try:
-        for predictor, lm in zip(predictors, before, strict=True):
-            predictor.lm = anew.get(id(lm))
-        with dspy.context(lm=anew.get(id(dspy.settings.lm))):
+        for attributes, name, lm in held:
+            attributes[name] = anew[id(lm)]
+        with dspy.context(lm=anew.get(id(own))):
             yield
     finally:
-        for predictor, lm in zip(predictors, before, strict=True):
-            predictor.lm = lm
+        for attributes, name, lm in held:
+            attributes[name] = lm
 
 
 def answer_all(
