@@ -144,8 +144,8 @@ def check_anew(program: Any, attribute: str, value: object) -> None:
     """
     option = next((name for name, other in program.stored.items() if other == attribute), attribute)
     now = program.options()
-    if _trying.get() or option not in now or now[option] == value:
-        return
+    if _trying.get() or option not in now or (type(now[option]) is type(value) and now[option] == value):
+        return  # 5.0 equals 5, and is no number of passages
     try:
         before, after = (asked(made_alike(program, changed)) for changed in ({}, {option: value}))
     except TypeError:  # a subclass whose constructor wants more than options
