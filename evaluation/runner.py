@@ -185,7 +185,8 @@ def evaluate(
             and 8 of an endpoint.
         progress: Show a bar with the running exact match on stderr; or the bars (`progress_bar`) to show it among.
         fresh: Begin anew although `out` holds records.
-        cache: Let the records be those of a run whose cost and seconds are a cache's: never taken for others.
+        cache: Let the records be those of a run whose cost and seconds are a cache's: never taken for others. Either
+            way the LMs are asked as they are: one with a cache answers out of it, `lm.copy(cache=False)` does not.
         name: What the bar says.
 
     Returns:

@@ -65,8 +65,8 @@ def constructors(program: Any) -> Iterator[tuple[type[Any], dict[str, inspect.Pa
 def made_alike(program: Any, changed: dict[str, Any]) -> Any:
     """Another program of this kind over the same retriever, with some options changed.
 
-    Where the constructor of the user's own subclass takes fewer options, or wants what is no option, it is one of the
-    class that takes most.
+    Where the constructor of the user's own subclass takes fewer options, wants what is no option, or decides itself
+    on one that its `**options` seem to take, it is one of the class that takes most.
 
     Raises:
         TypeError: No constructor takes one of that name, or each wants what is no option.
@@ -74,18 +74,27 @@ def made_alike(program: Any, changed: dict[str, Any]) -> Any:
     """
     options = {**program.options(), **changed}
     able = [one for one in constructors(program) if _needed(one[1]) <= {"retriever", *options}]
-    kind, takes = max(able or constructors(program), key=lambda one: sum(_takes(one[1], name) for name in options))
+    able = able or list(constructors(program))
+    able.sort(key=lambda one: sum(_takes(one[1], name) for name in options), reverse=True)
     known = {name for _, others in constructors(program) for name in others}
-    retriever = {"retriever": program.retriever} if "retriever" in takes else {}
+    refused: list[TypeError] = []
     token = _trying.set(True)
     try:
-        made = kind(**retriever, **{n: value for n, value in options.items() if _takes(takes, n) or n not in known})
-        for name in options.keys() & known:
-            if not _takes(takes, name):
-                setattr(made, name, options[name])
-        return made
+        for kind, takes in able:
+            retriever = {"retriever": program.retriever} if "retriever" in takes else {}
+            given = {name: value for name, value in options.items() if _takes(takes, name) or name not in known}
+            try:
+                made = kind(**retriever, **given)
+            except TypeError as error:
+                refused.append(error)
+                continue
+            for name in options.keys() & known:
+                if not _takes(takes, name):
+                    setattr(made, name, options[name])
+            return made
     finally:
         _trying.reset(token)
+    raise refused[0]
 
 
 def _needed(takes: dict[str, inspect.Parameter]) -> set[str]:
@@ -135,8 +144,8 @@ def check_anew(program: Any, attribute: str, value: object) -> None:
     """
     option = next((name for name, other in program.stored.items() if other == attribute), attribute)
     now = program.options()
-    if _trying.get() or option not in now or now[option] == value:
-        return
+    if _trying.get() or option not in now or (type(now[option]) is type(value) and now[option] == value):
+        return  # 5.0 equals 5, and is no number of passages
     try:
         before, after = (asked(made_alike(program, changed)) for changed in ({}, {option: value}))
     except TypeError:  # a subclass whose constructor wants more than options

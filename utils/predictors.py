@@ -36,6 +36,15 @@ def _within(name: str, value: Any) -> list[tuple[str, Parameter]]:
     return []
 
 
+def held_lms(module: dspy.Module) -> list[tuple[dict[str, Any], str, Any]]:
+    """The LMs of a module, its predictors' and those that a part asks by itself: each with where it is, and its name.
+
+    Assigning to that place gives the part another.
+    """
+    parts = [vars(part) for _, part in module.named_sub_modules(dspy.Module)]
+    return [(has, name, value) for has in parts for name, value in has.items() if isinstance(value, dspy.BaseLM)]
+
+
 def require_lm(program: dspy.Module) -> None:
     """Raise InputError unless every predictor of the program has an LM, its own or DSPy's."""
     for name, predictor in all_predictors(program):

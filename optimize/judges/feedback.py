@@ -50,7 +50,7 @@ class Feedback:
         score: Callable[..., float] = exact_match,
     ):
         self._score = score
-        self._ours = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
+        self._ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
         self._answers: dict[str, Sequence[str]] = {}
         self._scoring: dict[str, str | None] = {}
         self._parts: dict[str, list[str]] = {}
@@ -89,10 +89,10 @@ class Feedback:
         score: float,
     ) -> Remark:
         """The remark on a step: what its predictor was given and gave, in a run that ended with that score."""
-        found = self._own(role_of(predictor), inputs, outputs) if name in self._ours else None
+        found = self._own(role_of(predictor), self._ours[name], inputs, outputs) if name in self._ours else None
         return found or Remark(self._whole(example, prediction, score), None)
 
-    def _own(self, role: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
+    def _own(self, role: Any, owner: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
         question = inputs.get("question", "")
         gold = self._answers.get(question)
         if role in (SelfKnowledge, AnswerTruth):
@@ -102,7 +102,8 @@ class Feedback:
         if role is ListwiseRelevance:
             return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
         if role is Decomposition:
-            return self._on_parts(question, outputs.get("sub_questions") or [])
+            first = getattr(owner, "decomposition", None) == "chains"
+            return self._on_parts(question, outputs.get("sub_questions") or [], first)
         if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
             return self._on_answer(role, inputs, text_of(outputs.get("answer")), gold)
         return None
@@ -143,9 +144,11 @@ class Feedback:
         right = set(gold) == set(listed)
         return Remark(f"{'Right' if right else 'Wrong'}: listed {list(listed)}; gold is {gold}.", right)
 
-    def _on_parts(self, question: str, listed: Sequence[str]) -> Remark | None:
+    def _on_parts(self, question: str, listed: Sequence[str], first: bool) -> Remark | None:
         if question in self._simple:
             answers = _quoted(self._answers.get(question, ()))
+            if first and len(listed) > 1:  # it was asked before any judge
+                return Remark(f"Wrong: this is a simple question, {answers}: list it alone, as it stands.", False)
             return Remark(f"A simple question, {answers}: an earlier judge erred when it let it come here.", None)
         gold = self._parts.get(question)
         if gold is None:

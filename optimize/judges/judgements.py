@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import dspy
+from rich.progress import Progress
 
 from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest
@@ -125,7 +126,7 @@ def judgements_of(
     *,
     labels: Labels = "model",
     threads: int = 8,
-    progress: bool = True,
+    progress: bool | Progress = True,
     journal: Journal | None = None,
 ) -> Judgements:
     """Ask a program's judge about every row that `raisf.optimize.judges.judge_data` makes of the examples.
@@ -138,7 +139,7 @@ def judgements_of(
         examples: Questions with gold; the judge also meets their gold sub-questions.
         labels: See `know_labels`.
         threads: Questions asked at a time.
-        progress: Show a bar on stderr.
+        progress: Show a bar on stderr; or the bars to show it among.
         journal: Keeps labels and verdicts, and has those of an earlier call with the same program; what failed or could
             not be read is asked again.
 
@@ -192,7 +193,7 @@ def decompositions_of(
     examples: Sequence[dspy.Example],
     *,
     threads: int = 8,
-    progress: bool = True,
+    progress: bool | Progress = True,
     journal: Journal | None = None,
 ) -> tuple[list[Decomposed], int]:
     """Let a program break down every question that has gold sub-questions; for the arguments see `collect`.
@@ -275,7 +276,7 @@ def ask_each(
     rows: Sequence[dspy.Example],
     fields: Sequence[str],
     threads: int,
-    progress: bool,
+    progress: bool | Progress,
     what: str = "judging",
     *,
     journal: Journal | None = None,

@@ -14,6 +14,7 @@ from typing import Any
 import dspy
 import pytest
 
+import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.connect import connect
@@ -187,6 +188,16 @@ def test_an_index_of_another_corpus_is_refused_unless_it_is_your_choice(compiled
     with pytest.raises(InputError, match="of another corpus"):
         load(tmp_path / "a")
     assert load(tmp_path / "a", retriever=BM25.load(index)).k == 4
+
+
+def test_an_index_that_changed_after_it_was_opened_is_another_corpus(compiled: Any, world, tmp_path: Path) -> None:
+    """What was compiled on the old passages was loaded with the new ones, without a word."""
+    shutil.copytree(world.index, tmp_path / "index")
+    compiled.retriever = BM25.load(tmp_path / "index")
+    raisf.add_to_index(tmp_path / "index", [raisf.Passage("new", "Something else")], progress=False)
+    save(compiled, tmp_path / "a")
+    with pytest.raises(InputError, match="of another corpus"):
+        load(tmp_path / "a")
 
 
 def test_a_retriever_in_memory_has_to_be_given_again(compiled: Any, tmp_path: Path) -> None:

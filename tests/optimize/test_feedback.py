@@ -17,6 +17,10 @@ def program() -> RAISF:
 
 @pytest.fixture
 def feedback(program: RAISF) -> Feedback:
+    return feedback_on(program)
+
+
+def feedback_on(program: RAISF) -> Feedback:
     example = dspy.Example(
         question=QUESTION,
         answer="Bo",
@@ -91,6 +95,15 @@ def test_each_step_is_told_what_gold_says_of_it(program, feedback, name, inputs,
     remark = feedback.on(name, predictor, inputs, dspy.Prediction(**outputs), WHOLE, END, 0.0)
     assert remark.right is right
     assert told in remark.text
+
+
+def test_a_simple_question_that_is_split_before_any_judge_is_the_decomposers_own_fault() -> None:
+    """An earlier judge was blamed, and with chains there is none: the LM was told to change nothing."""
+    program = RAISF(decomposition="chains")
+    for listed, right, told in ((["Who?", "Where is #1?"], False, "list it alone"), (["Who is Cy?"], None, "erred")):
+        said, asked = dspy.Prediction(sub_questions=listed), {"question": "Who is Cy?"}
+        remark = feedback_on(program).on("decompose", program.decompose, asked, said, WHOLE, END, 0.0)
+        assert remark.right is right and told in remark.text
 
 
 def test_of_another_program_only_the_end_is_told() -> None:

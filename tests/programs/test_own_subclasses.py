@@ -59,6 +59,28 @@ def test_a_subclass_that_needs_more_is_saved_checked_and_loaded(tmp_path):
         saved.k = "many"
 
 
+class Chained(RAISF):
+    """Decides on an option itself and hands on the others."""
+
+    def __init__(self, retriever=None, hops=2, **options):
+        super().__init__(retriever, decomposition="chains", max_depth=hops, **options)
+        self.hops = hops
+
+
+def test_a_subclass_that_decides_on_an_option_is_saved_checked_and_loaded(tmp_path):
+    """What was compiled could be saved, and never be loaded."""
+    saved = Chained(hops=1, k=3)
+    saved.insist = True
+    raisf.save(saved, tmp_path / "artifact")
+    saved.save(tmp_path / "own.json")
+    opened = Chained()
+    opened.load(tmp_path / "own.json")
+    for one in (opened, raisf.load(tmp_path / "artifact", program=Chained)):
+        assert one.options() == saved.options() and (one.hops, one.k, one.insist) == (1, 3, True)
+    with pytest.raises(InputError, match="k is 'many'"):
+        saved.k = "many"
+
+
 def test_demonstrations_are_read_back_as_dspy_writes_them():
     program = Direct()
     program.answer_directly.demos = [dspy.Example(question="Who?", answer="Ada")]

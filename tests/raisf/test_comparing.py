@@ -289,3 +289,38 @@ def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
         assert not program.own.ask.lm.cache and not program.frozen.ask.lm.cache
     assert program.frozen.ask.lm.cache
     assert not without_cache(program).frozen.ask.lm.cache
+
+
+def test_an_lm_that_a_module_asks_by_itself_is_asked_anew_too(home) -> None:
+    """Its calls were the cache's, and cost no tokens."""
+
+    class Own(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.lm = Direct(), connect("pocket")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            with dspy.context(lm=self.lm):
+                return self.inner(question=question)
+
+    program, examples = Own(), load_questions(home / "world/test.jsonl")[:2]
+    for example in examples:
+        program(question=example.question)
+    (rows,) = raisf.compare({"own": program}, examples, judges=False, progress=False).records.values()
+    assert all(row["cost"]["prompt_tokens"] and not row["cost"]["unmetered_calls"] for row in rows.values())
+    assert program.lm.cache and not without_cache(program).lm.cache
+
+
+def test_without_bars_no_judge_shows_one_either(home, capsys) -> None:
+    program = RAISF(open_index(home / "index"))
+    program.set_lm(connect("pocket"))
+    made = raisf.compare({"ra-isf": program}, load_questions(home / "world/test.jsonl")[:2], progress=False)
+    assert made.results["judges"]
+    assert "judging" not in capsys.readouterr().err
+
+
+def test_answers_in_memory_are_not_promised_to_be_kept(home) -> None:
+    """The message named a folder that was gone."""
+    with pytest.raises(raisf.RaisfError, match="there is none: give one with") as raised:
+        raisf.compare({"rag": raisf.RAG(open_index(home / "index"))}, load_questions(home / "world/test.jsonl"))
+    assert "keeps the answers" not in str(raised.value)

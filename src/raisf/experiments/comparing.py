@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation import RecordsById
 from raisf.experiments.provenance import provenance
 from raisf.experiments.settings import PREDICTORS
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 if TYPE_CHECKING:
     import dspy
@@ -74,12 +74,15 @@ def compare(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asked_anew(programs.values()))
         if out is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            folder = Path(stack.enter_context(_for_now()))
         else:
             folder = Path(out)
             check_folder(folder)
         records = answer_all(programs, testset, folder / "records", threads=threads, progress=progress)
-        judged = judge_all(programs, testset, folder / "judges", labels=labels, threads=threads) if judges else {}
+        judged = {}
+        if judges:
+            options: dict[str, Any] = {"labels": labels, "threads": threads, "progress": progress}
+            judged = judge_all(programs, testset, folder / "judges", **options)
         compiled = {label: getattr(program, "compile_report", None) for label, program in programs.items()}
         files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
@@ -97,6 +100,17 @@ def compare(
             report.write(folder)
         check_readable(output_counts(records, judged), str(out) if out is not None else "memory")
     return report
+
+
+@contextlib.contextmanager
+def _for_now() -> Iterator[str]:
+    """As a context: a folder that is gone afterwards. An error that ends it does not say that it keeps the answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            yield folder
+        except (RaisfError, KeyboardInterrupt) as stopped:
+            stopped.args = (str(stopped).partition(f"; {folder}")[0],)
+            raise
 
 
 def _warn_of_no_common_lm(programs: "Mapping[str, dspy.Module]") -> None:
@@ -126,19 +140,19 @@ def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     """As a context: the programs' LMs, and DSPy's own, pass over the cache."""
     import dspy
 
-    from raisf.utils.predictors import all_predictors
+    from raisf.utils.predictors import held_lms
 
-    predictors = [predictor for program in programs for _, predictor in all_predictors(program)]
-    before = [predictor.lm for predictor in predictors]
-    anew: dict[int, Any] = {id(lm): lm.copy(cache=False) for lm in [*before, dspy.settings.lm] if lm is not None}
+    own: Any = dspy.settings.lm
+    held = [place for program in programs for place in held_lms(program)]
+    anew = {id(lm): lm.copy(cache=False) for lm in [*(lm for *_, lm in held), own] if lm is not None}
     try:
-        for predictor, lm in zip(predictors, before, strict=True):
-            predictor.lm = anew.get(id(lm))
-        with dspy.context(lm=anew.get(id(dspy.settings.lm))):
+        for attributes, name, lm in held:
+            attributes[name] = anew[id(lm)]
+        with dspy.context(lm=anew.get(id(own))):
             yield
     finally:
-        for predictor, lm in zip(predictors, before, strict=True):
-            predictor.lm = lm
+        for attributes, name, lm in held:
+            attributes[name] = lm
 
 
 def answer_all(
@@ -170,6 +184,7 @@ def judge_all(
     *,
     labels: "Labels" = "model",
     threads: int = 8,
+    progress: "bool | Progress" = True,
 ) -> dict[str, dict[str, Any]]:
     """By program and judge, the judge's report alone against gold; what cannot be held to gold is left out, and told.
 
@@ -183,6 +198,7 @@ def judge_all(
     """
     from raisf.utils.files import locked
 
+    options = {"labels": labels, "threads": threads, "progress": progress}
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, list[str]] = {}
     for label, program in programs.items():
@@ -190,7 +206,7 @@ def judge_all(
         taken = f"another comparison is asking the judges of {label} alone, in {folder}: wait for it, or give another"
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_name(f".{path.stem}.lock"), taken):
-            found[label], untold = _judge(program, examples, path, labels, threads)
+            found[label], untold = _judge(program, examples, path, options)
         for reason in untold:
             missing.setdefault(reason, []).append(label)
     for reason, labels_without in missing.items():
@@ -199,7 +215,7 @@ def judge_all(
 
 
 def _judge(
-    program: "dspy.Module", examples: "Sequence[dspy.Example]", path: Path, labels: "Labels", threads: int
+    program: "dspy.Module", examples: "Sequence[dspy.Example]", path: Path, options: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The reports of a program's judges, and why others have none: the questions may have no such gold."""
     from raisf.experiments.judging import judge_alone
@@ -215,8 +231,7 @@ def _judge(
         if "unreadable" in kept.get(judge, {}) and verdicts.is_file():
             continue
         try:
-            options: dict[str, Any] = {"labels": labels, "threads": threads, "journal": journal}
-            report, rows, errors = judge_alone(program, judge, examples, **options)
+            report, rows, errors = judge_alone(program, judge, examples, journal=journal, **options)
         except InputError as error:
             untold.append(f"{judge}: {error}")
             continue

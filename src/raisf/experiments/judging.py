@@ -7,6 +7,7 @@ from raisf.utils.errors import LMError
 
 if TYPE_CHECKING:
     import dspy
+    from rich.progress import Progress
 
     from raisf.evaluation.judges import JudgeReport
     from raisf.utils.journal import Journal
@@ -20,6 +21,7 @@ def judge_alone(
     labels: Any = "model",
     threads: int = 8,
     journal: "Journal | None" = None,
+    progress: "bool | Progress" = True,
 ) -> "tuple[JudgeReport, list[Any], int]":
     """A judge of the program, asked alone about all that gold says of the questions.
 
@@ -36,11 +38,12 @@ def judge_alone(
     from raisf.optimize.judges.judge_data import steps
     from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
 
+    asking: dict[str, Any] = {"threads": threads, "journal": journal, "progress": progress}
     if judge == "decomposition":
-        rows, errors = decompositions_of(program, examples, threads=threads, journal=journal)
+        rows, errors = decompositions_of(program, examples, **asking)
         report = decomposition_report(rows)
     else:
-        judged = judgements_of(program, judge, examples, labels=labels, threads=threads, journal=journal)
+        judged = judgements_of(program, judge, examples, labels=labels, **asking)
         rows, errors, report = judged.rows, judged.errors, judged.report()
         if judge == "know":  # also those that the LM was to answer, to tell whether it knows them, and did not
             errors = len({step.question for example in examples for step in steps(example)}) - len(rows)

@@ -247,11 +247,10 @@ def open_fitting(
 
 def without_cache(program: Any) -> Any:
     """The same program, whose LMs ask anew where DSPy's cache has an answer: else its cost would be the cache's."""
-    from raisf.utils.predictors import all_predictors
+    from raisf.utils.predictors import held_lms
 
-    for _, predictor in all_predictors(program):
-        if predictor.lm is not None:
-            predictor.lm = predictor.lm.copy(cache=False)
+    for attributes, name, lm in held_lms(program):
+        attributes[name] = lm.copy(cache=False)
     return program
 
 
