@@ -107,7 +107,8 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            if found := list(taught.get("decomposition") or decomposition_examples(trainset)):
+            chains = getattr(owner, "decomposition", None) == "chains"
+            if found := list(taught.get("decomposition") or decomposition_examples(trainset, simple=chains)):
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no question has several gold sub_questions"

@@ -219,16 +219,21 @@ def passage_examples(
     return make(trainset, retriever, k, most and max(most, FEW_SEARCHES))
 
 
-def decomposition_examples(trainset: Sequence[dspy.Example]) -> list[dspy.Example]:
+def decomposition_examples(trainset: Sequence[dspy.Example], simple: bool = False) -> list[dspy.Example]:
     """Questions of several hops with their gold `sub_questions`; those without give none.
+
+    Args:
+        trainset: Questions.
+        simple: Those of one hop as well, each its own only part: for a decomposer that is asked before any judge.
 
     Raises:
         InputError: No questions, or one without a gold answer.
     """
+    parts = ((e, list(e.get("sub_questions") or [])) for e in checked(trainset))
     return [
-        dspy.Example(question=e.question, sub_questions=list(e.sub_questions)).with_inputs("question")
-        for e in checked(trainset)
-        if len(e.get("sub_questions") or []) > 1
+        dspy.Example(question=e.question, sub_questions=listed if several else [e.question]).with_inputs("question")
+        for e, listed in parts
+        if (several := len(listed) > 1) or (simple and e.get("hops") == 1)
     ]
 
 

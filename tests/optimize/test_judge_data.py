@@ -178,6 +178,10 @@ def test_decompositions_are_gold_and_come_from_several_hops_only(world) -> None:
     rows = decomposition_examples(world.train)
     assert 0 < len(rows) < len(world.train)
     assert all(len(row.sub_questions) > 1 for row in rows)
+    with_simple = decomposition_examples(world.train, simple=True)
+    added = [row for row in with_simple if row not in rows]
+    assert {row.question for row in added} == {one.question for one in world.train if one.hops == 1} != set()
+    assert all(row.sub_questions == [row.question] for row in added) and len(with_simple) == len(rows) + len(added)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(2, 9), st.integers(0, 3))

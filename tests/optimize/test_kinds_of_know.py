@@ -49,6 +49,17 @@ def test_where_drafts_say_what_is_known_no_judge_learns_it(know: str, world: Any
     assert "know" not in rows.of and "relevant" in rows.of
 
 
+def test_a_decomposer_that_is_asked_before_any_judge_is_taught_to_leave_simple_questions_whole(
+    world: Any, oracle: Any
+) -> None:
+    rows = {}
+    for order in ("at_once", "chains"):
+        program = of_kind("verbal", world, oracle(), decomposition=order)
+        found = collect_rows(program, world.train, labels="gold", threads=4, strict=True).of["decompose"]
+        rows[order] = [list(row.sub_questions) == [row.question] for row in found]
+    assert not any(rows["at_once"]) and sum(rows["chains"]) == sum(one.hops == 1 for one in world.train) > 0
+
+
 def test_a_program_that_judges_by_samples_is_compiled(world: Any, oracle: Any) -> None:
     program = of_kind("consistency", world, oracle(), samples=2)
     shown: Any = raisf.compile(
