@@ -36,7 +36,7 @@ def as_retriever(given: Any, name: str | None = None) -> Retriever:
             known of it, see `Adapted`.
 
     Raises:
-        InputError: It cannot be called.
+        InputError: It cannot be called, or would have to be awaited.
     """
     if isinstance(given, Retriever) and name is None:
         return given
@@ -44,6 +44,11 @@ def as_retriever(given: Any, name: str | None = None) -> Retriever:
         raise InputError(
             f"the retriever is {given!r:.80}: give what raisf.open_index opens, a retriever of DSPy, or a "
             "function of a query and k that gives passages"
+        )
+    if any(map(inspect.iscoroutinefunction, (given, type(given).__call__))):
+        raise InputError(
+            f"the retriever {_name_of(given)} is async, and searches run in threads: give a function that waits for "
+            "it, such as lambda query, k: asyncio.run(search(query, k))"
         )
     return Adapted(given, name)
 

@@ -118,6 +118,17 @@ def test_what_is_no_retriever_and_what_gives_no_passages_is_told():
         with pytest.raises(RaisfError, match="gives"):
             as_retriever(lambda query, k, gives=gives: gives)("a", 1)
 
+    async def later(query: str, k: int) -> list[str]:
+        return TEXTS
+
+    class Later:
+        async def __call__(self, query: str, k: int) -> list[str]:
+            return TEXTS
+
+    for wrong in (later, partial(later, k=3), Later()):
+        with pytest.raises(InputError, match=r"is async.*give a function that waits for it"):
+            raisf.RAG(wrong)
+
     def broken(query: str, k: int) -> list[str]:
         raise KeyError("passages")
 
